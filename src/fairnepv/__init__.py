@@ -1,0 +1,70 @@
+"""Choose k items out of n so that no view of the data is left behind, and prove how good it is.
+
+Names are loaded when they are first used: `import fairnepv` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "select": "pipeline",
+    "compare": "pipeline",
+    "score": "pipeline",
+    "relax": "pipeline",
+    "exhaustive": "pipeline",
+    "FairSelector": "estimator",
+    "Selection": "selection",
+    "Score": "selection",
+    "Comparison": "selection",
+    "Optimum": "selection",
+    "Calibration": "views",
+    "DiagonalView": "views",
+    "KernelView": "views",
+    "Pool": "views",
+    "LocalEngine": "engines",
+    "FairnepvError": "errors",
+    "InputError": "errors",
+    "NumericalError": "errors",
+    "RankWarning": "errors",
+    "Status": "errors",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+if TYPE_CHECKING:
+    from fairnepv.engines import LocalEngine as LocalEngine
+    from fairnepv.errors import FairnepvError as FairnepvError
+    from fairnepv.errors import InputError as InputError
+    from fairnepv.errors import NumericalError as NumericalError
+    from fairnepv.errors import RankWarning as RankWarning
+    from fairnepv.errors import Status as Status
+    from fairnepv.estimator import FairSelector as FairSelector
+    from fairnepv.pipeline import compare as compare
+    from fairnepv.pipeline import exhaustive as exhaustive
+    from fairnepv.pipeline import relax as relax
+    from fairnepv.pipeline import score as score
+    from fairnepv.pipeline import select as select
+    from fairnepv.selection import Comparison as Comparison
+    from fairnepv.selection import Optimum as Optimum
+    from fairnepv.selection import Score as Score
+    from fairnepv.selection import Selection as Selection
+    from fairnepv.views import Calibration as Calibration
+    from fairnepv.views import DiagonalView as DiagonalView
+    from fairnepv.views import KernelView as KernelView
+    from fairnepv.views import Pool as Pool
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fairnepv' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"fairnepv.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,186 @@
+"""Competing selectors [FairNEPv, sections 5 and 6.2], each a function from a problem to a subset.
+
+Those that have an objective of their own are greedy in it and then refined under it by the same
+local search, with the same effort, as the fair objective gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.special import gammaln
+
+from fairnepv.engines import Block
+from fairnepv.errors import InputError, Status
+from fairnepv.loop import Session
+from fairnepv.objective import fair_score
+from fairnepv.problem import Problem
+from fairnepv.relax.coordinates import WIDEST_GRAM
+from fairnepv.search import Effort, Found, greedy, improve
+from fairnepv.views import Pool, SumView
+from fairnepv.views.base import Floats, Indices
+
+Baseline = Callable[[Problem, Effort, Session], Found]
+_SAMPLES = 10  # of which a sampler returns the best
+
+
+def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
+    """All baselines for views of these names, by their own name."""
+    single = {f"{name}-only": _single_view(name) for name in names}
+    return {
+        **single,
+        "averaged": averaged_kernel,
+        "fixed-weight": fixed_weight,
+        "concatenated": concatenated,
+        "k-dpp": k_dpp,
+        "random": uniform,
+    }
+
+
+def _single_view(name: str) -> Baseline:
+    def select(problem: Problem, effort: Effort, session: Session) -> Found:
+        return _optimise(problem.over(problem.pool.only(name)), effort, session)
+
+    return select
+
+
+def averaged_kernel(problem: Problem, effort: Effort, session: Session) -> Found:
+    """log det of (1/M) sum_q L_q."""
+    return _optimise(problem.over(_mean(problem.pool)), effort, session)
+
+
+def fixed_weight(problem: Problem, effort: Effort, session: Session) -> Found:
+    """(1/M) sum_q log det L_q, which is F_tau for tau = infinity."""
+    return _optimise(problem.over(problem.pool, tau=np.inf), effort, session)
+
+
+def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
+    """Greedy log det on normalised embeddings side by side: what people do today.
+
+    Rows are normalised per view whatever the calibration, and no swaps follow.
+    """
+    units = []
+    for view in problem.pool.views:
+        norms = np.sqrt(view.raw_squared_norms())
+        units.append(view.scaled(1.0 / np.where(norms > 0, norms, np.inf), 0.0))
+    pool = problem.pool.with_views(problem.pool.names, tuple(units))
+    return greedy(problem.over(_mean(pool)), session)
+
+
+def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
+    """k items drawn uniformly (within the constraints) without looking at them."""
+    rng = problem.rng(3)
+    indices = problem.constraints.fixed_in
+    while len(indices) < problem.k:
+        allowed = problem.constraints.may_add(indices, problem.n, problem.k)
+        count = problem.k - len(indices) if problem.constraints.quotas is None else 1
+        drawn = rng.choice(np.flatnonzero(allowed), size=count, replace=False)
+        indices = np.concatenate([indices, drawn])
+    return Found(indices, Status.COMPLETE)
+
+
+def k_dpp(problem: Problem, effort: Effort, session: Session) -> Found:
+    """The best of ten exact samples from the k-DPP of the averaged kernel."""
+    _refuse_constraints(problem, "k-dpp")
+    sampler = KDppSampler(problem)
+    samples = [sampler.draw(problem.rng(4, i)) for i in range(_SAMPLES)]
+    scores = [fair_score(problem.pool, sample, problem.tau) for sample in samples]
+    return Found(samples[int(np.argmax(scores))], Status.COMPLETE)
+
+
+class KDppSampler:
+    """Exact samples of P(S) proportional to det (K + eps I)[S, S], |S| = k.
+
+    det (K + eps I)[S, S] is the sum over T in S of eps^(k - |T|) det K[T, T]. So draw t with
+    weight eps^(k - t) e_t(lambda) C(n - t, k - t), then T from the t-DPP of K by its spectral
+    form, then the rest uniformly: exact for any k, and only (P, P) matrices are needed.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        pool = _mean(problem.pool)
+        if pool.row_width > WIDEST_GRAM:
+            raise InputError(
+                f"k-dpp needs the eigenvalues of the averaged kernel, which has {pool.row_width} "
+                f"feature columns in all, more than {WIDEST_GRAM}; use another method"
+            )
+        self.pool, self.n, self.k = pool, problem.n, problem.k
+        lam, E = eigh(pool.gram)
+        keep = lam > len(lam) * np.finfo(np.float64).eps * lam[-1]
+        self.lam, self.E = lam[keep], E[:, keep]
+        self.log_e = _log_elementary(self.lam, min(self.k, len(self.lam)))
+        eps = float(pool.eps[0])
+        t = np.arange(len(self.log_e[-1]))
+        ridge = np.where(t == self.k, 0.0, (self.k - t) * np.log(eps) if eps > 0 else -np.inf)
+        log_weights = self.log_e[-1] + ridge + _log_binomial(self.n - t, self.k - t)
+        weights = np.exp(log_weights - log_weights.max())
+        self.size_weights = weights / weights.sum()
+
+    def draw(self, rng: np.random.Generator) -> Indices:
+        size = int(rng.choice(len(self.size_weights), p=self.size_weights))
+        chosen = self._draw_diverse(size, rng)
+        others = np.setdiff1d(np.arange(self.n), chosen)
+        rest = rng.choice(others, size=self.k - size, replace=False)
+        return np.concatenate([chosen, rest]).astype(np.int64)
+
+    def _draw_diverse(self, size: int, rng: np.random.Generator) -> Indices:
+        """A sample of the size-DPP of K: pick eigenvectors, then items, one at a time."""
+        C = self.E[:, self._draw_spectrum(size, rng)]  # (P, size)
+        C = C / np.sqrt(np.einsum("ij,ij->j", C, self.pool.gram @ C))
+        chosen: list[int] = []
+        V = self.pool.map(_project_rows, C) if size else np.empty((self.n, 0))
+        for _ in range(size):
+            p = np.einsum("ij,ij->i", V, V)
+            p[chosen] = 0.0
+            item = int(rng.choice(self.n, p=p / p.sum()))
+            chosen.append(item)
+            # Restrict the span to what vanishes at the item: a Householder reflection of V.
+            u = V[item] / np.linalg.norm(V[item])
+            u[-1] += np.copysign(1.0, u[-1])
+            V = (V - np.outer(V @ u, u) * (2.0 / (u @ u)))[:, :-1]
+        return np.array(chosen, dtype=np.int64)
+
+    def _draw_spectrum(self, size: int, rng: np.random.Generator) -> Indices:
+        chosen = []
+        for j in range(len(self.lam), 0, -1):
+            if size == 0:
+                break
+            log_p = np.log(self.lam[j - 1]) + self.log_e[j - 1, size - 1] - self.log_e[j, size]
+            if rng.random() < np.exp(log_p):
+                chosen.append(j - 1)
+                size -= 1
+        return np.array(chosen, dtype=np.int64)
+
+
+def _project_rows(block: Block, C: Floats) -> Floats:
+    return np.asarray(block.views[0].features() @ C)
+
+
+def _log_elementary(lam: Floats, k: int) -> Floats:
+    """(N + 1, k + 1) log of the elementary symmetric polynomials e_t of the first j values."""
+    table = np.full((len(lam) + 1, k + 1), -np.inf)
+    table[:, 0] = 0.0
+    for j, value in enumerate(lam, start=1):
+        table[j, 1:] = np.logaddexp(table[j - 1, 1:], np.log(value) + table[j - 1, :-1])
+    return table
+
+
+def _log_binomial(n: Indices, k: Indices) -> Floats:
+    value: Floats = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return value
+
+
+def _mean(pool: Pool) -> Pool:
+    """The pool whose one view is the averaged kernel (1/M) sum_q L_q."""
+    weights = tuple(float(w) for w in np.exp(pool.offsets) / len(pool.views))
+    return pool.with_views(("average",), (SumView(pool.views, weights),))
+
+
+def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:
+    return improve(problem, greedy(problem, session), effort, session)
+
+
+def _refuse_constraints(problem: Problem, name: str) -> None:
+    if problem.constraints:
+        raise InputError(f"method {name!r} does not support fixed items or quotas; use 'auto'")

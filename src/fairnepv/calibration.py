@@ -1,0 +1,74 @@
+"""The fixed rules that put views on one scale before anything is selected [FairNEPv, Remark 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fairnepv.certify import certify
+from fairnepv.errors import InputError
+from fairnepv.problem import Problem
+from fairnepv.views import Calibration, Pool
+from fairnepv.views.base import Floats
+from fairnepv.views.intake import check_positive
+
+RULES = ("unit-diagonal", "trace", "none", "efficiency")
+
+
+def calibrate(
+    pool: Pool, rule: Any, k: int, quality: Mapping[str, Floats] | None = None
+) -> Calibration:
+    """A rule by name, explicit factors {view: c} on L, or a record from an earlier result."""
+    if isinstance(rule, Calibration):
+        return rule
+    if isinstance(rule, Mapping):
+        return _explicit(pool, rule)
+    if not isinstance(rule, str) or rule not in RULES:
+        raise InputError(
+            f"calibration must be one of {', '.join(RULES)}, or a mapping from views to factors, "
+            f"not {rule!r}"
+        )
+    if rule == "none":
+        return Calibration(rule)
+    if rule == "trace":
+        return Calibration(rule, factors=_trace_factors(pool))
+    unit = Calibration(rule, normalize=True)
+    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, quality)
+
+
+def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
+    if set(factors) != set(pool.names):
+        raise InputError(
+            f"calibration factors are for views {sorted(factors)}, but the data has "
+            f"{sorted(pool.names)}; give one factor per view"
+        )
+    offsets = {
+        name: float(np.log(check_positive("calibration factor", value, name)))
+        for name, value in factors.items()
+    }
+    return Calibration("explicit", offsets=offsets)
+
+
+def _trace_factors(pool: Pool) -> dict[str, float]:
+    """n / tr(K): the mean diagonal of every kernel becomes 1, then the ridge is added."""
+    factors = {}
+    for name, view in zip(pool.names, pool.views, strict=True):
+        trace = float(view.raw_squared_norms().sum())
+        if trace == 0:
+            raise InputError(f"view {name!r} is all zeros, so its trace cannot be normalised")
+        factors[name] = view.n / trace
+    return factors
+
+
+def _efficiency(
+    pool: Pool, unit: Calibration, k: int, quality: Mapping[str, Floats] | None
+) -> Calibration:
+    """Divide each view by the best it could reach alone for this k, so exp(d_q) is at most 1.
+
+    exp(d_q) then reads as the share of its own optimum that a view keeps (DESIGN 3.7).
+    """
+    alone = certify(Problem(unit.apply(pool, quality), k, 1.0, unit)).tightest
+    return replace(unit, offsets={name: -bound for name, bound in alone.items()})

@@ -1,0 +1,6 @@
+"""Who runs a function over row blocks, and how the results are put together."""
+
+from fairnepv.engines.base import Block, Engine, RowBlock, Source, tree_fold
+from fairnepv.engines.local import LocalEngine, few_threads
+
+__all__ = ["Block", "Engine", "LocalEngine", "RowBlock", "Source", "few_threads", "tree_fold"]

@@ -1,0 +1,108 @@
+"""The block map-reduce seam: everything that touches n rows goes through here.
+
+A *task* is a pure function of (aligned row block, small replicated state, aligned slices of row
+arrays). An engine calls it on consecutive blocks and either lays the results end to end (`map`)
+or combines them (`reduce`) along a fixed binary tree over the block numbers, so that the result
+depends on the partition into blocks and on nothing else: not on threads, workers or their order.
+Tasks are module-level functions and their states plain records, so that they travel to workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+R = TypeVar("R")
+Array = NDArray[Any]
+
+
+class RowBlock(Protocol):
+    """Consecutive rows of one view; what a task may ask of them."""
+
+    def features(self) -> Any:
+        """The calibrated rows, (b, p) float64: an array, or SciPy CSR for a sparse view."""
+        ...
+
+    def squared_norms(self) -> Array:
+        """(b,) diagonal of the kernel on these rows, ridge excluded."""
+        ...
+
+    def cross(self, anchor: Any) -> Array:
+        """(b, m) kernel between these rows and `View.anchor(...)`, ridge excluded."""
+        ...
+
+
+@dataclass(frozen=True)
+class Block:
+    """The same consecutive rows `start:stop` of every view of a pool."""
+
+    start: int
+    stop: int
+    views: tuple[RowBlock, ...]
+
+
+class Source(Protocol):
+    """Where blocks come from: a pool."""
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one row holds over all views, for choosing a block size."""
+        ...
+
+    def block(self, start: int, stop: int) -> Block: ...
+
+
+class Engine(Protocol):
+    def map(
+        self,
+        task: Callable[..., Array],
+        source: Source,
+        state: Any,
+        *aligned: Array,
+        width: int = 0,
+    ) -> Array:
+        """Row-aligned results of `task(block, state, *slices)`, in row order.
+
+        `width` says how many numbers the task makes of each row, where that is more than the
+        row itself holds; with it an engine keeps the memory of a block in bounds.
+        """
+        ...
+
+    def reduce(
+        self,
+        task: Callable[..., R],
+        combine: Callable[[R, R], R],
+        source: Source,
+        state: Any,
+        *aligned: Array,
+        width: int = 0,
+    ) -> R:
+        """Results of `task(block, state, *slices)` combined by `tree_fold`."""
+        ...
+
+
+def tree_fold(results: Iterable[R], combine: Callable[[R, R], R]) -> R:
+    """Combine results along a binary tree over their positions, keeping O(log) of them alive.
+
+    The shape of the tree depends on the number of results alone, and neighbours meet in row
+    order. As a sum it is pairwise summation, which also keeps rounding errors small.
+    """
+    pending: list[tuple[int, R]] = []  # (level, partial result), levels strictly decreasing
+    for result in results:
+        level = 0
+        while pending and pending[-1][0] == level:
+            result = combine(pending.pop()[1], result)
+            level += 1
+        pending.append((level, result))
+    if not pending:
+        raise ValueError("a pool has at least one block")
+    _, total = pending.pop()
+    while pending:
+        total = combine(pending.pop()[1], total)
+    return total

@@ -1,0 +1,84 @@
+"""What can go wrong, in two kinds: wrong input raises, a numerical outcome is a `Status`.
+
+Both tell the same story in the same words: a message names the thing, what was expected, what
+came and what to try next.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class FairnepvError(Exception):
+    """Everything that fairnepv raises on purpose."""
+
+
+class InputError(FairnepvError, ValueError):
+    """The input cannot be used; nothing was computed and nothing was written."""
+
+
+class NumericalError(FairnepvError, ArithmeticError):
+    """Under `strict=True`: a run ended in a status that is not a success."""
+
+
+class RankWarning(UserWarning):
+    """k exceeds the rank of a view, whose score then fills with log eps."""
+
+
+class Status(Enum):
+    """How a run ended; the value is the message, with the remedy where there is one."""
+
+    CONVERGED = "converged: the residual is below the tolerance"
+    SADDLE = (
+        "stationary, but the curvature check found a direction of ascent, so this is a saddle and "
+        "not a maximum: start elsewhere (start='random') or use solver='accelerated'"
+    )
+    ROUNDING_FLOOR = (
+        "stopped at the rounding floor: the residual is as small as float64 allows for the "
+        "condition of the view Gram matrices; raise eps, or lower k below the width of the "
+        "narrowest view"
+    )
+    STAGNATED = (
+        "stagnated above the tolerance: no step improves the objective any further; raise eps or "
+        "tau, or accept the residual that is reported"
+    )
+    DEGENERATE = (
+        "degenerate: k is at least the joint rank of the views, so every view attains its spectral "
+        "bound at once and the relaxation ranks nothing; rounding used the row norms of the joint "
+        "range instead; lower k to get an informative relaxation"
+    )
+    COMPLETE = "complete: the method did all that it was asked to do"
+    LOCAL_OPTIMUM = "local optimum: no allowed move improves the fair score"
+    STEP_LIMIT = "step limit reached before convergence: raise max_steps or loosen the tolerance"
+    PASS_LIMIT = (
+        "pass budget spent before a local optimum was confirmed: raise max_passes or the effort"
+    )
+    TIME_LIMIT = "time limit reached; this is the best so far: raise time_limit"
+    INTERRUPTED = "interrupted; this is the best so far"
+    INDEFINITE = (
+        "a Gram matrix lost positive definiteness in float64; the last sound state was kept: "
+        "raise eps"
+    )
+    NON_FINITE = (
+        "a value that is not finite appeared; the last finite state was kept: raise eps, or check "
+        "the scale of the features"
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run did what it set out to do."""
+        return self in _SUCCESS
+
+    @property
+    def stops_everything(self) -> bool:
+        """Whether later stages must not start either."""
+        return self in (Status.TIME_LIMIT, Status.INTERRUPTED)
+
+
+_SUCCESS = {
+    Status.CONVERGED,
+    Status.ROUNDING_FLOOR,
+    Status.DEGENERATE,
+    Status.COMPLETE,
+    Status.LOCAL_OPTIMUM,
+}

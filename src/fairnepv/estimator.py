@@ -1,0 +1,80 @@
+"""`FairSelector`: the scikit-learn face of `select`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from fairnepv.errors import InputError
+from fairnepv.pipeline import select
+
+
+class FairSelector(BaseEstimator):  # type: ignore[misc]
+    """Selects k rows of X; `fit_resample` returns them (and their labels).
+
+    X is one array whose columns `views` assigns to views, or whatever `select` takes as data.
+    There is no `transform`: dropping rows inside a pipeline would part X from y.
+    """
+
+    def __init__(
+        self,
+        k: int | float = 0.1,
+        *,
+        views: Mapping[str, Any] | None = None,
+        tau: float = 0.05,
+        eps: float | Mapping[str, float] = 0.1,
+        calibration: Any = "unit-diagonal",
+        method: str = "auto",
+        effort: str = "balanced",
+        random_state: int = 0,
+    ) -> None:
+        self.k = k
+        self.views = views
+        self.tau = tau
+        self.eps = eps
+        self.calibration = calibration
+        self.method = method
+        self.effort = effort
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Select; the result is in `selection_`, the rows in `selected_indices_`."""
+        self.selection_ = select(X, **self.get_params(deep=False))
+        self.selected_indices_ = self.selection_.indices
+        return self
+
+    def fit_resample(self, X: Any, y: Any = None) -> Any:
+        """The selected rows of X, or the pair (X, y) of them when y is given."""
+        self.fit(X, y)
+        picked = _rows(X, self.selected_indices_)
+        return picked if y is None else (picked, _rows(y, self.selected_indices_))
+
+    def get_support(self, indices: bool = False) -> Any:
+        """Which rows were selected, as a mask or as sorted row numbers."""
+        check_is_fitted(self, "selected_indices_")
+        if indices:
+            return np.sort(self.selected_indices_)
+        mask = np.zeros(self.selection_.settings["n"], dtype=bool)
+        mask[self.selected_indices_] = True
+        return mask
+
+
+def _rows(data: Any, indices: Any) -> Any:
+    """Rows of an array, sparse matrix, data frame, or of each view of a mapping or a list."""
+    if isinstance(data, Mapping):
+        return {name: _rows(value, indices) for name, value in data.items()}
+    if hasattr(data, "iloc"):
+        return data.iloc[indices]
+    if hasattr(data, "tocsr"):
+        return data.tocsr()[indices]
+    if hasattr(data, "__array__"):
+        return np.asarray(data)[indices]
+    if isinstance(data, list | tuple) and data and np.ndim(data[0]) < 2:
+        return [data[int(i)] for i in indices]
+    if isinstance(data, list | tuple):
+        return [_rows(value, indices) for value in data]
+    raise InputError(f"cannot take rows of {type(data).__name__}; pass arrays")

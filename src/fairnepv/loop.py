@@ -1,0 +1,177 @@
+"""The one loop that drives every solver and search (the resumable-state seam).
+
+A method is `init / step / done / report` over a small frozen record, its *state*. The loop owns
+counting, budgets, tracing, the finite check and interruption, so that no method repeats them.
+States hold arrays and plain numbers only; `pack` and `unpack` turn them into arrays and back, and
+a run that is continued from an unpacked state goes where the uninterrupted one would have gone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import NumericalError, Status
+
+
+class State(Protocol):
+    """What every state offers to the loop; the rest is the method's own."""
+
+    @property
+    def passes(self) -> int:
+        """Passes over the rows of the pool that led here."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class Method(Protocol[S]):
+    """A solver or a search. `step` is pure: it returns a new state and keeps the old one whole."""
+
+    stage: str
+
+    def init(self) -> S: ...
+
+    def step(self, state: S) -> S: ...
+
+    def done(self, state: S) -> Status | None:
+        """How the method ended in this state, or None while there is more to do."""
+        ...
+
+    def report(self, state: S) -> Mapping[str, Any]:
+        """What the trace keeps of a state; the key `value` (the objective) is required."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of a trace, and the record that a progress callback receives."""
+
+    stage: str
+    step: int
+    passes: int
+    seconds: float
+    value: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits on a run. Only `deadline` (in `time.monotonic` seconds) may make results differ."""
+
+    max_steps: int | None = None
+    max_passes: int | None = None
+    deadline: float | None = None
+
+    def spent(self, steps: int, passes: int) -> Status | None:
+        if self.max_steps is not None and steps >= self.max_steps:
+            return Status.STEP_LIMIT
+        if self.max_passes is not None and passes >= self.max_passes:
+            return Status.PASS_LIMIT
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            return Status.TIME_LIMIT
+        return None
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[S]):
+    state: S
+    status: Status
+    trace: tuple[Step, ...]
+
+
+def run(
+    method: Method[S],
+    *,
+    budget: Budget = Budget(),  # noqa: B008 (frozen, so safe to share)
+    state: S | None = None,
+    progress: Progress | None = None,
+) -> Outcome[S]:
+    """Drive `method` from `state` (or its own start) until it is done or the budget is spent."""
+    began = time.monotonic()
+    try:
+        state = method.init() if state is None else state
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(Status.INDEFINITE.value) from error
+    trace: list[Step] = []
+    steps = 0
+    try:
+        while True:
+            row = _row(method, state, steps, time.monotonic() - began)
+            if not math.isfinite(row.value):
+                return Outcome(state, Status.NON_FINITE, tuple(trace))
+            trace.append(row)
+            if progress is not None:
+                progress(row)
+            status = method.done(state) or budget.spent(steps, state.passes)
+            if status is not None:
+                return Outcome(state, status, tuple(trace))
+            successor = method.step(state)
+            if not math.isfinite(method.report(successor)["value"]):
+                return Outcome(state, Status.NON_FINITE, tuple(trace))
+            state, steps = successor, steps + 1
+    except KeyboardInterrupt:
+        # `step` is pure, so the state before the interrupted step is whole.
+        return Outcome(state, Status.INTERRUPTED, tuple(trace))
+    except np.linalg.LinAlgError:
+        return Outcome(state, Status.INDEFINITE, tuple(trace))
+
+
+class Session:
+    """Several runs under one clock: one trace, one progress callback, one deadline.
+
+    Once a run was interrupted or out of time, `stopped` says so and later stages should not start.
+    """
+
+    def __init__(
+        self, *, time_limit: float | None = None, progress: Progress | None = None
+    ) -> None:
+        self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self.progress = progress
+        self.trace: list[Step] = []
+        self.stopped: Status | None = None
+
+    def run(
+        self,
+        method: Method[S],
+        *,
+        max_steps: int | None = None,
+        max_passes: int | None = None,
+        state: S | None = None,
+    ) -> Outcome[S]:
+        budget = Budget(max_steps, max_passes, self.deadline)
+        outcome = run(method, budget=budget, state=state, progress=self.progress)
+        self.trace.extend(outcome.trace)
+        if outcome.status.stops_everything:
+            self.stopped = outcome.status
+        return outcome
+
+
+def _row(method: Method[S], state: S, step: int, seconds: float) -> Step:
+    details = dict(method.report(state))
+    value = float(details.pop("value"))
+    return Step(method.stage, step, state.passes, seconds, value, details)
+
+
+def pack(state: Any) -> dict[str, NDArray[Any]]:
+    """The fields of a state as arrays, ready for `numpy.savez`; None is left out."""
+    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+
+def unpack(kind: type[S], arrays: Mapping[str, NDArray[Any]]) -> S:
+    """The inverse of `pack`: zero-dimensional arrays become plain numbers and strings again."""
+    values: dict[str, Any] = {f.name: None for f in fields(kind)}  # type: ignore[arg-type]
+    for name, array in arrays.items():
+        values[name] = array.item() if np.ndim(array) == 0 else np.asarray(array)
+    return kind(**values)

@@ -1,0 +1,241 @@
+"""The only place that knows the formula of F_tau: its value on subsets and on frames.
+
+Carries sections 3.4 and 4.1 of the paper: d_q(S), the soft-min and its weights, and on the
+Stiefel manifold f_tau(V), A_tau(V), A_perp and the operator H_tau, with the second derivative
+that the trust region needs.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats, Indices
+
+# --- the soft-min -------------------------------------------------------------------------------
+
+
+def soft_min(d: Floats, tau: float) -> Any:
+    """F = d_min + tau log M - tau log sum_q exp(-(d_q - d_min)/tau) over the first axis.
+
+    [FairNEPv, Eq. (softmin-identity)]: no exponential can overflow. tau = inf gives the mean,
+    which is the limit and the fixed-weight baseline.
+    """
+    if np.isinf(tau):
+        return d.mean(axis=0)
+    d_min = d.min(axis=0)
+    spread = np.exp((d_min - d) / tau).sum(axis=0)
+    return d_min + tau * (np.log(len(d)) - np.log(spread))
+
+
+def soft_min_weights(d: Floats, tau: float) -> Floats:
+    """w_q proportional to exp(-d_q/tau), summing to one [FairNEPv, Proposition 2]."""
+    if np.isinf(tau):
+        return np.full(len(d), 1.0 / len(d))
+    w: Floats = np.exp((d.min() - d) / tau)
+    w /= w.sum()
+    return w
+
+
+# --- subsets ------------------------------------------------------------------------------------
+
+
+def subset_scores(pool: Pool, indices: Indices) -> Floats:
+    """(M,) d_q(S) = (1/|S|) log det L_q[S, S], in float64 from the original rows.
+
+    This is the one function that scores. It works on singular values of the selected rows and
+    not on their Gram matrix, so a small ridge costs no digits.
+    """
+    return np.array([np.log(v.spectrum(indices) + v.ridge).mean() + v.offset for v in pool.views])
+
+
+def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
+    """F_tau(S) [FairNEPv, Eq. (D-Fair)]."""
+    return float(soft_min(subset_scores(pool, indices), tau))
+
+
+class Standing(NamedTuple):
+    """How a set stands in every view, small enough to travel with a pass over the rows."""
+
+    logdets: Floats  # (M,) log det L_q[S, S] without the factor on L
+    offsets: Floats  # (M,)
+    size: int
+    tau: float
+
+    def fair_scores(self, log_ratios: Floats) -> Any:
+        """F_tau once the log-determinants have changed by `log_ratios` (M, ...)."""
+        shape = (-1,) + (1,) * (log_ratios.ndim - 1)
+        d = (self.logdets.reshape(shape) + log_ratios) / self.size + self.offsets.reshape(shape)
+        return soft_min(d, self.tau)
+
+
+# --- frames -------------------------------------------------------------------------------------
+
+
+class FeatureMaps(Protocol):
+    """The feature maps of all views as the solvers see them, in whatever coordinates."""
+
+    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
+        """Phi_q^T V for every view, each (p_q, k)."""
+        ...
+
+    def combine(self, Y: tuple[Floats, ...]) -> Floats:
+        """sum_q Phi_q Y_q."""
+        ...
+
+
+@dataclass(frozen=True)
+class StiefelObjective:
+    """f_tau on frames V with orthonormal columns [FairNEPv, Eq. (P-Fair)]."""
+
+    maps: FeatureMaps
+    eps: Floats  # (M,)
+    offsets: Floats  # (M,)
+    tau: float
+    k: int
+
+    def at(self, V: Floats) -> Point:
+        factors = tuple(
+            ViewFactor(Z, eps) for Z, eps in zip(self.maps.adjoint(V), self.eps, strict=True)
+        )
+        return Point(self, V, factors)
+
+
+class ViewFactor:
+    """G_q = Z^T Z + eps I for Z = Phi_q^T V (p, k), and the solves with it.
+
+    G is factored on its smaller side. For p < k it has k - p eigenvalues equal to eps, and going
+    through Z Z^T + eps I (p, p) instead keeps them exact: log det and Z G^-1 then lose no digits
+    to a small ridge.
+    """
+
+    def __init__(self, Z: Floats, eps: float) -> None:
+        self.Z, self.eps = Z, eps
+        self.p, self.k = Z.shape
+        self.tall = self.p >= self.k
+        side = Z.T @ Z if self.tall else Z @ Z.T
+        side[np.diag_indices_from(side)] += eps
+        self._cholesky = cho_factor(side, lower=True, overwrite_a=True, check_finite=False)
+
+    @functools.cached_property
+    def logdet(self) -> float:
+        diagonal = np.diagonal(self._cholesky[0])
+        rest = 0 if self.tall else (self.k - self.p) * np.log(self.eps)
+        return float(2.0 * np.log(diagonal).sum() + rest)
+
+    @functools.cached_property
+    def J(self) -> Floats:
+        """Z G^-1, (p, k)."""
+        return self._solve(self.Z.T).T if self.tall else self._solve(self.Z)
+
+    @functools.cached_property
+    def N(self) -> Floats:
+        """eps G^-1 = I - Z^T J, (k, k)."""
+        if self.tall:
+            return self.eps * self._solve(np.eye(self.k))
+        return np.eye(self.k) - self.Z.T @ self.J
+
+    def curvature(self, Y: Floats) -> Floats:
+        """(I - J Z^T) Y G^-1, (p, k): eps cancels from (Z Z^T + eps I)^-1 Y (eps G^-1)."""
+        if self.tall:
+            return self._solve((Y - self.J @ (self.Z.T @ Y)).T).T
+        return self._solve(Y @ self.N)
+
+    @property
+    def condition(self) -> float:
+        """Estimate of the condition number of the factored side, from its Cholesky diagonal."""
+        diagonal = np.diagonal(self._cholesky[0])
+        return float((diagonal.max() / diagonal.min()) ** 2)
+
+    def _solve(self, right: Floats) -> Floats:
+        solution: Floats = cho_solve(self._cholesky, right, check_finite=False)
+        return solution
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The objective at one frame; everything further is computed once, when asked for."""
+
+    objective: StiefelObjective
+    V: Floats
+    factors: tuple[ViewFactor, ...]
+
+    @functools.cached_property
+    def view_values(self) -> Floats:
+        """(M,) g_q(V) = (1/k) log det G_q."""
+        logdets = np.array([factor.logdet for factor in self.factors])
+        return logdets / self.objective.k + self.objective.offsets
+
+    @functools.cached_property
+    def weights(self) -> Floats:
+        """(M,) w_q(V)."""
+        return soft_min_weights(self.view_values, self.objective.tau)
+
+    @functools.cached_property
+    def value(self) -> float:
+        """f_tau(V)."""
+        return float(soft_min(self.view_values, self.objective.tau))
+
+    @functools.cached_property
+    def A(self) -> Floats:
+        """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the Euclidean gradient [Prop. 2]."""
+        k = self.objective.k
+        weighted = tuple(w / k * f.J for w, f in zip(self.weights, self.factors, strict=True))
+        ridge = sum(w / k * f.N for w, f in zip(self.weights, self.factors, strict=True))
+        return np.asarray(self.objective.maps.combine(weighted) + self.V @ ridge)
+
+    @functools.cached_property
+    def A_perp(self) -> Floats:
+        """(I - V V^T) A, half the Grassmann gradient.
+
+        Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12
+        (DESIGN 3.1).
+        """
+        return project(self.V, project(self.V, self.A))
+
+    @functools.cached_property
+    def residual(self) -> float:
+        """k ||A_perp||_F, the relative residual of Fair-NEPv."""
+        return float(self.objective.k * np.linalg.norm(self.A_perp))
+
+    @property
+    def rounding_floor(self) -> float:
+        """What float64 leaves of the residual at a stationary point, as an order of magnitude."""
+        worst = max(w * f.condition for w, f in zip(self.weights, self.factors, strict=True))
+        return float(np.finfo(np.float64).eps * np.sqrt(self.objective.k) * worst)
+
+    def apply_H(self, X: Floats, sigma: float = 0.0) -> Floats:
+        """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""
+        VX = self.V.T @ X
+        return (
+            self.A @ VX + self.V @ (self.A.T @ X) + (sigma - 1.0 / self.objective.k) * (self.V @ VX)
+        )
+
+    def hessian(self, xi: Floats) -> Floats:
+        """Half the Grassmann Hessian of f_tau applied to a horizontal xi (V^T xi = 0).
+
+        With Y_q = Phi_q^T xi: sum_q w_q/k [Phi_q (curvature(Y_q) - J_q Y_q^T J_q) + xi N_q], the
+        change of the weights times A_q, projected, minus xi/k for the curvature of the manifold.
+        """
+        k, tau = self.objective.k, self.objective.tau
+        Ys = self.objective.maps.adjoint(xi)
+        # dg_q = (2/k) tr(G_q^-1 V^T L_q xi), and V^T xi = 0 removes the ridge
+        dg = np.array([2 / k * np.vdot(f.J, Y) for f, Y in zip(self.factors, Ys, strict=True)])
+        dw = -self.weights / tau * (dg - self.weights @ dg)
+        terms = []
+        ridge = np.zeros((k, k))
+        for w, change, f, Y in zip(self.weights, dw, self.factors, Ys, strict=True):
+            terms.append(w / k * (f.curvature(Y) - f.J @ (Y.T @ f.J)) + change / k * f.J)
+            ridge += w / k * f.N
+        bent = self.objective.maps.combine(tuple(terms)) + xi @ ridge
+        return project(self.V, bent) - xi / k
+
+
+def project(V: Floats, X: Floats) -> Floats:
+    """(I - V V^T) X."""
+    return X - V @ (V.T @ X)

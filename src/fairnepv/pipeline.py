@@ -1,0 +1,400 @@
+"""The front door: the whole method on one screen, from the user's arrays to a Selection."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fairnepv.baselines import baselines
+from fairnepv.calibration import calibrate
+from fairnepv.certify import Certificate, certify
+from fairnepv.engines import Engine, few_threads
+from fairnepv.errors import InputError, NumericalError, RankWarning, Status
+from fairnepv.loop import Progress, Session
+from fairnepv.problem import Problem, check_k, check_random_state, check_tau
+from fairnepv.relax import Relaxation, make_solver
+from fairnepv.relax import relax as solve_relaxation
+from fairnepv.search import (
+    Effort,
+    Found,
+    better,
+    check_effort,
+    enumerate_subsets,
+    fair_order,
+    greedy,
+    improve,
+    shortlist,
+)
+from fairnepv.search.enumeration import LIMIT
+from fairnepv.selection import (
+    Comparison,
+    Optimum,
+    Score,
+    Selection,
+    make_optimum,
+    make_selection,
+    score_subset,
+)
+from fairnepv.views import Pool
+from fairnepv.views.base import Indices
+from fairnepv.views.intake import check_positive, check_quality
+
+OWN_METHODS = ("auto", "nepv", "greedy")
+Start = Callable[[Session], Found]
+_ROUNDING_RESIDUAL = 1e-3  # plenty for an ordering of candidates (DESIGN 3.2)
+
+
+def select(
+    data: Any,
+    k: int | float,
+    *,
+    views: Mapping[str, Any] | None = None,
+    tau: float = 0.05,
+    eps: float | Mapping[str, float] = 0.1,
+    calibration: Any = "unit-diagonal",
+    quality: Any = None,
+    ids: Any = None,
+    method: str = "auto",
+    effort: str = "balanced",
+    oversampling: float = 3.0,
+    certify: bool = True,
+    random_state: int = 0,
+    time_limit: float | None = None,
+    strict: bool = False,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Selection:
+    """Choose k items so that no view is left behind, and say how good the choice is.
+
+    data: mapping from view names to (n, p) arrays, SciPy sparse matrices or views, or a list of
+        them; with `views`, one (n, p) array whose columns `views` maps to names.
+    k: how many, or a fraction of n.
+    tau: temperature of the soft-min; as it falls, F_tau approaches the worst view's score.
+    eps: ridge, common or by view name.
+    calibration: 'unit-diagonal', 'trace', 'none', 'efficiency', factors on L by view name, or the
+        `calibration` of an earlier result.
+    quality: per-item weights (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) + eps I.
+    ids: (n,) row ids, or row ids by view name, by which the views are then aligned.
+    method: 'auto', 'nepv' (the paper's pipeline), 'greedy', or a baseline: '<view>-only',
+        'averaged', 'fixed-weight', 'concatenated', 'k-dpp', 'random'.
+    effort: 'fast' (fair greedy), 'balanced' (the better of two starts, swaps, pair exchanges) or
+        'thorough' (more starts, perturbation and restart).
+    oversampling: the shortlist of the NEPv start holds this many times k items.
+    certify: also bound what any k items could score.
+    time_limit: seconds; the best so far is returned and marked.
+    strict: raise NumericalError unless the search ended well.
+    progress: called with a `Step` after every step of every stage.
+    """
+    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
+    chosen = _method(problem, method)
+    level = check_effort(effort)
+    oversampling = _check_oversampling(oversampling)
+    session = _session(time_limit, progress)
+    return _select(problem, chosen, level, oversampling, certify, strict, session)
+
+
+def compare(
+    data: Any,
+    k: int | float,
+    *,
+    methods: tuple[str, ...] | list[str] | None = None,
+    views: Mapping[str, Any] | None = None,
+    tau: float = 0.05,
+    eps: float | Mapping[str, float] = 0.1,
+    calibration: Any = "unit-diagonal",
+    quality: Any = None,
+    ids: Any = None,
+    effort: str = "balanced",
+    oversampling: float = 3.0,
+    random_state: int = 0,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """One row per selector on the same problem, all with the same rounding budget."""
+    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
+    names = methods or (*OWN_METHODS, *baselines(problem.pool.names))
+    chosen = [_method(problem, name) for name in names]
+    level = check_effort(effort)
+    oversampling = _check_oversampling(oversampling)
+    rows = []
+    for name in chosen:
+        session = _session(None, progress)
+        rows.append(_select(problem, name, level, oversampling, True, False, session))
+        if session.stopped is Status.INTERRUPTED:
+            break
+    return Comparison(tuple(rows))
+
+
+def score(
+    data: Any,
+    indices: Any,
+    *,
+    views: Mapping[str, Any] | None = None,
+    tau: float = 0.05,
+    eps: float | Mapping[str, float] = 0.1,
+    calibration: Any = "unit-diagonal",
+    quality: Any = None,
+    engine: Engine | None = None,
+) -> Score:
+    """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows."""
+    pool = Pool.of(data, views=views, eps=eps, engine=engine)
+    rows = _check_indices(indices, pool.n)
+    qualities = check_quality(quality, pool.names, pool.n)
+    rule = calibrate(pool, calibration, len(rows), qualities)
+    problem = Problem(rule.apply(pool, qualities), len(rows), check_tau(tau), rule)
+    _warn(_width_notes(problem))
+    with few_threads(problem.work()):
+        return score_subset(problem, rows)
+
+
+def relax(
+    data: Any,
+    k: int | float,
+    *,
+    views: Mapping[str, Any] | None = None,
+    tau: float = 0.05,
+    eps: float | Mapping[str, float] = 0.1,
+    calibration: Any = "unit-diagonal",
+    quality: Any = None,
+    solver: str = "accelerated",
+    start: Any = "spectral",
+    tol: float = 1e-6,
+    max_steps: int | None = None,
+    alpha: float | None = None,
+    sigma: float | None = None,
+    random_state: int = 0,
+    time_limit: float | None = None,
+    strict: bool = False,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Relaxation:
+    """Maximise f_tau over orthonormal frames [FairNEPv, Eq. (P-Fair)].
+
+    solver: 'accelerated', or Algorithm 1 as 'plain', 'damped', 'shifted' or 'damped-shifted' with
+        its own `alpha` and `sigma`.
+    start: 'spectral', 'random', a frame (n, k) to warm-start from, or k row indices.
+    tol: on k ||A_perp||_F for 'accelerated', on the paper's ||A - V/k||_F for the others.
+    """
+    problem = _pose(data, k, views, tau, eps, calibration, quality, None, random_state, engine)
+    chosen = make_solver(
+        solver, k=problem.k, tol=tol, max_steps=max_steps, alpha=alpha, sigma=sigma
+    )
+    session = _session(time_limit, progress)
+    result = solve_relaxation(problem, chosen, start=start, session=session)
+    if strict and not result.status.ok:
+        raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
+    return result
+
+
+def exhaustive(
+    data: Any,
+    k: int | float,
+    *,
+    views: Mapping[str, Any] | None = None,
+    tau: float = 0.05,
+    eps: float | Mapping[str, float] = 0.1,
+    calibration: Any = "unit-diagonal",
+    quality: Any = None,
+    ids: Any = None,
+    limit: int = LIMIT,
+    engine: Engine | None = None,
+) -> Optimum:
+    """The discrete optimum of a small pool by looking at all C(n, k) subsets."""
+    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, 0, engine)
+    with few_threads(problem.work()):
+        return make_optimum(problem, enumerate_subsets(problem, limit))
+
+
+# --- posing the problem -------------------------------------------------------------------------
+
+
+def _pose(
+    data: Any,
+    k: Any,
+    views: Mapping[str, Any] | None,
+    tau: Any,
+    eps: Any,
+    calibration: Any,
+    quality: Any,
+    ids: Any,
+    random_state: Any,
+    engine: Engine | None,
+) -> Problem:
+    """Every check of what a user hands in, and the calibrated problem that comes of it."""
+    tau, seed = check_tau(tau), check_random_state(random_state)
+    pool = Pool.of(data, views=views, eps=eps, ids=ids, engine=engine)
+    k = check_k(k, pool.n)
+    qualities = check_quality(quality, pool.names, pool.n)
+    rule = calibrate(pool, calibration, k, qualities)
+    return Problem(rule.apply(pool, qualities), k, tau, rule, random_state=seed)
+
+
+def _method(problem: Problem, name: Any) -> str:
+    known = (*OWN_METHODS, *baselines(problem.pool.names))
+    if name not in known:
+        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+    return str(name)
+
+
+def _check_oversampling(value: Any) -> float:
+    oversampling = check_positive("oversampling", value)
+    if oversampling < 1:
+        raise InputError(f"oversampling must be at least 1, not {value!r}")
+    return oversampling
+
+
+def _check_indices(indices: Any, n: int) -> Indices:
+    array = np.asarray(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
+        raise InputError(
+            f"indices must be a non-empty list of row numbers, not {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    if array.min() < 0 or array.max() >= n:
+        raise InputError(
+            f"indices must be row numbers from 0 to {n - 1}, but they reach from {array.min()} to "
+            f"{array.max()}"
+        )
+    if len(np.unique(array)) < len(array):
+        raise InputError("indices name some row more than once; a subset has each row once")
+    return array.astype(np.int64)
+
+
+def _session(time_limit: Any, progress: Progress | None) -> Session:
+    limit = None if time_limit is None else check_positive("time_limit", time_limit)
+    return Session(time_limit=limit, progress=progress)
+
+
+# --- the method ---------------------------------------------------------------------------------
+
+
+def _select(
+    problem: Problem,
+    method: str,
+    effort: Effort,
+    oversampling: float,
+    with_bound: bool,
+    strict: bool,
+    session: Session,
+) -> Selection:
+    began = time.monotonic()
+    with few_threads(problem.work()):
+        found = _search(problem, method, effort, oversampling, session)
+        indices = fair_order(problem, found.indices)
+        certificate = certify(problem) if with_bound else None
+        notes = _rank_notes(problem, certificate)
+        _warn(notes)
+        selection = make_selection(
+            problem,
+            indices,
+            certificate=certificate,
+            settings=_settings(problem, method, effort, oversampling),
+            trace=tuple(session.trace),
+            status=session.stopped or found.status,
+            seconds=time.monotonic() - began,
+            notes=notes,
+        )
+    if strict and not selection.status.ok:
+        raise NumericalError(f"selection: {selection.status.value}")
+    return selection
+
+
+def _search(
+    problem: Problem, method: str, effort: Effort, oversampling: float, session: Session
+) -> Found:
+    if method == "greedy":
+        return greedy(problem, session)
+    if method == "nepv":
+        start = nepv_start(problem, oversampling, session)
+        return improve(problem, start, check_effort("balanced").one_swaps, session)
+    if method == "auto":
+        return _auto(problem, effort, oversampling, session)
+    return baselines(problem.pool.names)[method](problem, effort, session)
+
+
+def _auto(problem: Problem, effort: Effort, oversampling: float, session: Session) -> Found:
+    """The best of several starts, each at a one-swap optimum, then pairs and restarts."""
+    best = improve(problem, greedy(problem, session), effort.one_swaps, session)
+    if effort.max_passes == 0:
+        return best
+    for start in _further_starts(problem, effort, oversampling):
+        if session.stopped:
+            return best
+        found = improve(problem, start(session), effort.one_swaps, session)
+        best = better(problem, best, found)
+    return improve(problem, best, effort, session)
+
+
+def _further_starts(problem: Problem, effort: Effort, oversampling: float) -> Iterator[Start]:
+    """Starts besides fair greedy, each a function of the session that it runs in."""
+    yield partial(nepv_start, problem, oversampling)
+    if effort.restarts:
+        yield partial(nepv_start, problem, oversampling, start="random")
+        if len(problem.pool.names) > 1:
+            for name in problem.pool.names:
+                yield partial(greedy, problem.over(problem.pool.only(name)))
+
+
+def nepv_start(
+    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
+) -> Found:
+    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
+    solver = make_solver(k=problem.k, tol=_ROUNDING_RESIDUAL)
+    relaxation = solve_relaxation(problem, solver, start=start, session=session)
+    rows = shortlist(problem, relaxation.leverage, oversampling)
+    found = greedy(problem.take(rows), session)
+    return Found(rows[found.indices], found.status)
+
+
+# --- what is said about it ----------------------------------------------------------------------
+
+
+def _settings(problem: Problem, method: str, effort: Effort, oversampling: float) -> dict[str, Any]:
+    pool = problem.pool
+    return {
+        "method": method,
+        "effort": effort.name,
+        "n": problem.n,
+        "k": problem.k,
+        "views": {name: view.p for name, view in zip(pool.names, pool.views, strict=True)},
+        "tau": problem.tau,
+        "eps": {name: view.ridge for name, view in zip(pool.names, pool.views, strict=True)},
+        "calibration": problem.calibration.rule,
+        "oversampling": oversampling,
+        "random_state": problem.random_state,
+    }
+
+
+def _rank_notes(problem: Problem, certificate: Certificate | None) -> tuple[str, ...]:
+    if certificate is None:
+        return _width_notes(problem)
+    low = {name: rank for name, rank in certificate.ranks.items() if rank is not None}
+    return tuple(
+        _rank_note(problem.k, name, rank) for name, rank in low.items() if problem.k > rank
+    )
+
+
+def _width_notes(problem: Problem) -> tuple[str, ...]:
+    """As far as widths tell, without looking at the data."""
+    pool = problem.pool
+    widths = [
+        (name, min(view.n, view.p)) for name, view in zip(pool.names, pool.views, strict=True)
+    ]
+    return tuple(_rank_note(problem.k, name, p) for name, p in widths if problem.k > p)
+
+
+def _rank_note(k: int, name: str, rank: int) -> str:
+    return (
+        f"k = {k} exceeds the rank {rank} of view {name!r}, so its score fills with log eps "
+        f"({k - rank} of {k} terms); lower k or drop the view"
+    )
+
+
+def _warn(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        warnings.warn(note, RankWarning, stacklevel=4)

@@ -1,0 +1,213 @@
+"""The record that every method and every bound receives: what is to be chosen, from what, how.
+
+Constraints are part of it. They are empty unless asked for, but every search asks them through
+the three questions of `Constraints`, so there is one place where the rules are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+from fairnepv.views import Calibration, Pool
+from fairnepv.views.base import Floats, Indices
+from fairnepv.views.intake import check_positive
+
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.int64]
+
+
+def _no_indices() -> Indices:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """Rows fall into groups 0..G-1; of each, at least and at most so many are chosen."""
+
+    groups: Codes  # (n,)
+    least: Codes  # (G,)
+    most: Codes  # (G,)
+
+    def count(self, indices: Indices) -> Codes:
+        return np.bincount(self.groups[indices], minlength=len(self.least))
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Items that must and must not be chosen, and quotas on groups of rows."""
+
+    fixed_in: Indices = field(default_factory=_no_indices)
+    fixed_out: Indices = field(default_factory=_no_indices)
+    quotas: Quotas | None = None
+
+    def __bool__(self) -> bool:
+        return bool(len(self.fixed_in) or len(self.fixed_out) or self.quotas)
+
+    def check(self, n: int, k: int) -> None:
+        """Refuse what no subset of size k can satisfy."""
+        both = np.intersect1d(self.fixed_in, self.fixed_out)
+        if len(both):
+            raise InputError(f"item {both[0]} is both fixed in and fixed out; drop one of the two")
+        if len(self.fixed_in) > k:
+            raise InputError(f"{len(self.fixed_in)} items are fixed in, but k is only {k}")
+        available = n - len(np.unique(self.fixed_out))
+        if available < k:
+            raise InputError(f"k = {k}, but only {available} of {n} items are not fixed out")
+        if self.quotas is not None:
+            self._check_quotas(self.quotas, k)
+
+    def _check_quotas(self, quotas: Quotas, k: int) -> None:
+        open_rows = np.setdiff1d(np.arange(len(quotas.groups)), self.fixed_out)
+        most = np.minimum(quotas.count(open_rows), quotas.most)
+        least = np.maximum(quotas.count(self.fixed_in), quotas.least)
+        short = np.flatnonzero(least > most)
+        if len(short):
+            group = short[0]
+            raise InputError(
+                f"group {group} needs {least[group]} items, but at most {most[group]} can be "
+                "chosen from it"
+            )
+        if not least.sum() <= k <= most.sum():
+            raise InputError(
+                f"the quotas allow {least.sum()} to {most.sum()} items in all, but k = {k}"
+            )
+
+    def is_met(self, indices: Indices) -> bool:
+        """Whether a whole selection obeys every rule."""
+        if not np.isin(self.fixed_in, indices).all() or np.isin(indices, self.fixed_out).any():
+            return False
+        if self.quotas is None:
+            return True
+        counts = self.quotas.count(indices)
+        return bool(((counts >= self.quotas.least) & (counts <= self.quotas.most)).all())
+
+    def may_add(self, indices: Indices, n: int, k: int) -> Mask:
+        """(n,) rows that can join `indices` such that k items can still meet every rule."""
+        allowed = np.ones(n, dtype=bool)
+        allowed[indices] = False
+        allowed[self.fixed_out] = False
+        if self.quotas is not None:
+            counts = self.quotas.count(indices)
+            short = np.maximum(self.quotas.least - counts, 0)
+            # A group with unmet need may always grow; another one only into the slack.
+            slack = k - len(indices) > short.sum()
+            grows = (short > 0) | (slack & (counts < self.quotas.most))
+            allowed &= grows[self.quotas.groups]
+        return allowed
+
+    def may_swap(self, indices: Indices, n: int) -> SwapRules:
+        """Which row may take which slot of `indices`."""
+        blocked = np.zeros(n, dtype=bool)
+        blocked[indices] = True
+        blocked[self.fixed_out] = True
+        open_slots = ~np.isin(indices, self.fixed_in)
+        if self.quotas is None:
+            return SwapRules(blocked, np.broadcast_to(np.int64(0), (n,)), open_slots[None, :])
+        counts = self.quotas.count(indices)
+        own = self.quotas.groups[indices]  # (k,)
+        same = np.arange(len(counts))[:, None] == own
+        moves = (counts < self.quotas.most)[:, None] & (counts > self.quotas.least)[own]
+        return SwapRules(blocked, self.quotas.groups, (same | moves) & open_slots)
+
+    def take(self, rows: Indices) -> Constraints:
+        """The same rules for a sub-pool of these rows; items fixed in must be among them."""
+        position = {int(row): i for i, row in enumerate(rows)}
+        inside = [position[int(i)] for i in self.fixed_in]
+        outside = [position[int(i)] for i in self.fixed_out if int(i) in position]
+        quotas = self.quotas and replace(self.quotas, groups=self.quotas.groups[rows])
+        return Constraints(
+            np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64), quotas
+        )
+
+
+@dataclass(frozen=True)
+class SwapRules:
+    """`blocked` and `groups` are row-aligned (n,); `allowed[g, j]`: a row of group g in slot j."""
+
+    blocked: Mask
+    groups: Codes
+    allowed: Mask
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """`tie`: candidates this close are tied, and the lowest index wins (DESIGN 4).
+    `gain`: what a move must bring to be made. `residual`: k ||A_perp||_F at convergence."""
+
+    tie: float = 1e-10
+    gain: float = 1e-10
+    residual: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The pool is calibrated already; `calibration` says how, so that it can be done again."""
+
+    pool: Pool
+    k: int
+    tau: float
+    calibration: Calibration
+    constraints: Constraints = field(default_factory=Constraints)
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        self.constraints.check(self.pool.n, self.k)
+
+    @property
+    def n(self) -> int:
+        return self.pool.n
+
+    def rng(self, *purpose: int) -> np.random.Generator:
+        """A generator of its own for each purpose, so that resuming needs no stored state."""
+        return np.random.default_rng([self.random_state, *purpose])
+
+    def over(self, pool: Pool, tau: float | None = None) -> Problem:
+        """The same task on other views of the same rows, as the baselines pose it."""
+        return replace(self, pool=pool, tau=self.tau if tau is None else tau)
+
+    def take(self, rows: Indices) -> Problem:
+        """The same task on these rows alone; indices then count within `rows`."""
+        return replace(self, pool=self.pool.take(rows), constraints=self.constraints.take(rows))
+
+    def work(self) -> float:
+        """Multiply-adds of one product (n, P) by (P, k): the unit of all passes."""
+        return float(self.n) * self.pool.row_width * self.k
+
+
+def check_k(k: Any, n: int) -> int:
+    """k as an integer from 1 to n - 1; a fraction between 0 and 1 counts of n."""
+    if isinstance(k, bool | np.bool_) or not isinstance(k, int | float | np.integer | np.floating):
+        raise InputError(f"k must be an integer or a fraction between 0 and 1, not {k!r}")
+    if isinstance(k, float | np.floating):
+        if not 0 < k < 1:
+            raise InputError(
+                f"k must be an integer or a fraction strictly between 0 and 1, not {float(k)!r}"
+            )
+        return min(max(1, round(float(k) * n)), n - 1)
+    if not 1 <= k < n:
+        raise InputError(f"k must be from 1 to n - 1 = {n - 1}, not {int(k)}")
+    return int(k)
+
+
+def check_tau(tau: Any) -> float:
+    return check_positive("tau", tau)
+
+
+def check_random_state(random_state: Any) -> int:
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+        raise InputError(f"random_state must be a non-negative integer, not {random_state!r}")
+    if random_state < 0:
+        raise InputError(f"random_state must be a non-negative integer, not {random_state}")
+    return int(random_state)
+
+
+def by_view(pool: Pool, values: Floats) -> Mapping[str, float]:
+    """Numbers of the views under their names."""
+    return {name: float(value) for name, value in zip(pool.names, values, strict=True)}

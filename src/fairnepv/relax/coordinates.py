@@ -1,0 +1,177 @@
+"""Where frames live: in n dimensions, or in the joint range of the views, where n disappears.
+
+If V_0 lies in the range of Phi = [Phi_1 ... Phi_M] = Q R, every iterate does, and the iteration on
+Y in St(r, k) with the factors R_q is exactly the iteration on V = Q Y (DESIGN 3.3). The solvers
+see `maps` and never learn which coordinates they work in.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.linalg import cholesky, eigh, solve_triangular
+
+from fairnepv.engines import Block
+from fairnepv.objective import FeatureMaps
+from fairnepv.problem import Problem
+from fairnepv.relax.stiefel import orthonormalize
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats
+
+WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
+_TYPICAL_EVALUATIONS = 300
+
+
+class Coordinates(Protocol):
+    dimension: int
+    passes_per_product: int  # passes over the rows that one `adjoint` or `combine` costs
+
+    @property
+    def maps(self) -> FeatureMaps: ...
+
+    def lower(self, V: Floats) -> Floats:
+        """A frame (dimension, k) for the subspace of V (n, k), projected if it sticks out."""
+        ...
+
+    def lift(self, Y: Floats) -> Floats:
+        """The frame (n, k) that Y stands for."""
+        ...
+
+    def leverage(self, Y: Floats) -> Floats:
+        """(n,) squared row norms of the lifted frame [FairNEPv, section 4.4]."""
+        ...
+
+
+def choose_coordinates(problem: Problem) -> Coordinates:
+    """Reduced where that is cheaper over a typical solve, in the n dimensions of the paper else."""
+    pool, n, k = problem.pool, problem.n, problem.k
+    P = pool.row_width
+    if P > WIDEST_GRAM:
+        return Ambient(pool)
+    stored = sum(view.stored for view in pool.views)
+    # A product with all feature maps costs `stored` k here and P^2 k there; the reduced form
+    # pays n P^2 for the Gram matrix and about 10 P^3 for its eigenvectors beforehand.
+    ambient = _TYPICAL_EVALUATIONS * (4.0 * stored * k + 4.0 * n * k**2)
+    reduced = _TYPICAL_EVALUATIONS * (4.0 * P**2 * k + 4.0 * P * k**2)
+    return Reduced(pool) if reduced + 2.0 * n * P**2 + 10.0 * P**3 < ambient else Ambient(pool)
+
+
+class Ambient:
+    """All n dimensions, matrix-free: every product is a pass over the rows."""
+
+    passes_per_product = 1
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.dimension = pool.n
+
+    @property
+    def maps(self) -> FeatureMaps:
+        return PoolMaps(self._pool)
+
+    def lower(self, V: Floats) -> Floats:
+        return orthonormalize(V)
+
+    def lift(self, Y: Floats) -> Floats:
+        return Y
+
+    def leverage(self, Y: Floats) -> Floats:
+        return _row_norms(Y)
+
+
+class Reduced:
+    """The joint range of the views, found from one pass for the Gram matrix.
+
+    Directions whose eigenvalue drowns in the rounding of the Gram matrix are left out: they add
+    less to L than the rounding of L itself.
+    """
+
+    passes_per_product = 0
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        lam, E = eigh(pool.gram, check_finite=False)
+        lam, E = lam[::-1], E[:, ::-1]
+        noise = max(pool.gram.shape[0], 100) * np.finfo(np.float64).eps * lam[0]
+        self.dimension = int((lam > noise).sum())
+        self._root = np.sqrt(lam[: self.dimension])
+        self._E = E[:, : self.dimension]  # (P, r)
+
+    @functools.cached_property
+    def maps(self) -> MatrixMaps:
+        R = self._root[:, None] * self._E.T  # (r, P), Phi = Q R
+        return MatrixMaps(R, [view.p for view in self._pool.views])
+
+    def lower(self, V: Floats) -> Floats:
+        Z = np.vstack(PoolMaps(self._pool).adjoint(V))
+        return orthonormalize((self._E.T @ Z) / self._root[:, None])
+
+    def lift(self, Y: Floats) -> Floats:
+        C = self._coefficients(Y)
+        return orthonormalize(PoolMaps(self._pool).combine(self.maps.split(C)))
+
+    def leverage(self, Y: Floats) -> Floats:
+        state = self.maps.split(self._coefficients(Y))
+        return self._pool.map(_block_row_norms, state)
+
+    def _coefficients(self, Y: Floats) -> Floats:
+        """C with V = Phi C orthonormal, in the metric of the Gram matrix."""
+        C = self._E @ (Y / self._root[:, None])
+        R = cholesky(C.T @ (self._pool.gram @ C), lower=False, check_finite=False)
+        coefficients: Floats = solve_triangular(R, C.T, trans="T", check_finite=False).T
+        return coefficients
+
+
+class MatrixMaps:
+    """Feature maps held as one (r, P) matrix, the views side by side."""
+
+    def __init__(self, R: Floats, widths: list[int]) -> None:
+        self._R = R
+        self._cuts = np.cumsum(widths)[:-1]
+
+    def split(self, Z: Floats) -> tuple[Floats, ...]:
+        return tuple(np.split(Z, self._cuts))
+
+    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
+        return self.split(self._R.T @ V)
+
+    def combine(self, Y: tuple[Floats, ...]) -> Floats:
+        return self._R @ np.vstack(Y)
+
+
+class PoolMaps:
+    """Feature maps of the rows themselves; each product is one pass."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
+        return self._pool.reduce(_block_adjoint, _add_each, None, V)
+
+    def combine(self, Y: tuple[Floats, ...]) -> Floats:
+        return self._pool.map(_block_combine, Y)
+
+
+def _block_adjoint(block: Block, state: None, V: Floats) -> tuple[Floats, ...]:
+    return tuple(view.features().T @ V for view in block.views)
+
+
+def _block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    products = [view.features() @ y for view, y in zip(block.views, Y, strict=True)]
+    total: Floats = sum(products[1:], start=products[0])
+    return total
+
+
+def _block_row_norms(block: Block, C: tuple[Floats, ...]) -> Floats:
+    return _row_norms(_block_combine(block, C))
+
+
+def _row_norms(V: Floats) -> Floats:
+    norms: Floats = np.einsum("ij,ij->i", V, V)
+    return norms
+
+
+def _add_each(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a + b for a, b in zip(left, right, strict=True))

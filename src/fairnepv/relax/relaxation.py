@@ -1,0 +1,265 @@
+"""`relax`: coordinates, a start, a solver, a check of what was reached, and the record of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import svdvals
+
+from fairnepv.engines import few_threads
+from fairnepv.errors import InputError, Status
+from fairnepv.loop import Outcome, Session, Step
+from fairnepv.objective import Point, StiefelObjective, soft_min, soft_min_weights
+from fairnepv.problem import Problem, by_view
+from fairnepv.relax.coordinates import Coordinates, Reduced, choose_coordinates
+from fairnepv.relax.curvature import Curvature, largest_curvature
+from fairnepv.relax.lbfgs import Lbfgs
+from fairnepv.relax.scf import Scf
+from fairnepv.relax.starts import start_frame
+from fairnepv.relax.stiefel import orthonormalize, retract
+from fairnepv.relax.trust_region import TrustRegion
+from fairnepv.views.base import Floats
+
+# Variants of section 4.2 as (alpha, sigma in units of 1/k).
+_VARIANTS = {
+    "plain": (1.0, 0.0),
+    "damped": (0.5, 0.0),
+    "shifted": (1.0, 1.0),
+    "damped-shifted": (0.5, 1.0),
+}
+SOLVERS = ("accelerated", *_VARIANTS)
+_HANDOVER = 1e-3  # residual at which second-order steps take over from the ascent
+_ESCAPES = 5
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A solver by name with its knobs; `tol` is on the scaled residual k ||A_perp||_F for
+    `accelerated`, and on the paper's unscaled ||A - V/k||_F for the variants of Algorithm 1."""
+
+    name: str
+    tol: float
+    max_steps: int
+    alpha: float = 1.0
+    sigma: float = 0.0
+    check: bool = True
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """What the relaxation found, with the basis made on demand."""
+
+    value: float
+    view_values: Mapping[str, float]
+    view_weights: Mapping[str, float]
+    residual: float
+    curvature: float | None  # k times the largest curvature found; None if not checked
+    checked: str  # what was checked before the status was given
+    status: Status
+    trace: tuple[Step, ...]
+    solver: Solver
+    coordinates: Coordinates = field(repr=False)
+    frame: Floats = field(repr=False)  # in those coordinates
+    k: int = field(repr=False)
+
+    @functools.cached_property
+    def basis(self) -> Floats:
+        """(n, k) orthonormal frame V."""
+        V = self.coordinates.lift(self.frame)
+        if V.shape[1] < self.k:  # degenerate: any completion is as good as another
+            rest = np.random.default_rng(0).standard_normal((len(V), self.k - V.shape[1]))
+            V = np.hstack([V, orthonormalize(rest - V @ (V.T @ rest))])
+        return V
+
+    @functools.cached_property
+    def leverage(self) -> Floats:
+        """(n,) leverage scores l_i = ||e_i^T V||^2 [FairNEPv, section 4.4]."""
+        return self.coordinates.leverage(self.frame)
+
+
+def make_solver(
+    name: str = "accelerated",
+    *,
+    k: int,
+    tol: float = 1e-6,
+    max_steps: int | None = None,
+    alpha: float | None = None,
+    sigma: float | None = None,
+) -> Solver:
+    """A solver by name; contradictory knobs are refused here."""
+    if name not in SOLVERS:
+        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {name!r}")
+    if not (isinstance(tol, float | int) and 0 < tol < np.inf):
+        raise InputError(f"tol must be a finite positive number, not {tol!r}")
+    if max_steps is not None and max_steps < 1:
+        raise InputError(f"max_steps must be at least 1, not {max_steps!r}")
+    if name == "accelerated":
+        if alpha is not None or sigma is not None:
+            raise InputError("alpha and sigma belong to the SCF variants, not to 'accelerated'")
+        return Solver(name, float(tol), max_steps or 3000)
+    default_alpha, default_sigma = _VARIANTS[name]
+    alpha = default_alpha if alpha is None else alpha
+    sigma = default_sigma / k if sigma is None else sigma
+    if (alpha < 1) != (default_alpha < 1) or (sigma > 0) != (default_sigma > 0):
+        raise InputError(
+            f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
+            "means alpha < 1 and shifting means sigma > 0"
+        )
+    return Solver(name, float(tol), max_steps or 1000, float(alpha), float(sigma))
+
+
+def relax(
+    problem: Problem,
+    solver: Solver | None = None,
+    *,
+    start: Any = "spectral",
+    coordinates: Coordinates | None = None,
+    session: Session | None = None,
+) -> Relaxation:
+    """Maximise f_tau over frames [FairNEPv, Eq. (P-Fair)]."""
+    if solver is None:
+        solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
+    coordinates = coordinates or choose_coordinates(problem)
+    if isinstance(coordinates, Reduced) and problem.k >= coordinates.dimension:
+        return _degenerate(problem, solver, coordinates)
+    pool = problem.pool
+    objective = StiefelObjective(coordinates.maps, pool.eps, pool.offsets, problem.tau, problem.k)
+    with few_threads(coordinates.dimension * pool.row_width * problem.k):
+        frame = start_frame(problem, coordinates, start)
+        return _Solve(problem, objective, coordinates, solver, session or Session()).from_(frame)
+
+
+class _Solve:
+    """One solve; its stages share the step budget and the trace."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        objective: StiefelObjective,
+        coordinates: Coordinates,
+        solver: Solver,
+        session: Session,
+    ) -> None:
+        self.problem, self.objective, self.coordinates = problem, objective, coordinates
+        self.solver, self.session = solver, session
+        self.trace: list[Step] = []
+
+    def from_(self, frame: Floats) -> Relaxation:
+        if self.solver.name == "accelerated":
+            V, status, curvature = self._accelerated(frame)
+        else:
+            V, status, curvature = self._scf(frame)
+        return self._record(self.objective.at(V), status, curvature)
+
+    def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
+        """Ascent, then Newton, then a look for ascent directions, and off along one if found."""
+        coarse = max(self.solver.tol, _HANDOVER)
+        curvature = None
+        for attempt in range(_ESCAPES + 1):
+            outcome = self._run(Lbfgs, V, coarse)
+            V, status = outcome.state.V, outcome.status
+            fine = self.solver.tol < _HANDOVER or status is Status.STAGNATED
+            if fine and status in (Status.CONVERGED, Status.STAGNATED):
+                outcome = self._run(TrustRegion, V, self.solver.tol)
+                V, status = outcome.state.V, outcome.status
+            if not self.solver.check or status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
+                return V, status, None
+            point = self.objective.at(V)
+            curvature = largest_curvature(point, self.problem.rng(1, attempt))
+            if not curvature.ascends:
+                return V, status, curvature
+            V = _leave_saddle(point, curvature)
+        return V, Status.SADDLE, curvature
+
+    def _scf(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
+        outcome = self._run(
+            Scf, V, self.solver.tol, alpha=self.solver.alpha, sigma=self.solver.sigma
+        )
+        V, status = outcome.state.V, outcome.status
+        if status is not Status.CONVERGED or not self.solver.check:
+            return V, status, None
+        curvature = largest_curvature(self.objective.at(V), self.problem.rng(1, 0))
+        return V, Status.SADDLE if curvature.ascends else status, curvature
+
+    def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
+        method = kind(
+            self.objective,
+            V,
+            tol=tol,
+            passes_per_product=self.coordinates.passes_per_product,
+            **knobs,
+        )
+        outcome = self.session.run(method, max_steps=self.solver.max_steps - self._steps)
+        self.trace.extend(outcome.trace)
+        return outcome
+
+    @property
+    def _steps(self) -> int:
+        # A stage of s steps leaves s + 1 rows, its start among them.
+        return sum(row.step > 0 for row in self.trace)
+
+    def _record(self, point: Point, status: Status, curvature: Curvature | None) -> Relaxation:
+        pool = self.problem.pool
+        return Relaxation(
+            value=point.value,
+            view_values=by_view(pool, point.view_values),
+            view_weights=by_view(pool, point.weights),
+            residual=point.residual,
+            curvature=None if curvature is None else curvature.largest,
+            checked=_describe_check(curvature),
+            status=status,
+            trace=tuple(self.trace),
+            solver=self.solver,
+            coordinates=self.coordinates,
+            frame=point.V,
+            k=self.problem.k,
+        )
+
+
+def _describe_check(curvature: Curvature | None) -> str:
+    if curvature is None:
+        return "first order only: the residual; curvature was not looked at"
+    found = "a direction of ascent" if curvature.ascends else "no direction of ascent"
+    return (
+        f"residual, and {curvature.products} Lanczos steps on the Hessian found {found} "
+        f"(k times the largest curvature: {curvature.largest:.3g})"
+    )
+
+
+def _leave_saddle(point: Point, curvature: Curvature) -> Floats:
+    """The best of a few steps along a direction of ascent, to either side."""
+    lengths = [sign * 2.0**-j for j in range(1, 12) for sign in (1.0, -1.0)]
+    frames = [retract(point.V, length * curvature.direction) for length in lengths]
+    values = [point.objective.at(V).value for V in frames]
+    return frames[int(np.argmax(values))]
+
+
+def _degenerate(problem: Problem, solver: Solver, coordinates: Reduced) -> Relaxation:
+    """k >= rank: a frame that holds the whole range gives every view its spectral bound."""
+    pool, k, r = problem.pool, problem.k, coordinates.dimension
+    whole = np.eye(r)
+    g = np.empty(len(pool.views))
+    for q, (Z, eps) in enumerate(zip(coordinates.maps.adjoint(whole), pool.eps, strict=True)):
+        lam = np.zeros(k)
+        singular = svdvals(Z)
+        lam[: len(singular)] = singular**2
+        g[q] = np.log(lam + eps).mean()
+    g += pool.offsets
+    return Relaxation(
+        value=float(soft_min(g, problem.tau)),
+        view_values=by_view(pool, g),
+        view_weights=by_view(pool, soft_min_weights(g, problem.tau)),
+        residual=0.0,
+        curvature=None,
+        checked="k against the joint rank of the views; this value is the global maximum",
+        status=Status.DEGENERATE,
+        trace=(),
+        solver=replace(solver),
+        coordinates=coordinates,
+        frame=whole,
+        k=k,
+    )

@@ -1,0 +1,27 @@
+"""From an ordering of candidates to a subset: screening, greedy, swaps, enumeration.
+
+Nothing here learns which relaxation, if any, produced the ordering.
+"""
+
+from fairnepv.search.effort import EFFORTS, Effort, Found, better, check_effort, greedy, improve
+from fairnepv.search.enumeration import Enumeration, enumerate_subsets
+from fairnepv.search.greedy import Greedy, complete, fair_order
+from fairnepv.search.local import LocalSearch
+from fairnepv.search.screening import shortlist
+
+__all__ = [
+    "EFFORTS",
+    "Effort",
+    "Enumeration",
+    "Found",
+    "Greedy",
+    "LocalSearch",
+    "better",
+    "check_effort",
+    "complete",
+    "enumerate_subsets",
+    "fair_order",
+    "greedy",
+    "improve",
+    "shortlist",
+]

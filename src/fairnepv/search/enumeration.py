@@ -1,0 +1,82 @@
+"""Exhaustive search for small pools: the discrete optimum itself [FairNEPv, appendix B]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+from fairnepv.objective import fair_score, soft_min
+from fairnepv.problem import Problem
+from fairnepv.views.base import Floats, Indices
+
+LIMIT = 2_000_000
+_BATCH_NUMBERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    indices: Indices  # the optimum; of tied ones the first in lexicographic order
+    value: float
+    subsets: int  # how many were looked at
+    ties: int  # how many lie within the tie tolerance of the best
+
+
+def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
+    """Every k-subset that the constraints allow, scored by F_tau."""
+    n, k = problem.n, problem.k
+    count = math.comb(n, k)
+    if count > limit:
+        raise InputError(
+            f"enumeration would look at {count:,} subsets (n = {n}, k = {k}), more than the limit "
+            f"of {limit:,}; use select(), which searches and bounds instead"
+        )
+    tie = problem.tolerances.tie
+    best, value, ties, looked = None, -np.inf, 0, 0
+    for batch in _batches(n, k):
+        batch = _feasible(problem, batch)
+        if not len(batch):
+            continue
+        looked += len(batch)
+        scores = _scores(problem, batch)
+        top = scores.max()
+        if top > value + tie:
+            best, value, ties = batch[int(np.argmax(scores >= top - tie))], top, 0
+        ties += int((scores >= value - tie).sum())
+    assert best is not None, "Problem refuses constraints that no subset meets"
+    indices = best.astype(np.int64)
+    return Enumeration(indices, fair_score(problem.pool, indices, problem.tau), looked, ties)
+
+
+def _batches(n: int, k: int) -> Iterator[NDArray[np.int64]]:
+    """All k-subsets in lexicographic order, (m, k) at a time."""
+    subsets = itertools.combinations(range(n), k)
+    size = max(1, _BATCH_NUMBERS // k**2)
+    while chunk := list(itertools.islice(subsets, size)):
+        yield np.array(chunk, dtype=np.int64)
+
+
+def _feasible(problem: Problem, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+    rules = problem.constraints
+    return batch[[rules.is_met(subset) for subset in batch]] if rules else batch
+
+
+def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
+    """(m,) F_tau of every subset of a batch, from the kernel of the rows that occur in it."""
+    rows, position = np.unique(batch, return_inverse=True)
+    position = position.reshape(batch.shape)
+    d = []
+    for view in problem.pool.views:
+        if problem.k == 1:  # the diagonal is enough, and n may be large
+            L = (view.squared_norms[batch[:, 0]] + view.ridge)[:, None, None]
+        else:
+            K = view.inner(rows, rows)
+            L = K[position[:, :, None], position[:, None, :]] + view.ridge * np.eye(problem.k)
+        d.append(np.linalg.slogdet(L)[1] / problem.k + view.offset)
+    scores: Floats = soft_min(np.array(d), problem.tau)
+    return scores

@@ -1,0 +1,185 @@
+"""Fair greedy: one item at a time, each the best for F_tau of the set so far.
+
+Partial sets are scored with 1/|S|. In each view the conditional variance c_i of a row given the
+chosen ones is kept for all rows; a new pick j turns it into c_i - (phi_i . u)^2 for one direction
+u, so a step is one matrix-vector pass and no (n, k) history is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from fairnepv.engines import Block
+from fairnepv.errors import Status
+from fairnepv.loop import run
+from fairnepv.objective import Standing
+from fairnepv.problem import Problem
+from fairnepv.search.ties import Ladder, join, ladder, lowest_tied
+from fairnepv.views.base import Floats, Indices, View
+
+
+@dataclass(frozen=True)
+class GreedyState:
+    indices: Indices  # in order of selection
+    value: float  # F_tau of them
+    passes: int = 0
+
+
+class Greedy:
+    """k items in greedy order; items fixed in come first."""
+
+    stage = "greedy"
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._frontier: Frontier | None = None
+
+    def init(self) -> GreedyState:
+        indices = self.problem.constraints.fixed_in
+        return GreedyState(indices, self._at(indices).value)
+
+    def step(self, state: GreedyState) -> GreedyState:
+        frontier = self._at(state.indices)
+        allowed = self.problem.constraints.may_add(state.indices, self.problem.n, self.problem.k)
+        self._frontier = frontier.extend(frontier.best_addition(allowed))
+        return GreedyState(self._frontier.indices, self._frontier.value, state.passes + 1)
+
+    def done(self, state: GreedyState) -> Status | None:
+        return Status.COMPLETE if len(state.indices) == self.problem.k else None
+
+    def report(self, state: GreedyState) -> Mapping[str, Any]:
+        return {"value": state.value, "size": len(state.indices), "of": self.problem.k}
+
+    def _at(self, indices: Indices) -> Frontier:
+        """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
+        if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
+            self._frontier = Frontier.rebuild(self.problem, indices)
+        return self._frontier
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Everything greedy knows about a set: it follows from the indices, so no state stores it."""
+
+    problem: Problem
+    indices: Indices
+    factors: tuple[Floats, ...]  # per view the lower Cholesky factor of L[S, S]
+    variances: NDArray[np.float64]  # (n, M) K_ii - K_iS L_S^-1 K_Si, c_i without the ridge
+
+    @classmethod
+    def rebuild(cls, problem: Problem, indices: Indices) -> Frontier:
+        pool = problem.pool
+        if not len(indices):
+            none = tuple(np.empty((0, 0)) for _ in pool.views)
+            return cls(problem, indices, none, pool.squared_norms)
+        factors, anchors = [], []
+        for view in pool.views:
+            L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
+            C = cholesky(L, lower=True, check_finite=False)
+            factors.append(C)
+            whiten = solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).T
+            anchors.append(view.anchor(indices, whiten))
+        variances = pool.map(
+            _reduce_variances, anchors, pool.squared_norms, width=len(indices) * len(anchors)
+        )
+        return cls(problem, indices, tuple(factors), variances)
+
+    def standing(self, size: int) -> Standing:
+        logdets = np.array([2.0 * np.log(np.diagonal(C)).sum() for C in self.factors])
+        return Standing(logdets, self.problem.pool.offsets, size, self.problem.tau)
+
+    @property
+    def value(self) -> float:
+        """F_tau of the set; the empty set counts as 0."""
+        if not len(self.indices):
+            return 0.0
+        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.factors))))
+
+    def best_addition(self, allowed: NDArray[np.bool_]) -> int:
+        pool = self.problem.pool
+        state = (self.standing(len(self.indices) + 1), pool.eps)
+        contenders = pool.reduce(_rank_additions, join, state, self.variances, allowed)
+        confirmed = self._confirm(contenders.rows)
+        return int(contenders.rows[lowest_tied(confirmed, self.problem.tolerances.tie)])
+
+    def extend(self, row: int) -> Frontier:
+        """The frontier with one more pick: one pass."""
+        pool = self.problem.pool
+        indices = np.append(self.indices, np.int64(row))
+        factors, anchors = [], []
+        for view, C in zip(pool.views, self.factors, strict=True):
+            v, c = self._condition(view, C, np.array([row]))
+            C = np.block([[C, np.zeros((len(C), 1))], [v.T, np.sqrt(c)[:, None]]])
+            last = np.zeros(len(C))
+            last[-1] = 1.0
+            # Row i gains the coordinate (C^-1 K_Si)_last = K_iS (C^-T e_last).
+            coefficients = solve_triangular(C, last, lower=True, trans="T", check_finite=False)
+            factors.append(C)
+            anchors.append(view.anchor(indices, coefficients[:, None]))
+        variances = pool.map(_reduce_variances, anchors, self.variances)
+        return Frontier(self.problem, indices, tuple(factors), variances)
+
+    def _confirm(self, rows: Indices) -> Floats:
+        """F_tau of the set with each of these rows, from gathered rows: no block size enters."""
+        views = zip(self.problem.pool.views, self.factors, strict=True)
+        c = np.array([self._condition(view, C, rows)[1] for view, C in views])  # (M, m)
+        scores: Floats = self.standing(len(self.indices) + 1).fair_scores(np.log(c))
+        return scores
+
+    def _condition(self, view: View, C: Floats, rows: Indices) -> tuple[Floats, Floats]:
+        """v = C^-1 K[S, rows] (t, m), and c = L_ii - |v_i|^2 (m,), which is at least the ridge."""
+        K = view.inner(self.indices, rows)
+        v = solve_triangular(C, K, lower=True, check_finite=False) if len(C) else K
+        variance = view.squared_norms[rows] - (v**2).sum(axis=0)
+        return v, np.maximum(variance, 0.0) + view.ridge
+
+
+def _reduce_variances(block: Block, anchors: list[Any], variances: Floats) -> Floats:
+    """c_i less what the anchored directions explain; never below zero in exact arithmetic."""
+    explained = [
+        (view.cross(anchor) ** 2).sum(axis=1)
+        for view, anchor in zip(block.views, anchors, strict=True)
+    ]
+    return np.asarray(np.maximum(variances - np.stack(explained, axis=1), 0.0))
+
+
+def _rank_additions(
+    block: Block,
+    state: tuple[Standing, Floats],
+    variances: Floats,
+    allowed: NDArray[np.bool_],
+) -> Ladder:
+    standing, eps = state
+    rows = np.flatnonzero(allowed)
+    c = variances[rows] + eps  # (b, M)
+    return ladder(standing.fair_scores(np.log(c).T), rows + block.start)
+
+
+def complete(problem: Problem, indices: Indices) -> Indices:
+    """An unfinished greedy set filled up to k by the scores as they stand: no further pass.
+
+    What a run that was interrupted or out of time returns, instead of too few items.
+    """
+    if len(indices) == problem.k:
+        return indices
+    frontier = Frontier.rebuild(problem, indices)
+    c = frontier.variances + problem.pool.eps
+    scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
+    ranked = np.argsort(-scores, kind="stable")
+    while len(indices) < problem.k:
+        allowed = problem.constraints.may_add(indices, problem.n, problem.k)
+        indices = np.append(indices, ranked[np.argmax(allowed[ranked])])
+    return indices
+
+
+def fair_order(problem: Problem, indices: Indices) -> Indices:
+    """The same set in fair-greedy order within itself, so that its first j make sense alone."""
+    rows = np.sort(indices)
+    outcome = run(Greedy(problem.take(rows)))
+    return rows[outcome.state.indices]

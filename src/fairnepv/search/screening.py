@@ -1,0 +1,29 @@
+"""Leverage-score screening [FairNEPv, section 4.4, steps 1 and 2]."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fairnepv.problem import Problem
+from fairnepv.views.base import Floats, Indices
+
+_DIGITS = 10  # leverage scores closer than this are tied; the lowest index goes first
+
+
+def shortlist(problem: Problem, leverage: Floats, oversampling: float = 3.0) -> Indices:
+    """The min(n, ceil(c k)) rows of largest leverage, sorted by row.
+
+    Items fixed in are added and items fixed out left out; with groups, enough of each group is
+    added that every quota can be met from the shortlist alone.
+    """
+    rules, k = problem.constraints, problem.k
+    ranked = np.argsort(-leverage.round(_DIGITS), kind="stable")
+    ranked = ranked[~np.isin(ranked, rules.fixed_out)]
+    chosen = [rules.fixed_in, ranked[: min(problem.n, math.ceil(oversampling * k))]]
+    if rules.quotas is not None:
+        for group, most in enumerate(rules.quotas.most):
+            members = ranked[rules.quotas.groups[ranked] == group]
+            chosen.append(members[: min(int(most), k)])
+    return np.unique(np.concatenate(chosen)).astype(np.int64)

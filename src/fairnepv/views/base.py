@@ -1,0 +1,100 @@
+"""The view contract: the handful of questions that the rest of the house asks of a view.
+
+A view stands for the kernel K = diag(s) Phi Phi^T diag(s) of its rows, with a vector of row scales
+s (calibration and quality) kept beside the data and never multiplied into a copy of it, and for
+L = c (K + eps I) [FairNEPv, Assumption 1 and Remark 1]. The ridge `eps` and `offset` = log c are
+carried for the objective; every kernel entry that a view hands out excludes both.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.engines import RowBlock
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class View(ABC):
+    """Final subclasses supply the abstract methods; everything else follows from them."""
+
+    n: int
+    p: int
+    eps: float | None  # None until the pool gives the view its ridge
+    offset: float = 0.0  # log of the factor on L, added to d_q(S)
+    scale: Floats | None = None  # (n,) row scales s; None stands for ones
+
+    # What a subclass must supply, for its unscaled rows.
+
+    @abstractmethod
+    def raw_squared_norms(self) -> Floats:
+        """(n,) squared norms of the rows as given."""
+
+    @abstractmethod
+    def block(self, start: int, stop: int) -> RowBlock:
+        """The scaled rows `start:stop`."""
+
+    @abstractmethod
+    def rows(self, indices: Indices) -> Any:
+        """(m, p) scaled rows in float64: an array, or CSR for a sparse view."""
+
+    @abstractmethod
+    def anchor(self, indices: Indices, combine: Floats | None = None) -> Any:
+        """Small state for `RowBlock.cross`, which then gives K[block, indices] @ combine."""
+
+    @abstractmethod
+    def inner(self, left: Indices, right: Indices) -> Floats:
+        """K[left, right], ridge excluded."""
+
+    @abstractmethod
+    def spectrum(self, indices: Indices) -> Floats:
+        """Eigenvalues of K[indices, indices], descending, none of them negative."""
+
+    @abstractmethod
+    def take(self, indices: Indices) -> Self:
+        """The view of these rows alone."""
+
+    # What follows.
+
+    @property
+    def squared_norms(self) -> Floats:
+        """(n,) diagonal of K."""
+        raw = self.raw_squared_norms()
+        return raw if self.scale is None else raw * self.scale**2
+
+    @property
+    def stored(self) -> int:
+        """How many numbers a product with a vector touches."""
+        return self.n * self.p
+
+    @property
+    def ridge(self) -> float:
+        assert self.eps is not None, "the pool gives every view its ridge"
+        return self.eps
+
+    def scaled(self, scale: Floats | None, offset: float) -> Self:
+        """The same rows under other row scales and another factor on L; the data is shared."""
+        return self._with(scale=scale, offset=offset)
+
+    def with_eps(self, eps: float) -> Self:
+        return self._with(eps=eps)
+
+    def _with(self, **changes: Any) -> Self:
+        other = copy.copy(self)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
+
+    def _scales(self, rows: Indices | slice) -> Floats | None:
+        return None if self.scale is None else self.scale[rows]
+
+
+def multiply_rows(scale: Floats | None, rows: Floats) -> Floats:
+    """diag(scale) @ rows, without work when there is nothing to scale."""
+    return rows if scale is None else rows * scale[:, None]

@@ -1,0 +1,111 @@
+"""An explicit n x n kernel that the user hands in: the one n x n matrix in the house."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
+from scipy.linalg.lapack import dpstrf
+
+from fairnepv.engines import RowBlock
+from fairnepv.views.base import Floats, Indices, View, multiply_rows
+
+
+class Combination(NamedTuple):
+    """Anchor of a kernel view: columns of the kernel, their scales, and how to combine them."""
+
+    columns: Indices
+    scale: Floats | None
+    combine: Floats | None
+
+
+class KernelView(View):
+    """K itself, symmetric and positive semidefinite, read where entries are wanted.
+
+    Where features are wanted (the relaxation), K = Phi Phi^T is factored once. `eps` is a ridge
+    of its own; 0 takes a positive definite kernel as it stands.
+    """
+
+    def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
+        self.kernel = np.atleast_1d(np.asarray(kernel))
+        self.n = self.p = len(self.kernel)
+        self.eps = eps
+
+    @functools.cached_property
+    def factor(self) -> Floats:
+        """(n, n) Phi of the unscaled kernel; columns past the numerical rank are zero."""
+        return pivoted_cholesky(self.kernel)
+
+    def raw_squared_norms(self) -> Floats:
+        return np.diagonal(self.kernel).astype(np.float64)
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        return KernelBlock(self, slice(start, stop))
+
+    def rows(self, indices: Indices | slice) -> Floats:
+        return multiply_rows(self._scales(indices), self.factor[indices])
+
+    def anchor(self, indices: Indices, combine: Floats | None = None) -> Combination:
+        return Combination(indices, self._scales(indices), combine)
+
+    def cross(self, rows: Indices | slice, anchor: Combination) -> Floats:
+        """(b, m) entries K[rows, anchor.columns], combined."""
+        K = self.kernel[rows][:, anchor.columns].astype(np.float64)
+        if anchor.scale is not None:
+            K *= anchor.scale
+        K = multiply_rows(self._scales(rows), K)
+        return K if anchor.combine is None else K @ anchor.combine
+
+    def inner(self, left: Indices, right: Indices) -> Floats:
+        return self.cross(left, self.anchor(right))
+
+    def spectrum(self, indices: Indices) -> Floats:
+        return spectrum_of_gram(self.inner(indices, indices))
+
+    def take(self, indices: Indices) -> KernelView:
+        view = KernelView(self.kernel[np.ix_(indices, indices)], self.eps)
+        return view.scaled(self._scales(indices), self.offset)
+
+
+class KernelBlock:
+    def __init__(self, view: KernelView, rows: slice) -> None:
+        self._view, self._rows = view, rows
+
+    def features(self) -> Floats:
+        return self._view.rows(self._rows)
+
+    def squared_norms(self) -> Floats:
+        return self._view.squared_norms[self._rows]
+
+    def cross(self, anchor: Combination) -> Floats:
+        return self._view.cross(self._rows, anchor)
+
+
+def spectrum_of_gram(K: Floats) -> Floats:
+    """Eigenvalues of a semidefinite matrix, descending; rounding below zero is cut off."""
+    return np.asarray(eigvalsh(K)[::-1]).clip(min=0.0)
+
+
+def pivoted_cholesky(kernel: NDArray[Any]) -> Floats:
+    """(n, n) factor with Phi Phi^T = kernel to rounding, zero past the numerical rank.
+
+    Pivoting finds the rank and is backward stable for semidefinite matrices; it costs a small
+    fraction of an eigendecomposition. For an indefinite matrix the product misses the kernel,
+    which is how the check at the edge finds out.
+    """
+    lower, pivots, rank, _ = dpstrf(
+        kernel.astype(np.float64), tol=kernel_tolerance(kernel), lower=1
+    )
+    lower[:, rank:] = 0.0
+    factor: Floats = np.empty_like(lower)
+    factor[pivots - 1] = np.tril(lower)
+    return factor
+
+
+def kernel_tolerance(kernel: NDArray[Any]) -> float:
+    """What counts as zero beside the largest diagonal entry, from the type the kernel came in."""
+    precision = np.finfo(kernel.dtype if kernel.dtype.kind == "f" else np.float64).eps
+    return float(len(kernel) * precision * np.abs(np.diagonal(kernel)).max())

@@ -1,0 +1,172 @@
+"""A pool: named views of the same n rows, aligned once, and the engine that walks over them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fairnepv.engines import Block, Engine, LocalEngine
+from fairnepv.errors import InputError
+from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.intake import check_ids, check_positive, check_view, named_views
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Make one with `Pool.of`, which checks; the constructor trusts."""
+
+    names: tuple[str, ...]
+    views: tuple[View, ...]
+    engine: Engine
+    ids: NDArray[Any] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        *,
+        views: Mapping[str, Any] | None = None,
+        eps: float | Mapping[str, float] = 0.1,
+        ids: Any = None,
+        engine: Engine | None = None,
+    ) -> Pool:
+        """Views by name, aligned by row, or by id where `ids` maps view names to row ids."""
+        named = named_views(data, views)
+        checked = {name: check_view(name, value) for name, value in named.items()}
+        ridges = _ridges(eps, checked)
+        checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
+        common_ids = None
+        if isinstance(ids, Mapping):
+            checked, common_ids = _align(checked, ids)
+        _check_lengths(checked)
+        n = next(iter(checked.values())).n
+        if ids is not None and common_ids is None:
+            common_ids = check_ids(ids, n, "ids")
+        return cls(tuple(checked), tuple(checked.values()), engine or LocalEngine(), common_ids)
+
+    @property
+    def n(self) -> int:
+        return self.views[0].n
+
+    @property
+    def row_width(self) -> int:
+        return sum(view.p for view in self.views)
+
+    @property
+    def eps(self) -> Floats:
+        """(M,) ridges."""
+        return np.array([view.ridge for view in self.views])
+
+    @property
+    def offsets(self) -> Floats:
+        """(M,) log factors on L."""
+        return np.array([view.offset for view in self.views])
+
+    def block(self, start: int, stop: int) -> Block:
+        return Block(start, stop, tuple(view.block(start, stop) for view in self.views))
+
+    def map(
+        self, task: Callable[..., NDArray[Any]], state: Any, *aligned: Any, width: int = 0
+    ) -> NDArray[Any]:
+        """One pass: row-aligned results of `task(block, state, *slices)`."""
+        return self.engine.map(task, self, state, *aligned, width=width)
+
+    def reduce(
+        self,
+        task: Callable[..., R],
+        combine: Callable[[R, R], R],
+        state: Any,
+        *aligned: Any,
+        width: int = 0,
+    ) -> R:
+        """One pass: results of `task(block, state, *slices)`, combined in a fixed order."""
+        return self.engine.reduce(task, combine, self, state, *aligned, width=width)
+
+    @functools.cached_property
+    def gram(self) -> Floats:
+        """(P, P) Phi^T Phi of all views side by side; one pass, float64."""
+        return self.reduce(_block_gram, np.add, None)
+
+    @functools.cached_property
+    def squared_norms(self) -> Floats:
+        """(n, M) diagonals of the kernels, ridge excluded."""
+        return np.stack([view.squared_norms for view in self.views], axis=1)
+
+    def with_views(self, names: tuple[str, ...], views: tuple[View, ...]) -> Pool:
+        return replace(self, names=names, views=views)
+
+    def only(self, name: str) -> Pool:
+        return self.with_views((name,), (self.views[self.names.index(name)],))
+
+    def take(self, indices: Indices) -> Pool:
+        """The pool of these rows alone."""
+        ids = None if self.ids is None else self.ids[indices]
+        return replace(self, views=tuple(view.take(indices) for view in self.views), ids=ids)
+
+
+def _block_gram(block: Block, state: None) -> Floats:
+    features = [view.features() for view in block.views]
+    dense = [x.toarray() if sp.issparse(x) else x for x in features]
+    Phi = dense[0] if len(dense) == 1 else np.hstack(dense)
+    gram: Floats = Phi.T @ Phi
+    return gram
+
+
+def _ridges(eps: float | Mapping[str, float], views: Mapping[str, View]) -> dict[str, float]:
+    """One ridge per view; a view that brought its own keeps it."""
+    if isinstance(eps, Mapping):
+        unknown, missing = set(eps) - set(views), [v for v in views if v not in eps]
+        if unknown:
+            raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
+        missing = [name for name in missing if views[name].eps is None]
+        if missing:
+            raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
+        common = {name: check_positive("eps", value, name) for name, value in eps.items()}
+    else:
+        common = dict.fromkeys(views, check_positive("eps", eps))
+    return {name: common[name] if view.eps is None else view.eps for name, view in views.items()}
+
+
+def _check_lengths(views: Mapping[str, View]) -> None:
+    first, *others = views.items()
+    for name, view in others:
+        if view.n != first[1].n:
+            raise InputError(
+                f"views must have the same number of rows, but {first[0]!r} has {first[1].n} and "
+                f"{name!r} has {view.n}; align them, or pass ids={{view: row ids}}"
+            )
+    if first[1].n < 2:
+        raise InputError(f"a pool needs at least 2 rows to choose from, not {first[1].n}")
+
+
+def _align(views: dict[str, View], ids: Mapping[str, Any]) -> tuple[dict[str, View], NDArray[Any]]:
+    """Reorder every view to the id order of the first; the id sets must be equal."""
+    if set(ids) != set(views):
+        raise InputError(f"ids names views {sorted(ids)}, but the data has {sorted(views)}")
+    by_view = {
+        name: check_ids(ids[name], view.n, f"ids of view {name!r}") for name, view in views.items()
+    }
+    reference, common = next(iter(by_view.items()))
+    aligned = {}
+    for name, view in views.items():
+        own = by_view[name]
+        if len(own) == len(common) and (own == common).all():
+            aligned[name] = view
+            continue
+        strangers = np.setxor1d(own, common)
+        if len(strangers):
+            raise InputError(
+                f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
+                f"in one and not in the other, for example {strangers[0].item()!r}"
+            )
+        order = np.argsort(own, kind="stable")[np.searchsorted(np.sort(own), common)]
+        aligned[name] = view.take(order)
+    return aligned, common

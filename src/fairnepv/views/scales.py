@@ -1,0 +1,65 @@
+"""The record of a calibration: what was decided before selection, enough to apply it again.
+
+The rules that make such records live in `fairnepv.calibration`; this is their common outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairnepv.errors import InputError
+from fairnepv.views.base import Floats, View
+from fairnepv.views.pool import Pool
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Per view: L = exp(offset) (factor D Phi Phi^T D + eps I), D normalising rows or not.
+
+    [FairNEPv, Remark 1]: the ridge comes after rows are normalised or the trace is, so that a
+    common ridge means the same in every view.
+    """
+
+    rule: str
+    normalize: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)  # on K, before the ridge
+    offsets: Mapping[str, float] = field(default_factory=dict)  # log factor on L, after it
+
+    def apply(self, pool: Pool, quality: Mapping[str, Floats] | None = None) -> Pool:
+        """The pool under this calibration; `quality` multiplies K by sqrt(q_i q_j) afterwards."""
+        self._check_names(pool)
+        views = []
+        for name, view in zip(pool.names, pool.views, strict=True):
+            scale = self._row_scale(name, view)
+            if quality is not None:
+                root = np.sqrt(quality[name])
+                scale = root if scale is None else scale * root
+            views.append(view.scaled(scale, float(self.offsets.get(name, 0.0))))
+        return pool.with_views(pool.names, tuple(views))
+
+    def _row_scale(self, name: str, view: View) -> Floats | None:
+        if self.normalize:
+            norms = np.sqrt(view.raw_squared_norms())
+            zero = np.flatnonzero(norms == 0)
+            if len(zero):
+                raise InputError(
+                    f"view {name!r} has {len(zero)} all-zero row(s), the first is row {zero[0]}, "
+                    f"and calibration {self.rule!r} divides by row norms; drop those rows or use "
+                    "calibration='trace' or 'none'"
+                )
+            return 1.0 / norms
+        factor = float(self.factors.get(name, 1.0))
+        return None if factor == 1.0 else np.full(view.n, np.sqrt(factor))
+
+    def _check_names(self, pool: Pool) -> None:
+        unknown = (set(self.factors) | set(self.offsets)) - set(pool.names)
+        missing = [m for m in (self.factors, self.offsets) if m and set(m) != set(pool.names)]
+        if unknown or missing:
+            raise InputError(
+                f"calibration {self.rule!r} was made for views "
+                f"{sorted(set(self.factors) | set(self.offsets))}, but the data has "
+                f"{sorted(pool.names)}; give the same views"
+            )

@@ -1,0 +1,76 @@
+"""A weighted sum of kernels, kept lazy: the averaged-kernel baseline is one of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fairnepv.engines import RowBlock
+from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.kernel import spectrum_of_gram
+
+
+class SumView(View):
+    """K = sum_q weights[q] K_q, with the ridges summed likewise; features stand side by side."""
+
+    def __init__(self, parts: tuple[View, ...], weights: tuple[float, ...]) -> None:
+        self.parts, self.weights = parts, weights
+        self.n = parts[0].n
+        self.p = sum(part.p for part in parts)
+        self.eps = sum(w * part.ridge for w, part in zip(weights, parts, strict=True))
+
+    @property
+    def stored(self) -> int:
+        return sum(part.stored for part in self.parts)
+
+    def raw_squared_norms(self) -> Floats:
+        return _weigh(self.weights, [part.squared_norms for part in self.parts])
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        return SumBlock(tuple(part.block(start, stop) for part in self.parts), self.weights)
+
+    def rows(self, indices: Indices) -> Any:
+        return _beside(self.weights, [part.rows(indices) for part in self.parts])
+
+    def anchor(self, indices: Indices, combine: Floats | None = None) -> tuple[Any, ...]:
+        return tuple(part.anchor(indices, combine) for part in self.parts)
+
+    def inner(self, left: Indices, right: Indices) -> Floats:
+        return _weigh(self.weights, [part.inner(left, right) for part in self.parts])
+
+    def spectrum(self, indices: Indices) -> Floats:
+        return spectrum_of_gram(self.inner(indices, indices))
+
+    def take(self, indices: Indices) -> SumView:
+        return SumView(tuple(part.take(indices) for part in self.parts), self.weights)
+
+
+class SumBlock:
+    def __init__(self, parts: tuple[RowBlock, ...], weights: tuple[float, ...]) -> None:
+        self._parts, self._weights = parts, weights
+
+    def features(self) -> Any:
+        return _beside(self._weights, [part.features() for part in self._parts])
+
+    def squared_norms(self) -> Floats:
+        return _weigh(self._weights, [part.squared_norms() for part in self._parts])
+
+    def cross(self, anchor: tuple[Any, ...]) -> Floats:
+        crosses = [part.cross(a) for part, a in zip(self._parts, anchor, strict=True)]
+        return _weigh(self._weights, crosses)
+
+
+def _weigh(weights: tuple[float, ...], terms: list[Floats]) -> Floats:
+    total = weights[0] * terms[0]
+    for weight, term in zip(weights[1:], terms[1:], strict=True):
+        total += weight * term
+    return total
+
+
+def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
+    scaled = [np.sqrt(w) * x for w, x in zip(weights, features, strict=True)]
+    if any(sp.issparse(x) for x in scaled):
+        return sp.hstack(scaled, format="csr")
+    return np.hstack(scaled)

@@ -1,0 +1,392 @@
+"""The paper's formulas once more: dense, slow, loop by loop, and importing nothing of fairnepv.
+
+Statements are numbered in the paper's order (Lemma 1 is the exact embedding, Appendix C the worked
+example); where a formula comes from DESIGN.md instead, the docstring says so. A view is its n x n
+kernel `L`, a pool is the list `Ls` of them, a frame `V` is n x k, a subset `S` a sequence of rows.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import subspace_angles
+from scipy.special import logsumexp
+
+Array = NDArray[np.float64]
+Kernels = Sequence[Array]
+Subset = Sequence[int]
+
+TIE = 1e-10  # scores closer than this are tied (DESIGN.md, section 4)
+
+
+# --- Views: calibration and kernels (Remark 1, Assumption 1) --------------------------------------
+
+
+def unit_diagonal(Phi: Array) -> Array:
+    """Rows of length one, so that Phi Phi^T has unit diagonal (Remark 1); a zero row stays zero."""
+    return np.array([row / (np.linalg.norm(row) or 1.0) for row in Phi])
+
+
+def trace_normalized(Phi: Array) -> Array:
+    """One scale for the view, so that Phi Phi^T has trace n (Remark 1)."""
+    return Phi * math.sqrt(len(Phi) / np.linalg.norm(Phi, "fro") ** 2)
+
+
+def kernel(Phi: Array, eps: float, quality: Array | None = None) -> Array:
+    """L = diag(sqrt q) Phi Phi^T diag(sqrt q) + eps I (Assumption 1; q as in Appendix C)."""
+    n = len(Phi)
+    root = np.diag(np.sqrt(np.ones(n) if quality is None else quality))
+    return root @ Phi @ Phi.T @ root + eps * np.eye(n)
+
+
+def averaged_kernel(Ls: Kernels) -> Array:
+    """(L_1 + ... + L_M) / M, the averaged-kernel baseline of Section 5."""
+    return sum(Ls, np.zeros_like(Ls[0])) / len(Ls)
+
+
+# --- The discrete objective (Section 3, Eq. (D-Fair)) ---------------------------------------------
+
+
+def logdet(X: Array) -> float:
+    """log det X, with the paper's convention log 0 = -inf."""
+    sign, value = np.linalg.slogdet(X)
+    return float(value) if sign > 0 else -math.inf
+
+
+def subset_score(L: Array, S: Subset) -> float:
+    """d_q(S) = (1/|S|) log det L_S (Section 3, before Eq. (D-Fair))."""
+    return logdet(L[np.ix_(S, S)]) / len(S)
+
+
+def subset_scores(Ls: Kernels, S: Subset) -> Array:
+    """(d_1(S), ..., d_M(S)), the vector that Appendix B asks to report."""
+    return np.array([subset_score(L, S) for L in Ls])
+
+
+def soft_min(d: Array, tau: float) -> float:
+    """-tau log[(1/M) sum_q exp(-d_q / tau)] (Eq. (D-Fair)); its limit, the mean, at tau = inf."""
+    if math.isinf(tau):
+        return float(np.mean(d))
+    return float(-tau * logsumexp(-np.asarray(d) / tau, b=1 / len(d)))
+
+
+def soft_min_identity(d: Array, tau: float) -> float:
+    """d_min + tau log M - tau log sum_q exp(-Delta_q / tau) (Appendix C, Eq. (17))."""
+    d_min, M = min(d), len(d)
+    total = sum(math.exp(-(d_q - d_min) / tau) for d_q in d)
+    return float(d_min + tau * math.log(M) - tau * math.log(total))
+
+
+def soft_min_bracket(d: Array, tau: float) -> tuple[float, float]:
+    """d_min <= soft-min <= d_min + tau log M (Appendix C, Eq. (18))."""
+    return float(min(d)), float(min(d) + tau * math.log(len(d)))
+
+
+def weights(d: Array, tau: float) -> Array:
+    """w_q = exp(-(d_q - d_min)/tau) / sum_r exp(-(d_r - d_min)/tau) (Prop. 2, Algorithm 1)."""
+    unnormalized = np.array([math.exp(-(d_q - min(d)) / tau) for d_q in d])
+    return unnormalized / unnormalized.sum()
+
+
+def fair_score(Ls: Kernels, S: Subset, tau: float) -> float:
+    """F_tau(S) (Eq. (D-Fair))."""
+    return soft_min(subset_scores(Ls, S), tau)
+
+
+def exhaustive(Ls: Kernels, k: int, tau: float) -> tuple[float, list[tuple[int, ...]]]:
+    """The optimum of Eq. (D-Fair) over all C(n, k) subsets, and every subset tied with it."""
+    scores = {S: fair_score(Ls, S, tau) for S in combinations(range(len(Ls[0])), k)}
+    best = max(scores.values())
+    return best, [S for S, score in scores.items() if score >= best - TIE]
+
+
+# --- The relaxation and its gradient (Eq. (P-Fair), Lemma 1, Propositions 1 and 2) ----------------
+
+
+def selector(S: Subset, n: int) -> Array:
+    """V_S = [e_i for i in S], for which V_S^T L V_S = L_S (Lemma 1)."""
+    return np.eye(n)[:, list(S)]
+
+
+def view_values(Ls: Kernels, V: Array) -> Array:
+    """g_q(V) = (1/k) log det V^T L_q V (before Eq. (P-Fair)); V need not be orthonormal."""
+    return np.array([logdet(V.T @ L @ V) / V.shape[1] for L in Ls])
+
+
+def f(Ls: Kernels, V: Array, tau: float) -> float:
+    """f_tau(V) (Eq. (P-Fair))."""
+    return soft_min(view_values(Ls, V), tau)
+
+
+def spectral_value(L: Array, k: int) -> float:
+    """U_k = (1/k) sum of the k largest log lambda_i(L) (Proposition 1, Appendix B)."""
+    return float(np.mean(np.log(np.sort(np.linalg.eigvalsh(L))[-k:])))
+
+
+def spectral_certificate(Ls: Kernels, k: int, tau: float) -> float:
+    """The soft-min of U_{k,q}: no frame and no subset scores more (Appendix B)."""
+    return soft_min(np.array([spectral_value(L, k) for L in Ls]), tau)
+
+
+def diagonal_value(L: Array, k: int) -> float:
+    """Hadamard's bound det L_S <= prod L_ii: the mean of the k largest log L_ii."""
+    return float(np.mean(np.log(np.sort(np.diag(L))[-k:])))
+
+
+def A(Ls: Kernels, V: Array, tau: float) -> Array:
+    """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the gradient of f (Proposition 2)."""
+    w = weights(view_values(Ls, V), tau)
+    total = np.zeros_like(V)
+    for w_q, L in zip(w, Ls, strict=True):
+        total += w_q * L @ V @ np.linalg.inv(V.T @ L @ V)
+    return total / V.shape[1]
+
+
+def A_perp(Ls: Kernels, V: Array, tau: float) -> Array:
+    """(I - V V^T) A_tau(V), half the Grassmann gradient (Proposition 3, Eq. (15))."""
+    return (np.eye(len(V)) - V @ V.T) @ A(Ls, V, tau)
+
+
+def riemannian_gradient_fd(Ls: Kernels, V: Array, tau: float, h: float = 1e-5) -> Array:
+    """Proposition 2 without its formula: grad f over all n x k matrices by central differences.
+
+    It equals 2 A_tau(V); (I - V V^T) times it is the Riemannian gradient 2 A_perp.
+    """
+    gradient = np.zeros_like(V)
+    for i, j in np.ndindex(*V.shape):
+        step = np.zeros_like(V)
+        step[i, j] = h
+        gradient[i, j] = (f(Ls, V + step, tau) - f(Ls, V - step, tau)) / (2 * h)
+    return gradient
+
+
+def hessian_fd(Ls: Kernels, V: Array, tau: float, xi: Array, h: float = 1e-5) -> Array:
+    """The Grassmann Hessian of f at V applied to xi, V^T xi = 0, by central differences.
+
+    The gradient 2 A_perp is differenced along polar(V + t xi) and projected by I - V V^T.
+    """
+    forward = 2 * A_perp(Ls, polar(V + h * xi), tau)
+    backward = 2 * A_perp(Ls, polar(V - h * xi), tau)
+    return (np.eye(len(V)) - V @ V.T) @ (forward - backward) / (2 * h)
+
+
+# --- The operator and its spectrum (Theorem 1, Propositions 3 and 4, Corollary 1, Lemma 3) --------
+
+
+def H(Ls: Kernels, V: Array, tau: float, sigma: float = 0.0) -> Array:
+    """A V^T + V A^T - V V^T / k + sigma V V^T (Theorem 1, Eq. (9); shift as in Proposition 3)."""
+    A_V, P = A(Ls, V, tau), V @ V.T
+    return A_V @ V.T + V @ A_V.T - P / V.shape[1] + sigma * P
+
+
+def closed_form_spectrum(Ls: Kernels, V: Array, tau: float, sigma: float = 0.0) -> Array:
+    """All n eigenvalues of H from the singular values of A_perp, ascending (Proposition 4)."""
+    n, k = V.shape
+    d = 1 / k + sigma
+    pairs = min(k, n - k)  # rank A_perp <= pairs; s_j = 0 gives the pair (d, 0), as it should
+    s = np.linalg.svd(A_perp(Ls, V, tau), compute_uv=False)[:pairs]
+    root = np.sqrt(d**2 + 4 * s**2)
+    rest = [d] * (k - pairs) + [0.0] * (n - k - pairs)
+    return np.sort(np.concatenate([(d + root) / 2, (d - root) / 2, rest]))
+
+
+def rotation_angles(Ls: Kernels, V: Array, tau: float, sigma: float = 0.0) -> Array:
+    """theta_j = arctan(2 s_j / d) / 2, the angles of one top-k step, descending (Lemma 3)."""
+    s = np.linalg.svd(A_perp(Ls, V, tau), compute_uv=False)
+    return np.arctan(2 * s / (1 / V.shape[1] + sigma)) / 2
+
+
+def principal_angles(V: Array, W: Array) -> Array:
+    """Theta(V, W), the k principal angles of the two ranges, descending (after Proposition 3)."""
+    return np.sort(subspace_angles(V, W))[::-1]
+
+
+def chordal(V: Array, W: Array) -> float:
+    """d_ch(V, W) = ||sin Theta(V, W)||_F (before Theorem 2)."""
+    return float(np.linalg.norm(np.sin(principal_angles(V, W))))
+
+
+def inverse_gram_bound(L: Array, V: Array, W: Array) -> float:
+    """(7/2) ||L||_2 eta / (lambda_min(V^T L V) lambda_min(W^T L W)) (Lemma 2)."""
+    smallest = [np.linalg.eigvalsh(X.T @ L @ X)[0] for X in (V, W)]
+    return float(3.5 * np.linalg.norm(L, 2) * chordal(V, W) / (smallest[0] * smallest[1]))
+
+
+# --- Algorithm 1 ----------------------------------------------------------------------------------
+
+
+def polar(X: Array) -> Array:
+    """The orthogonal polar factor U W^T of X = U Sigma W^T (Algorithm 1)."""
+    U, _, Wt = np.linalg.svd(X, full_matrices=False)
+    return U @ Wt
+
+
+def top_eigenvectors(X: Array, k: int) -> Array:
+    """TopEigvecs_k, an orthonormal basis of the top-k eigenspace (Eq. (7))."""
+    return np.linalg.eigh(X)[1][:, -k:]
+
+
+def align_and_damp(V_new: Array, V: Array, alpha: float) -> Array:
+    """Gauge alignment, damping and polar factor: the last two lines of Algorithm 1's loop."""
+    Q = polar(V_new.T @ V)
+    return polar(alpha * V_new @ Q + (1 - alpha) * V)
+
+
+def scf_step(Ls: Kernels, V: Array, tau: float, alpha: float = 1.0, sigma: float = 0.0) -> Array:
+    """One step of Algorithm 1 with the dense n x n operator H_{tau,sigma}(V)."""
+    return align_and_damp(top_eigenvectors(H(Ls, V, tau, sigma), V.shape[1]), V, alpha)
+
+
+def scf_step_compressed(
+    Ls: Kernels, V: Array, tau: float, alpha: float = 1.0, sigma: float = 0.0
+) -> Array:
+    """The same step through the 2k x 2k matrix M_sigma (Lemma 4); needs n >= 2k."""
+    n, k = V.shape
+    assert n >= 2 * k, "Lemma 4 assumes n >= 2k"
+    normal = A_perp(Ls, V, tau)
+    # QR of both blocks, so that Q2 is orthogonal to V also where A_perp is rank deficient.
+    Q2 = np.linalg.qr(np.hstack([V, normal]))[0][:, k:]
+    R22 = Q2.T @ normal
+    M_sigma = np.block([[(1 / k + sigma) * np.eye(k), R22.T], [R22, np.zeros((k, k))]])
+    return align_and_damp(np.hstack([V, Q2]) @ top_eigenvectors(M_sigma, k), V, alpha)
+
+
+def scf(
+    Ls: Kernels,
+    V0: Array,
+    tau: float,
+    alpha: float = 1.0,
+    sigma: float = 0.0,
+    tol: float = 1e-8,
+    max_steps: int = 1000,
+) -> tuple[Array, list[tuple[float, float]]]:
+    """Algorithm 1 with its stopping rule ||A - V/k||_F < tol, unscaled.
+
+    Returns the last frame, and (f(V_t), ||A_t - V_t/k||_F) for each t at which the rule was tested.
+    """
+    V, history = V0, []
+    for _ in range(max_steps):
+        residual = float(np.linalg.norm(A(Ls, V, tau) - V / V.shape[1]))
+        history.append((f(Ls, V, tau), residual))
+        if residual < tol:
+            return V, history
+        V = scf_step(Ls, V, tau, alpha, sigma)
+    return V, history
+
+
+# --- Rounding (Section 4.4) -----------------------------------------------------------------------
+
+
+def leverage(V: Array) -> Array:
+    """l_i = ||e_i^T V||^2, summing to k (Section 4.4, item 1)."""
+    return np.array([np.dot(row, row) for row in V])
+
+
+def shortlist(leverage: Array, k: int, c: float) -> NDArray[np.int64]:
+    """The min(n, ceil(c k)) largest leverages, ties to the lowest index (Section 4.4, item 2)."""
+    n = len(leverage)
+    order = sorted(range(n), key=lambda i: (-leverage[i], i))
+    return np.array(order[: min(n, math.ceil(c * k))], dtype=np.int64)
+
+
+def fair_greedy(
+    Ls: Kernels,
+    k: int,
+    tau: float,
+    candidates: Subset | None = None,
+    fixed: Subset = (),
+) -> list[int]:
+    """Add the item with the best F_tau(S + i) until |S| = k (Section 4.4, item 3).
+
+    d_q is normalised by |S + i|, ties go to the lowest index, and `fixed` items come first.
+    """
+    S = [int(i) for i in fixed]
+    pool = sorted(int(i) for i in (range(len(Ls[0])) if candidates is None else candidates))
+    while len(S) < k:
+        scores = {i: fair_score(Ls, [*S, i], tau) for i in pool if i not in S}
+        best = max(scores.values())
+        S.append(min(i for i, score in scores.items() if score >= best - TIE))
+    return S
+
+
+def swap_values(Ls: Kernels, S: Subset, tau: float) -> Array:
+    """F_tau of S with slot j replaced by i, as (i, j); -inf for i in S (Section 4.4, item 3)."""
+    n, k = len(Ls[0]), len(S)
+    values = np.full((n, k), -math.inf)
+    for i in set(range(n)) - {int(s) for s in S}:
+        for j in range(k):
+            values[i, j] = fair_score(Ls, [*S[:j], i, *S[j + 1 :]], tau)
+    return values
+
+
+def one_swap_search(Ls: Kernels, S: Subset, tau: float, tol: float = TIE) -> list[int]:
+    """Best one-item swaps until none gains more than tol (Section 4.4, item 3).
+
+    Slots keep their place; ties go to the lowest row, then to the lowest slot.
+    """
+    S = [int(i) for i in S]
+    while True:
+        values = swap_values(Ls, S, tau)
+        best = values.max()
+        if not best > fair_score(Ls, S, tau) + tol:
+            return S
+        i, j = np.argwhere(values >= best - TIE)[0]  # row-major: lowest row, then lowest slot
+        S[j] = int(i)
+
+
+# --- Metrics and neighbours of the method (Sections 2, 3.1 and 6.2; DESIGN.md 3.5) ----------------
+
+
+def coverage(K: Array, S: Subset) -> float:
+    """C_q(S) = (1/n) sum_i min_{j in S} (1 - cos(b_i, b_j)) (Section 6.2); K has no ridge.
+
+    The cosine with a zero row is 0.
+    """
+    n = len(K)
+    total = 0.0
+    for i in range(n):
+        cosines = []
+        for j in S:
+            length = math.sqrt(K[i, i] * K[j, j])
+            cosines.append(K[i, j] / length if length > 0 else 0.0)
+        total += min(1 - cosine for cosine in cosines)
+    return total / n
+
+
+def dpp_probability(L: Array, S: Subset) -> float:
+    """det L_S / det(I + L), the L-ensemble (Eq. (4))."""
+    return float(np.linalg.det(L[np.ix_(S, S)]) / np.linalg.det(np.eye(len(L)) + L))
+
+
+def kdpp_probabilities(L: Array, k: int) -> dict[tuple[int, ...], float]:
+    """The L-ensemble conditioned on |S| = k, by enumeration (after Eq. (4))."""
+    dets = {S: np.linalg.det(L[np.ix_(S, S)]) for S in combinations(range(len(L)), k)}
+    total = sum(dets.values())
+    return {S: float(det / total) for S, det in dets.items()}
+
+
+def softmax_extension(L: Array, x: Array) -> float:
+    """log det(I + diag(x)(L - I)), Gillenwater et al. (Eq. (1))."""
+    return logdet(np.eye(len(L)) + np.diag(x) @ (L - np.eye(len(L))))
+
+
+def design_value(Phi: Array, lam: float, x: Array) -> float:
+    """log det(sum_i x_i a_i a_i^T + lam I), the simplex relaxation's objective (Eq. (2))."""
+    p = Phi.shape[1]
+    terms = [x_i * np.outer(a_i, a_i) for x_i, a_i in zip(x, Phi, strict=True)]
+    return logdet(sum(terms, lam * np.eye(p)))
+
+
+def gamma(Phi: Array, eps: float, x: Array, k: int) -> float:
+    """Gamma_q(x) / k, the concave top-k relaxation of d_q (DESIGN.md, section 3.5)."""
+    lam = np.zeros(max(k, Phi.shape[1]))  # a narrow view has zeros for its missing eigenvalues
+    lam[: Phi.shape[1]] = np.linalg.eigvalsh(Phi.T @ np.diag(x) @ Phi)[::-1].clip(min=0)
+    # The least r with tail mean >= lambda_{r+1} (lam[r] here) is the unique r of the definition:
+    # where r - 1 failed, lambda_r exceeds the mean that still held it, hence the one without it.
+    for r in range(k):
+        tail = sum(lam[r:]) / (k - r)
+        if tail >= lam[r]:
+            break
+    return float((sum(np.log(lam[:r] + eps)) + (k - r) * math.log(tail + eps)) / k)
