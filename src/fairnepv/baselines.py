@@ -100,9 +100,9 @@ class KDppSampler:
 
     def __init__(self, problem: Problem) -> None:
         pool = _mean(problem.pool)
-        if pool.row_width > WIDEST_GRAM:
+        if pool.width > WIDEST_GRAM:
             raise InputError(
-                f"k-dpp needs the eigenvalues of the averaged kernel, which has {pool.row_width} "
+                f"k-dpp needs the eigenvalues of the averaged kernel, which has {pool.width} "
                 f"feature columns in all, more than {WIDEST_GRAM}; use another method"
             )
         self.pool, self.n, self.k = pool, problem.n, problem.k

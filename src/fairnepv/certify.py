@@ -77,7 +77,7 @@ def diagonal_bound(view: View, k: int) -> float:
 
 def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
     """Nonzero eigenvalues of K_q, descending, as those of Phi_q^T Phi_q (p, p)."""
-    if pool.row_width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well
+    if pool.width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well
         start = sum(view.p for view in pool.views[:q])
         block = slice(start, start + pool.views[q].p)
         gram = pool.gram[block, block]

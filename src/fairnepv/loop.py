@@ -8,9 +8,10 @@ a run that is continued from an unpacked state goes where the uninterrupted one 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -140,6 +141,14 @@ class Session:
         self.progress = progress
         self.trace: list[Step] = []
         self.stopped: Status | None = None
+
+    @contextlib.contextmanager
+    def absorbing_interruption(self) -> Iterator[None]:
+        """For work outside of the loop that may be given up because something is in hand."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.stopped = Status.INTERRUPTED
 
     def run(
         self,

@@ -12,12 +12,13 @@ import numpy as np
 
 from fairnepv.baselines import baselines
 from fairnepv.calibration import calibrate
-from fairnepv.certify import Certificate, certify
+from fairnepv.certify import Certificate
+from fairnepv.certify import certify as make_certificate
 from fairnepv.engines import Engine, few_threads
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status
 from fairnepv.loop import Progress, Session
 from fairnepv.problem import Problem, check_k, check_random_state, check_tau
-from fairnepv.relax import Relaxation, make_solver
+from fairnepv.relax import Relaxation, Solver, make_solver
 from fairnepv.relax import relax as solve_relaxation
 from fairnepv.search import (
     Effort,
@@ -46,7 +47,8 @@ from fairnepv.views.intake import check_positive, check_quality
 
 OWN_METHODS = ("auto", "nepv", "greedy")
 Start = Callable[[Session], Found]
-_ROUNDING_RESIDUAL = 1e-3  # plenty for an ordering of candidates (DESIGN 3.2)
+# Plenty for an ordering of candidates (DESIGN 3.2), which needs no proof of being a maximum.
+_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300, check=False)
 
 
 def select(
@@ -95,7 +97,11 @@ def select(
     level = check_effort(effort)
     oversampling = _check_oversampling(oversampling)
     session = _session(time_limit, progress)
-    return _select(problem, chosen, level, oversampling, certify, strict, session)
+    bound = _certify(problem) if certify else None
+    selection = _select(problem, chosen, level, oversampling, bound, session)
+    if strict and not selection.status.ok:
+        raise NumericalError(f"selection: {selection.status.value}")
+    return selection
 
 
 def compare(
@@ -121,10 +127,11 @@ def compare(
     chosen = [_method(problem, name) for name in names]
     level = check_effort(effort)
     oversampling = _check_oversampling(oversampling)
+    bound = _certify(problem)
     rows = []
     for name in chosen:
         session = _session(None, progress)
-        rows.append(_select(problem, name, level, oversampling, True, False, session))
+        rows.append(_select(problem, name, level, oversampling, bound, session))
         if session.stopped is Status.INTERRUPTED:
             break
     return Comparison(tuple(rows))
@@ -278,18 +285,16 @@ def _select(
     method: str,
     effort: Effort,
     oversampling: float,
-    with_bound: bool,
-    strict: bool,
+    certificate: Certificate | None,
     session: Session,
 ) -> Selection:
     began = time.monotonic()
     with few_threads(problem.work()):
         found = _search(problem, method, effort, oversampling, session)
         indices = fair_order(problem, found.indices)
-        certificate = certify(problem) if with_bound else None
         notes = _rank_notes(problem, certificate)
         _warn(notes)
-        selection = make_selection(
+        return make_selection(
             problem,
             indices,
             certificate=certificate,
@@ -299,9 +304,6 @@ def _select(
             seconds=time.monotonic() - began,
             notes=notes,
         )
-    if strict and not selection.status.ok:
-        raise NumericalError(f"selection: {selection.status.value}")
-    return selection
 
 
 def _search(
@@ -324,9 +326,10 @@ def _auto(problem: Problem, effort: Effort, oversampling: float, session: Sessio
         return best
     for start in _further_starts(problem, effort, oversampling):
         if session.stopped:
-            return best
-        found = improve(problem, start(session), effort.one_swaps, session)
-        best = better(problem, best, found)
+            break
+        with session.absorbing_interruption():
+            found = improve(problem, start(session), effort.one_swaps, session)
+            best = better(problem, best, found)
     return improve(problem, best, effort, session)
 
 
@@ -344,11 +347,15 @@ def nepv_start(
     problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
-    solver = make_solver(k=problem.k, tol=_ROUNDING_RESIDUAL)
-    relaxation = solve_relaxation(problem, solver, start=start, session=session)
+    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
     rows = shortlist(problem, relaxation.leverage, oversampling)
     found = greedy(problem.take(rows), session)
     return Found(rows[found.indices], found.status)
+
+
+def _certify(problem: Problem) -> Certificate:
+    with few_threads(problem.work()):
+        return make_certificate(problem)
 
 
 # --- what is said about it ----------------------------------------------------------------------

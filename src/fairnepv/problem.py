@@ -177,8 +177,8 @@ class Problem:
         return replace(self, pool=self.pool.take(rows), constraints=self.constraints.take(rows))
 
     def work(self) -> float:
-        """Multiply-adds of one product (n, P) by (P, k): the unit of all passes."""
-        return float(self.n) * self.pool.row_width * self.k
+        """Multiply-adds of one product of all features with k vectors: the unit of all passes."""
+        return float(self.pool.stored) * self.k
 
 
 def check_k(k: Any, n: int) -> int:

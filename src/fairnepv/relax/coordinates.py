@@ -31,6 +31,10 @@ class Coordinates(Protocol):
     @property
     def maps(self) -> FeatureMaps: ...
 
+    def products(self, k: int) -> float:
+        """Multiply-adds of one `adjoint` or `combine`."""
+        ...
+
     def lower(self, V: Floats) -> Floats:
         """A frame (dimension, k) for the subspace of V (n, k), projected if it sticks out."""
         ...
@@ -47,10 +51,9 @@ class Coordinates(Protocol):
 def choose_coordinates(problem: Problem) -> Coordinates:
     """Reduced where that is cheaper over a typical solve, in the n dimensions of the paper else."""
     pool, n, k = problem.pool, problem.n, problem.k
-    P = pool.row_width
+    P, stored = pool.width, pool.stored
     if P > WIDEST_GRAM:
         return Ambient(pool)
-    stored = sum(view.stored for view in pool.views)
     # A product with all feature maps costs `stored` k here and P^2 k there; the reduced form
     # pays n P^2 for the Gram matrix and about 10 P^3 for its eigenvectors beforehand.
     ambient = _TYPICAL_EVALUATIONS * (4.0 * stored * k + 4.0 * n * k**2)
@@ -70,6 +73,9 @@ class Ambient:
     @property
     def maps(self) -> FeatureMaps:
         return PoolMaps(self._pool)
+
+    def products(self, k: int) -> float:
+        return float(self._pool.stored) * k
 
     def lower(self, V: Floats) -> Floats:
         return orthonormalize(V)
@@ -103,6 +109,9 @@ class Reduced:
     def maps(self) -> MatrixMaps:
         R = self._root[:, None] * self._E.T  # (r, P), Phi = Q R
         return MatrixMaps(R, [view.p for view in self._pool.views])
+
+    def products(self, k: int) -> float:
+        return float(self.dimension) * self._pool.width * k
 
     def lower(self, V: Floats) -> Floats:
         Z = np.vstack(PoolMaps(self._pool).adjoint(V))

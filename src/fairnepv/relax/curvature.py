@@ -15,22 +15,27 @@ from scipy.linalg import eigh_tridiagonal
 from fairnepv.objective import Point, project
 from fairnepv.views.base import Floats
 
-ASCENT = 1e-5  # k times a curvature above this is a direction of ascent and not rounding
-
 
 @dataclass(frozen=True)
 class Curvature:
     largest: float  # k times the largest Rayleigh quotient found; positive means ascent
     direction: Floats  # (n, k) unit tangent vector that attains it
     products: int  # Hessian products spent
+    threshold: float
 
     @property
     def ascends(self) -> bool:
-        return self.largest > ASCENT
+        return self.largest > self.threshold
 
 
-def largest_curvature(point: Point, rng: np.random.Generator, products: int = 30) -> Curvature:
-    """The top Ritz pair of the Hessian after `products` Lanczos steps from a random tangent."""
+def largest_curvature(
+    point: Point, rng: np.random.Generator, *, threshold: float = 1e-5, products: int = 30
+) -> Curvature:
+    """The top Ritz pair of the Hessian after `products` Lanczos steps from a random tangent.
+
+    k times a curvature above `threshold` counts as ascent; below lies what rounding, or a residual
+    that is not zero yet, can feign.
+    """
     q = project(point.V, rng.standard_normal(point.V.shape))
     basis: list[Floats] = []
     alphas: list[float] = []
@@ -46,7 +51,9 @@ def largest_curvature(point: Point, rng: np.random.Generator, products: int = 30
         beta = float(np.linalg.norm(q))
         betas.append(beta)
     if not basis:  # the tangent space is trivial
-        return Curvature(0.0, np.zeros_like(point.V), 0)
+        return Curvature(0.0, np.zeros_like(point.V), 0, threshold)
     lam, E = eigh_tridiagonal(alphas, betas[: len(alphas) - 1])
     direction = sum(e * b for e, b in zip(E[:, -1], basis, strict=True))
-    return Curvature(point.objective.k * float(lam[-1]), np.asarray(direction), len(basis))
+    return Curvature(
+        point.objective.k * float(lam[-1]), np.asarray(direction), len(basis), threshold
+    )

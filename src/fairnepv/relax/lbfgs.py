@@ -1,8 +1,10 @@
 """The accelerated ascent: limited-memory BFGS on the Grassmann manifold.
 
-Memory of ten pairs, carried along by projection, polar retraction, Armijo backtracking. Differs
-from the textbook version in two ways: a step is capped at one radian in Frobenius norm, where
-the polar retraction still means something, and a direction that does not ascend drops the memory.
+Memory of ten pairs, polar retraction, Armijo backtracking. Differs from the textbook version in
+three ways: remembered pairs stay as they are and only the resulting direction is projected
+(transporting them all took as many steps and nearly twice the time on the UCI and OpenMoji pools);
+a step is capped at one radian in Frobenius norm, where the retraction still means something; and a
+direction that does not ascend drops the memory.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class Lbfgs:
         self._point.keep(successor)
         V = successor.V
         change = project(V, gradient) - 2.0 * successor.A_perp
-        S, Y = _remember(V, S, Y, project(V, length * direction), change)
+        S, Y = _remember(S, Y, project(V, length * direction), change)
         return LbfgsState(V, S, Y, passes=state.passes + (tries + 1) * self._point.cost)
 
     def done(self, state: LbfgsState) -> Status | None:
@@ -111,12 +113,8 @@ def _two_loop(gradient: Floats, S: Floats, Y: Floats, first_scale: float) -> Flo
     return q
 
 
-def _remember(
-    V: Floats, S: Floats, Y: Floats, step: Floats, change: Floats
-) -> tuple[Floats, Floats]:
-    """Memory carried to the tangent space at V, with the new pair if its curvature is sound."""
-    S = np.stack([project(V, s) for s in S]) if len(S) else S
-    Y = np.stack([project(V, y) for y in Y]) if len(Y) else Y
+def _remember(S: Floats, Y: Floats, step: Floats, change: Floats) -> tuple[Floats, Floats]:
+    """The memory with the new pair, if its curvature is sound."""
     if np.vdot(step, change) > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         S, Y = np.concatenate([S, step[None]]), np.concatenate([Y, change[None]])
     return S[-_MEMORY:], Y[-_MEMORY:]

@@ -128,7 +128,7 @@ def relax(
         return _degenerate(problem, solver, coordinates)
     pool = problem.pool
     objective = StiefelObjective(coordinates.maps, pool.eps, pool.offsets, problem.tau, problem.k)
-    with few_threads(coordinates.dimension * pool.row_width * problem.k):
+    with few_threads(coordinates.products(problem.k)):
         frame = start_frame(problem, coordinates, start)
         return _Solve(problem, objective, coordinates, solver, session or Session()).from_(frame)
 
@@ -169,7 +169,7 @@ class _Solve:
             if not self.solver.check or status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
                 return V, status, None
             point = self.objective.at(V)
-            curvature = largest_curvature(point, self.problem.rng(1, attempt))
+            curvature = self._check(point, attempt)
             if not curvature.ascends:
                 return V, status, curvature
             V = _leave_saddle(point, curvature)
@@ -182,8 +182,12 @@ class _Solve:
         V, status = outcome.state.V, outcome.status
         if status is not Status.CONVERGED or not self.solver.check:
             return V, status, None
-        curvature = largest_curvature(self.objective.at(V), self.problem.rng(1, 0))
+        curvature = self._check(self.objective.at(V), 0)
         return V, Status.SADDLE if curvature.ascends else status, curvature
+
+    def _check(self, point: Point, attempt: int) -> Curvature:
+        threshold = max(1e-5, self.solver.tol)
+        return largest_curvature(point, self.problem.rng(1, attempt), threshold=threshold)
 
     def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
         method = kind(

@@ -7,6 +7,7 @@ u, so a step is one matrix-vector pass and no (n, k) history is stored.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,8 @@ from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
-from fairnepv.search.ties import Ladder, join, ladder, lowest_tied
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.search.ties import SLACK, Ladder, blur, join, ladder, lowest_tied
+from fairnepv.views.base import Floats, Indices
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,27 @@ class Frontier:
 
     def best_addition(self, allowed: NDArray[np.bool_]) -> int:
         pool = self.problem.pool
-        state = (self.standing(len(self.indices) + 1), pool.eps)
-        contenders = pool.reduce(_rank_additions, join, state, self.variances, allowed)
+        size = len(self.indices) + 1
+        unsure = blur(self.problem, size)
+        slack = max(SLACK, 10.0 * unsure)
+        contenders = pool.reduce(
+            _rank_additions,
+            functools.partial(join, slack=slack),
+            (self.standing(size), pool.eps, slack),
+            self.variances,
+            allowed,
+        )
         confirmed = self._confirm(contenders.rows)
-        return int(contenders.rows[lowest_tied(confirmed, self.problem.tolerances.tie)])
+        tie = max(self.problem.tolerances.tie, unsure)
+        return int(contenders.rows[lowest_tied(confirmed, tie)])
 
     def extend(self, row: int) -> Frontier:
         """The frontier with one more pick: one pass."""
         pool = self.problem.pool
         indices = np.append(self.indices, np.int64(row))
         factors, anchors = [], []
-        for view, C in zip(pool.views, self.factors, strict=True):
-            v, c = self._condition(view, C, np.array([row]))
+        for q, (view, C) in enumerate(zip(pool.views, self.factors, strict=True)):
+            v, c = self._condition(q, np.array([row]))
             C = np.block([[C, np.zeros((len(C), 1))], [v.T, np.sqrt(c)[:, None]]])
             last = np.zeros(len(C))
             last[-1] = 1.0
@@ -127,17 +137,17 @@ class Frontier:
 
     def _confirm(self, rows: Indices) -> Floats:
         """F_tau of the set with each of these rows, from gathered rows: no block size enters."""
-        views = zip(self.problem.pool.views, self.factors, strict=True)
-        c = np.array([self._condition(view, C, rows)[1] for view, C in views])  # (M, m)
+        c = np.array([self._condition(q, rows)[1] for q in range(len(self.factors))])  # (M, m)
         scores: Floats = self.standing(len(self.indices) + 1).fair_scores(np.log(c))
         return scores
 
-    def _condition(self, view: View, C: Floats, rows: Indices) -> tuple[Floats, Floats]:
+    def _condition(self, q: int, rows: Indices) -> tuple[Floats, Floats]:
         """v = C^-1 K[S, rows] (t, m), and c = L_ii - |v_i|^2 (m,), which is at least the ridge."""
-        K = view.inner(self.indices, rows)
+        pool, C = self.problem.pool, self.factors[q]
+        K = pool.views[q].inner(self.indices, rows)
         v = solve_triangular(C, K, lower=True, check_finite=False) if len(C) else K
-        variance = view.squared_norms[rows] - (v**2).sum(axis=0)
-        return v, np.maximum(variance, 0.0) + view.ridge
+        variance = pool.squared_norms[rows, q] - (v**2).sum(axis=0)
+        return v, np.maximum(variance, 0.0) + pool.views[q].ridge
 
 
 def _reduce_variances(block: Block, anchors: list[Any], variances: Floats) -> Floats:
@@ -151,14 +161,14 @@ def _reduce_variances(block: Block, anchors: list[Any], variances: Floats) -> Fl
 
 def _rank_additions(
     block: Block,
-    state: tuple[Standing, Floats],
+    state: tuple[Standing, Floats, float],
     variances: Floats,
     allowed: NDArray[np.bool_],
 ) -> Ladder:
-    standing, eps = state
+    standing, eps, slack = state
     rows = np.flatnonzero(allowed)
     c = variances[rows] + eps  # (b, M)
-    return ladder(standing.fair_scores(np.log(c).T), rows + block.start)
+    return ladder(standing.fair_scores(np.log(c).T), rows + block.start, slack)
 
 
 def complete(problem: Problem, indices: Indices) -> Indices:

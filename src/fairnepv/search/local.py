@@ -21,6 +21,7 @@ from fairnepv.errors import Status
 from fairnepv.objective import Standing, fair_score
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Subset
+from fairnepv.search.ties import blur
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
@@ -132,7 +133,7 @@ class LocalSearch:
 
     @property
     def _gain(self) -> float:
-        return self.problem.tolerances.gain
+        return max(self.problem.tolerances.gain, blur(self.problem, self.problem.k))
 
 
 class BestSwaps(NamedTuple):
@@ -166,7 +167,7 @@ def _best_swaps(subset: Subset, *, by_view: bool) -> BestSwaps:
     """The best row for every slot over the full pool: one pass."""
     problem = subset.problem
     pool = problem.pool
-    tie = problem.tolerances.tie
+    tie = max(problem.tolerances.tie, blur(problem, problem.k))
     rules = problem.constraints.may_swap(subset.indices, problem.n)
     anchors = tuple(view.anchor(subset.indices) for view in pool.views)
     by_view = by_view and len(pool.views) > 1

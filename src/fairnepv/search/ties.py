@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
-SLACK = 1e-8  # screening scores may be off by rounding; whoever is this close gets confirmed
+SLACK = 1e-8  # whoever comes this close to the best of a pass gets confirmed
+_WIDEST_BLUR = 1e-3
 
 
 class Ladder(NamedTuple):
@@ -22,21 +24,35 @@ class Ladder(NamedTuple):
     rows: Indices  # strictly increasing
 
 
-def ladder(scores: Floats, rows: Indices) -> Ladder:
-    """The ladder of candidates in row order; -inf marks rows that may not be chosen."""
+def blur(problem: Problem, size: int) -> float:
+    """How far rounding may move the F_tau of a set of `size` items.
+
+    A conditional variance c_i = L_ii - |v_i|^2 is at least eps and carries the rounding of L_ii, so
+    log c_i is sure to some multiples of L_ii / eps roundings. Scores that lie closer than this
+    cannot be told apart and count as tied, or duplicates would be ordered by their rounding.
+    """
+    pool = problem.pool
+    ratios = [
+        largest / eps for largest, eps in zip(pool.largest_norms, pool.eps, strict=True) if eps > 0
+    ]
+    noise = 16.0 * np.finfo(np.float64).eps * max(ratios, default=0.0) / size
+    return float(min(noise, _WIDEST_BLUR))
+
+
+def ladder(scores: Floats, rows: Indices, slack: float = SLACK) -> Ladder:
+    """The ladder of candidates in row order."""
     if not len(scores):
         return Ladder(scores, rows)
     best = scores.max()
     before = np.maximum.accumulate(np.concatenate([[-np.inf], scores[:-1]]))
-    keep = (scores > before) & (scores >= best - SLACK)
+    keep = (scores > before) & (scores >= best - slack)
     return Ladder(scores[keep], rows[keep])
 
 
-def join(left: Ladder, right: Ladder) -> Ladder:
+def join(left: Ladder, right: Ladder, slack: float = SLACK) -> Ladder:
     """The ladder of two neighbouring stretches of rows."""
-    return ladder(
-        np.concatenate([left.scores, right.scores]), np.concatenate([left.rows, right.rows])
-    )
+    scores, rows = (np.concatenate(pair) for pair in zip(left, right, strict=True))
+    return ladder(scores, rows, slack)
 
 
 def lowest_tied(scores: Floats, tie: float) -> int:

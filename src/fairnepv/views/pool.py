@@ -57,8 +57,18 @@ class Pool:
         return self.views[0].n
 
     @property
-    def row_width(self) -> int:
+    def width(self) -> int:
+        """P, the feature columns of all views together."""
         return sum(view.p for view in self.views)
+
+    @property
+    def stored(self) -> int:
+        """How many numbers a product of all feature maps with a vector touches."""
+        return sum(view.stored for view in self.views)
+
+    @property
+    def row_width(self) -> int:
+        return -(-self.stored // self.n)
 
     @property
     def eps(self) -> Floats:
@@ -99,6 +109,11 @@ class Pool:
     def squared_norms(self) -> Floats:
         """(n, M) diagonals of the kernels, ridge excluded."""
         return np.stack([view.squared_norms for view in self.views], axis=1)
+
+    @functools.cached_property
+    def largest_norms(self) -> Floats:
+        """(M,) largest entry of every kernel's diagonal."""
+        return np.asarray(self.squared_norms.max(axis=0))
 
     def with_views(self, names: tuple[str, ...], views: tuple[View, ...]) -> Pool:
         return replace(self, names=names, views=views)
