@@ -17,7 +17,7 @@ from fairnepv.errors import InputError, Status
 from fairnepv.loop import Session
 from fairnepv.objective import fair_score
 from fairnepv.problem import Problem
-from fairnepv.relax.coordinates import WIDEST_GRAM
+from fairnepv.relaxation.coordinates import WIDEST_GRAM
 from fairnepv.search import Effort, Found, greedy, improve
 from fairnepv.views import Pool, SumView
 from fairnepv.views.base import Floats, Indices

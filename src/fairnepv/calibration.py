@@ -8,19 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.certify import certify
+from fairnepv.certificate import certify
 from fairnepv.errors import InputError
 from fairnepv.problem import Problem
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.base import Floats
-from fairnepv.views.intake import check_positive
+from fairnepv.views.arrays import check_positive
 
 RULES = ("unit-diagonal", "trace", "none", "efficiency")
 
 
-def calibrate(
-    pool: Pool, rule: Any, k: int, quality: Mapping[str, Floats] | None = None
-) -> Calibration:
+def calibrate(pool: Pool, rule: Any, k: int) -> Calibration:
     """A rule by name, explicit factors {view: c} on L, or a record from an earlier result."""
     if isinstance(rule, Calibration):
         return rule
@@ -36,7 +33,7 @@ def calibrate(
     if rule == "trace":
         return Calibration(rule, factors=_trace_factors(pool))
     unit = Calibration(rule, normalize=True)
-    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, quality)
+    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k)
 
 
 def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
@@ -63,12 +60,10 @@ def _trace_factors(pool: Pool) -> dict[str, float]:
     return factors
 
 
-def _efficiency(
-    pool: Pool, unit: Calibration, k: int, quality: Mapping[str, Floats] | None
-) -> Calibration:
+def _efficiency(pool: Pool, unit: Calibration, k: int) -> Calibration:
     """Divide each view by the best it could reach alone for this k, so exp(d_q) is at most 1.
 
     exp(d_q) then reads as the share of its own optimum that a view keeps (DESIGN 3.7).
     """
-    alone = certify(Problem(unit.apply(pool, quality), k, 1.0, unit)).tightest
+    alone = certify(Problem(unit.apply(pool), k, 1.0, unit)).tightest
     return replace(unit, offsets={name: -bound for name, bound in alone.items()})

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairnepv.errors import InputError
 from fairnepv.pipeline import select
+from fairnepv.views import View
 
 
 class FairSelector(BaseEstimator):  # type: ignore[misc]
@@ -50,6 +51,9 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
     def fit_resample(self, X: Any, y: Any = None) -> Any:
         """The selected rows of X, or the pair (X, y) of them when y is given."""
         self.fit(X, y)
+        n = self.selection_.settings["n"]
+        if y is not None and _length(y) != n:
+            raise InputError(f"y must have one label per row, {n} in all, not {_length(y)}")
         picked = _rows(X, self.selected_indices_)
         return picked if y is None else (picked, _rows(y, self.selected_indices_))
 
@@ -63,6 +67,11 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         return mask
 
 
+def _length(data: Any) -> int:
+    shape = getattr(data, "shape", None) or np.shape(data)
+    return int(shape[0]) if shape else 0
+
+
 def _rows(data: Any, indices: Any) -> Any:
     """Rows of an array, sparse matrix, data frame, or of each view of a mapping or a list."""
     if isinstance(data, Mapping):
@@ -73,8 +82,8 @@ def _rows(data: Any, indices: Any) -> Any:
         return data.tocsr()[indices]
     if hasattr(data, "__array__"):
         return np.asarray(data)[indices]
-    if isinstance(data, list | tuple) and data and np.ndim(data[0]) < 2:
-        return [data[int(i)] for i in indices]
     if isinstance(data, list | tuple):
-        return [_rows(value, indices) for value in data]
+        if isinstance(data[0], View) or len(getattr(data[0], "shape", np.shape(data[0]))) == 2:
+            return [_rows(value, indices) for value in data]
+        return [data[int(i)] for i in indices]
     raise InputError(f"cannot take rows of {type(data).__name__}; pass arrays")

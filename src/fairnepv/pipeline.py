@@ -12,14 +12,14 @@ import numpy as np
 
 from fairnepv.baselines import baselines
 from fairnepv.calibration import calibrate
-from fairnepv.certify import Certificate
-from fairnepv.certify import certify as make_certificate
+from fairnepv.certificate import Certificate
+from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import Engine, few_threads
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status
 from fairnepv.loop import Progress, Session
 from fairnepv.problem import Problem, check_k, check_random_state, check_tau
-from fairnepv.relax import Relaxation, Solver, make_solver
-from fairnepv.relax import relax as solve_relaxation
+from fairnepv.relaxation import Relaxation, Solver, make_solver
+from fairnepv.relaxation import relax as solve_relaxation
 from fairnepv.search import (
     Effort,
     Found,
@@ -42,8 +42,8 @@ from fairnepv.selection import (
     score_subset,
 )
 from fairnepv.views import Pool
+from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Indices
-from fairnepv.views.intake import check_positive, check_quality
 
 OWN_METHODS = ("auto", "nepv", "greedy")
 Start = Callable[[Session], Found]
@@ -99,6 +99,7 @@ def select(
     session = _session(time_limit, progress)
     bound = _certify(problem) if certify else None
     selection = _select(problem, chosen, level, oversampling, bound, session)
+    _warn(selection.notes)
     if strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection
@@ -134,6 +135,7 @@ def compare(
         rows.append(_select(problem, name, level, oversampling, bound, session))
         if session.stopped is Status.INTERRUPTED:
             break
+    _warn(rows[0].notes)
     return Comparison(tuple(rows))
 
 
@@ -146,14 +148,18 @@ def score(
     eps: float | Mapping[str, float] = 0.1,
     calibration: Any = "unit-diagonal",
     quality: Any = None,
+    ids: Any = None,
     engine: Engine | None = None,
 ) -> Score:
-    """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows."""
-    pool = Pool.of(data, views=views, eps=eps, engine=engine)
+    """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
+
+    `indices` count rows of the pool; with `ids` by view name that is the order of the first view.
+    """
+    tau = check_tau(tau)
+    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
     rows = _check_indices(indices, pool.n)
-    qualities = check_quality(quality, pool.names, pool.n)
-    rule = calibrate(pool, calibration, len(rows), qualities)
-    problem = Problem(rule.apply(pool, qualities), len(rows), check_tau(tau), rule)
+    rule = calibrate(pool, calibration, len(rows))
+    problem = Problem(rule.apply(pool), len(rows), tau, rule)
     _warn(_width_notes(problem))
     with few_threads(problem.work()):
         return score_subset(problem, rows)
@@ -168,6 +174,7 @@ def relax(
     eps: float | Mapping[str, float] = 0.1,
     calibration: Any = "unit-diagonal",
     quality: Any = None,
+    ids: Any = None,
     solver: str = "accelerated",
     start: Any = "spectral",
     tol: float = 1e-6,
@@ -187,7 +194,7 @@ def relax(
     start: 'spectral', 'random', a frame (n, k) to warm-start from, or k row indices.
     tol: on k ||A_perp||_F for 'accelerated', on the paper's ||A - V/k||_F for the others.
     """
-    problem = _pose(data, k, views, tau, eps, calibration, quality, None, random_state, engine)
+    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
     chosen = make_solver(
         solver, k=problem.k, tol=tol, max_steps=max_steps, alpha=alpha, sigma=sigma
     )
@@ -234,18 +241,17 @@ def _pose(
 ) -> Problem:
     """Every check of what a user hands in, and the calibrated problem that comes of it."""
     tau, seed = check_tau(tau), check_random_state(random_state)
-    pool = Pool.of(data, views=views, eps=eps, ids=ids, engine=engine)
+    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
     k = check_k(k, pool.n)
-    qualities = check_quality(quality, pool.names, pool.n)
-    rule = calibrate(pool, calibration, k, qualities)
-    return Problem(rule.apply(pool, qualities), k, tau, rule, random_state=seed)
+    rule = calibrate(pool, calibration, k)
+    return Problem(rule.apply(pool), k, tau, rule, random_state=seed)
 
 
 def _method(problem: Problem, name: Any) -> str:
     known = (*OWN_METHODS, *baselines(problem.pool.names))
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
-    return str(name)
+    return name
 
 
 def _check_oversampling(value: Any) -> float:
@@ -256,7 +262,7 @@ def _check_oversampling(value: Any) -> float:
 
 
 def _check_indices(indices: Any, n: int) -> Indices:
-    array = np.asarray(indices)
+    array = plain_array(indices, "indices")
     if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
         raise InputError(
             f"indices must be a non-empty list of row numbers, not {array.dtype} of shape "
@@ -293,7 +299,6 @@ def _select(
         found = _search(problem, method, effort, oversampling, session)
         indices = fair_order(problem, found.indices)
         notes = _rank_notes(problem, certificate)
-        _warn(notes)
         return make_selection(
             problem,
             indices,
@@ -313,7 +318,7 @@ def _search(
         return greedy(problem, session)
     if method == "nepv":
         start = nepv_start(problem, oversampling, session)
-        return improve(problem, start, check_effort("balanced").one_swaps, session)
+        return improve(problem, start, effort.one_swaps, session)
     if method == "auto":
         return _auto(problem, effort, oversampling, session)
     return baselines(problem.pool.names)[method](problem, effort, session)
@@ -404,4 +409,4 @@ def _rank_note(k: int, name: str, rank: int) -> str:
 
 def _warn(notes: tuple[str, ...]) -> None:
     for note in notes:
-        warnings.warn(note, RankWarning, stacklevel=4)
+        warnings.warn(note, RankWarning, stacklevel=3)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.views import Calibration, Pool
+from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices
-from fairnepv.views.intake import check_positive
 
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
@@ -51,6 +51,11 @@ class Constraints:
 
     def check(self, n: int, k: int) -> None:
         """Refuse what no subset of size k can satisfy."""
+        for name, items in (("in", self.fixed_in), ("out", self.fixed_out)):
+            if len(items) and (items.min() < 0 or items.max() >= n):
+                raise InputError(f"items fixed {name} must be rows from 0 to {n - 1}")
+        if len(np.unique(self.fixed_in)) < len(self.fixed_in):
+            raise InputError("items fixed in name some row more than once")
         both = np.intersect1d(self.fixed_in, self.fixed_out)
         if len(both):
             raise InputError(f"item {both[0]} is both fixed in and fixed out; drop one of the two")
@@ -89,16 +94,26 @@ class Constraints:
 
     def may_add(self, indices: Indices, n: int, k: int) -> Mask:
         """(n,) rows that can join `indices` such that k items can still meet every rule."""
-        allowed = np.ones(n, dtype=bool)
+        missing = np.setdiff1d(self.fixed_in, indices)
+        certain = np.concatenate([indices, missing])  # in the set, whatever else joins
+        room = k - len(certain)
+        hopeless = room < 0 or bool(np.isin(certain, self.fixed_out).any())
+        grows = np.array([room > 0])
+        groups = np.broadcast_to(np.int64(0), (n,))
+        if self.quotas is not None:
+            groups = self.quotas.groups
+            counts = self.quotas.count(certain)
+            short = np.maximum(self.quotas.least - counts, 0)
+            hopeless |= bool((counts > self.quotas.most).any()) or room < short.sum()
+            # A group with unmet need may grow as long as there is room; another into the slack.
+            slack = room > short.sum()
+            grows = (room > 0) & ((short > 0) | (slack & (counts < self.quotas.most)))
+        if hopeless:
+            return np.zeros(n, dtype=bool)
+        allowed = grows[groups]
+        allowed[missing] = True
         allowed[indices] = False
         allowed[self.fixed_out] = False
-        if self.quotas is not None:
-            counts = self.quotas.count(indices)
-            short = np.maximum(self.quotas.least - counts, 0)
-            # A group with unmet need may always grow; another one only into the slack.
-            slack = k - len(indices) > short.sum()
-            grows = (short > 0) | (slack & (counts < self.quotas.most))
-            allowed &= grows[self.quotas.groups]
         return allowed
 
     def may_swap(self, indices: Indices, n: int) -> SwapRules:
@@ -166,7 +181,8 @@ class Problem:
 
     def rng(self, *purpose: int) -> np.random.Generator:
         """A generator of its own for each purpose, so that resuming needs no stored state."""
-        return np.random.default_rng([self.random_state, *purpose])
+        seeds = np.random.SeedSequence(self.random_state, spawn_key=purpose)
+        return np.random.default_rng(seeds)
 
     def over(self, pool: Pool, tau: float | None = None) -> Problem:
         """The same task on other views of the same rows, as the baselines pose it."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.certify import Certificate
+from fairnepv.certificate import Certificate
 from fairnepv.engines import Block
 from fairnepv.errors import Status
 from fairnepv.loop import Step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.table import Table
 
 from fairnepv.selection import Comparison, Selection
@@ -10,15 +11,21 @@ from fairnepv.selection import Comparison, Selection
 def comparison_table(comparison: Comparison, title: str) -> Table:
     """One row per selector: each view's score, the fair score, coverage, seconds."""
     first = comparison.rows[0]
-    table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("selector")
+    table = Table(
+        title=title,
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("selector", no_wrap=True)
     for name in first.scores:
         table.add_column(f"d {name}", justify="right")
     table.add_column("worst view")
-    table.add_column("F", justify="right", style="bold")
+    table.add_column("F", justify="right", style="bold", no_wrap=True)
     for name in first.coverage:
         table.add_column(f"C {name}", justify="right")
-    table.add_column("seconds", justify="right")
+    table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
     for row in comparison:
         table.add_row(

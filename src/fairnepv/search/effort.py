@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +41,8 @@ EFFORTS = {
 }
 
 
-def check_effort(name: str) -> Effort:
-    if name not in EFFORTS:
+def check_effort(name: Any) -> Effort:
+    if not isinstance(name, str) or name not in EFFORTS:
         raise InputError(f"effort must be one of {', '.join(EFFORTS)}, not {name!r}")
     return EFFORTS[name]
 

@@ -36,21 +36,19 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
             f"enumeration would look at {count:,} subsets (n = {n}, k = {k}), more than the limit "
             f"of {limit:,}; use select(), which searches and bounds instead"
         )
-    tie = problem.tolerances.tie
-    best, value, ties, looked = None, -np.inf, 0, 0
+    looked = 0
+    subsets, scores = np.empty((0, k), dtype=np.int64), np.empty(0)  # those tied with the best
     for batch in _batches(n, k):
         batch = _feasible(problem, batch)
-        if not len(batch):
-            continue
         looked += len(batch)
-        scores = _scores(problem, batch)
-        top = scores.max()
-        if top > value + tie:
-            best, value, ties = batch[int(np.argmax(scores >= top - tie))], top, 0
-        ties += int((scores >= value - tie).sum())
-    assert best is not None, "Problem refuses constraints that no subset meets"
-    indices = best.astype(np.int64)
-    return Enumeration(indices, fair_score(problem.pool, indices, problem.tau), looked, ties)
+        subsets = np.concatenate([subsets, batch])
+        scores = np.concatenate([scores, _scores(problem, batch)])
+        tied = scores >= scores.max(initial=-np.inf) - problem.tolerances.tie
+        subsets, scores = subsets[tied], scores[tied]
+    assert len(subsets), "Problem refuses constraints that no subset meets"
+    indices = subsets[0]
+    value = fair_score(problem.pool, indices, problem.tau)
+    return Enumeration(indices, value, looked, len(subsets))
 
 
 def _batches(n: int, k: int) -> Iterator[NDArray[np.int64]]:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
 from fairnepv.engines import Block
 from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
-from fairnepv.search.ties import SLACK, Ladder, blur, join, ladder, lowest_tied
+from fairnepv.search.ties import SLACK, Ladder, blur, join, ladder, lowest_tied, ranked
 from fairnepv.views.base import Floats, Indices
 
 
@@ -75,21 +75,22 @@ class Frontier:
 
     @classmethod
     def rebuild(cls, problem: Problem, indices: Indices) -> Frontier:
+        """The frontier of given picks: factors as greedy made them, then one pass."""
         pool = problem.pool
+        none = tuple(np.empty((0, 0)) for _ in pool.views)
+        frontier = cls(problem, indices[:0], none, pool.squared_norms)
+        for row in indices:  # one by one, so that a resumed run goes on to the last bit
+            frontier = frontier._with_factors(int(row))
         if not len(indices):
-            none = tuple(np.empty((0, 0)) for _ in pool.views)
-            return cls(problem, indices, none, pool.squared_norms)
-        factors, anchors = [], []
-        for view in pool.views:
-            L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
-            C = cholesky(L, lower=True, check_finite=False)
-            factors.append(C)
-            whiten = solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).T
-            anchors.append(view.anchor(indices, whiten))
+            return frontier
+        anchors = [
+            view.anchor(indices, solve_triangular(C, np.eye(len(C)), lower=True).T)
+            for view, C in zip(pool.views, frontier.factors, strict=True)
+        ]
         variances = pool.map(
             _reduce_variances, anchors, pool.squared_norms, width=len(indices) * len(anchors)
         )
-        return cls(problem, indices, tuple(factors), variances)
+        return replace(frontier, variances=variances)
 
     def standing(self, size: int) -> Standing:
         logdets = np.array([2.0 * np.log(np.diagonal(C)).sum() for C in self.factors])
@@ -120,20 +121,25 @@ class Frontier:
 
     def extend(self, row: int) -> Frontier:
         """The frontier with one more pick: one pass."""
-        pool = self.problem.pool
-        indices = np.append(self.indices, np.int64(row))
-        factors, anchors = [], []
-        for q, (view, C) in enumerate(zip(pool.views, self.factors, strict=True)):
-            v, c = self._condition(q, np.array([row]))
-            C = np.block([[C, np.zeros((len(C), 1))], [v.T, np.sqrt(c)[:, None]]])
+        extended = self._with_factors(row)
+        anchors = []
+        for view, C in zip(self.problem.pool.views, extended.factors, strict=True):
             last = np.zeros(len(C))
             last[-1] = 1.0
             # Row i gains the coordinate (C^-1 K_Si)_last = K_iS (C^-T e_last).
             coefficients = solve_triangular(C, last, lower=True, trans="T", check_finite=False)
-            factors.append(C)
-            anchors.append(view.anchor(indices, coefficients[:, None]))
-        variances = pool.map(_reduce_variances, anchors, self.variances)
-        return Frontier(self.problem, indices, tuple(factors), variances)
+            anchors.append(view.anchor(extended.indices, coefficients[:, None]))
+        variances = self.problem.pool.map(_reduce_variances, anchors, self.variances)
+        return replace(extended, variances=variances)
+
+    def _with_factors(self, row: int) -> Frontier:
+        """Cholesky factors with one more row; the variances stay behind."""
+        factors = []
+        for q, C in enumerate(self.factors):
+            v, c = self._condition(q, np.array([row]))
+            factors.append(np.block([[C, np.zeros((len(C), 1))], [v.T, np.sqrt(c)[:, None]]]))
+        indices = np.append(self.indices, np.int64(row))
+        return replace(self, indices=indices, factors=tuple(factors))
 
     def _confirm(self, rows: Indices) -> Floats:
         """F_tau of the set with each of these rows, from gathered rows: no block size enters."""
@@ -181,10 +187,10 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     frontier = Frontier.rebuild(problem, indices)
     c = frontier.variances + problem.pool.eps
     scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
-    ranked = np.argsort(-scores, kind="stable")
+    order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     while len(indices) < problem.k:
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
-        indices = np.append(indices, ranked[np.argmax(allowed[ranked])])
+        indices = np.append(indices, order[np.argmax(allowed[order])])
     return indices
 
 

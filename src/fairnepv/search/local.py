@@ -8,7 +8,6 @@ some view likes best, though F may fall, and looks in one pass for the second th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from fairnepv.errors import Status
 from fairnepv.objective import Standing, fair_score
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Subset
-from fairnepv.search.ties import blur
+from fairnepv.search.ties import blur, tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
@@ -73,16 +72,18 @@ class LocalSearch:
             return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
         return LocalState(subset.indices, value, state.passes + 1, state.swaps + made)
 
-    def _make_swaps(self, subset: Subset, best: BestSwaps) -> tuple[Subset, int]:
+    def _make_swaps(self, subset: Subset, best: SwapLadders) -> tuple[Subset, int]:
         made = 0
-        for slot, row in best.moves(0):
-            if best.scores[0, slot] <= subset.value + self._gain and made == 0:
-                break  # moves come best first: none of them improves
-            if row in subset.indices or not self._allowed(subset.indices, slot, row):
-                continue
-            move = subset.confirm(slot, row)
-            if move.value > subset.value + self._gain:
-                subset, made = subset.exchange(move), made + 1
+        for slot, rows in best.moves(0):
+            for row in rows:
+                if row in subset.indices or not self._allowed(subset.indices, slot, row):
+                    continue
+                move = subset.confirm(slot, row)
+                if move.value > subset.value + self._gain:
+                    subset, made = subset.exchange(move), made + 1
+                    break
+            if made == 0:
+                break  # moves come best first: none of the others improves either
         return subset, made
 
     def _allowed(self, indices: Indices, slot: int, row: int) -> bool:
@@ -99,17 +100,15 @@ class LocalSearch:
         Those that cost F the least come first; ties by row, then slot.
         """
         best = _best_swaps(Subset.of(self.problem, state.indices), by_view=True)
-        ranked = sorted(
-            {
-                (-round(float(best.fair[criterion, slot]), 9), row, slot)
-                for criterion in range(len(best.scores))
-                for slot, row in best.moves(criterion)
-            }
-        )
-        queue = np.array([(slot, row) for _, row, slot in ranked[: self.pairs]], dtype=np.int64)
+        first = best.rungs()[0]
+        moves = np.stack([best.slots[first], best.rows[first]], axis=1)
+        moves, once = np.unique(moves, axis=0, return_index=True)
+        groups = tie_groups(best.fair[first][once], best.tie)
+        order = np.lexsort((moves[:, 0], moves[:, 1], groups))
+        queue = moves[order[: self.pairs]]
         return replace(
             state,
-            queue=queue.reshape(-1, 2),
+            queue=queue,
             passes=state.passes + 1,
             finished=len(queue) == 0,
         )
@@ -120,12 +119,13 @@ class LocalSearch:
         subset = Subset.of(self.problem, state.indices)
         subset = subset.exchange(subset.confirm(int(slot), int(row)))
         best = _best_swaps(subset, by_view=False)
-        for second in best.moves(0)[:1]:
-            indices = subset.indices.copy()
-            indices[second[0]] = second[1]
-            value = self._score(indices)
-            if value > state.value + self._gain:
-                return LocalState(indices, value, state.passes + 1, state.swaps + 2)
+        for second, rows in best.moves(0)[:1]:
+            for candidate in rows:
+                indices = subset.indices.copy()
+                indices[second] = candidate
+                value = self._score(indices)
+                if value > state.value + self._gain:
+                    return LocalState(indices, value, state.passes + 1, state.swaps + 2)
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
     def _score(self, indices: Indices) -> float:
@@ -136,19 +136,75 @@ class LocalSearch:
         return max(self.problem.tolerances.gain, blur(self.problem, self.problem.k))
 
 
-class BestSwaps(NamedTuple):
-    """Per criterion and slot the best row; criterion 0 is F_tau, the others are the views."""
+class SwapLadders(NamedTuple):
+    """For every criterion and slot the ladder of its best rows (see `ties`), sorted by those.
 
-    scores: Floats  # (C, k) by the criterion, -inf where no row may take the slot
-    rows: Indices  # (C, k)
-    fair: Floats  # (C, k) F_tau of the same swaps
+    Criterion 0 is F_tau, the others are the views. On a ladder the first row is the one that the
+    tie rule chooses, and the last has the highest score.
+    """
 
-    def moves(self, criterion: int) -> list[tuple[int, int]]:
-        """(slot, row) pairs, best first; ties by row, then slot."""
-        scores, rows = self.scores[criterion], self.rows[criterion]
-        slots = np.flatnonzero(np.isfinite(scores))
-        order = np.lexsort((slots, rows[slots], -scores[slots].round(10)))
-        return [(int(slot), int(rows[slot])) for slot in slots[order]]
+    criteria: Indices
+    slots: Indices
+    rows: Indices
+    scores: Floats  # by the criterion
+    fair: Floats  # F_tau of the same swaps
+    tie: float
+
+    def rungs(self) -> tuple[Indices, Indices]:
+        """Positions of the first and of the last rung of every ladder."""
+        step = (np.diff(self.criteria) != 0) | (np.diff(self.slots) != 0)
+        cuts = np.flatnonzero(step) + 1
+        if not len(self.slots):
+            return cuts, cuts
+        first = np.concatenate([[0], cuts])
+        return first, np.append(cuts, len(self.slots)) - 1
+
+    def thin(self) -> SwapLadders:
+        """Keep of every ladder what is within the tie of its best and beats all lower rows."""
+        if not len(self.slots):
+            return self
+        first, last = self.rungs()
+        lengths = last - first + 1
+        best = np.repeat(np.maximum.reduceat(self.scores, first), lengths)
+        # One running maximum serves all ladders: each is lifted above the one before it.
+        depth = (self.scores - best) / self.tie  # at most 0, and at least -1 where it is kept
+        height = 2.0 * np.repeat(np.arange(len(first)), lengths) + np.maximum(depth, -1.5)
+        before = np.concatenate([[-np.inf], np.maximum.accumulate(height)[:-1]])
+        return self._pick((depth >= -1.0) & (height > before))
+
+    def joined(self, other: SwapLadders) -> SwapLadders:
+        """The ladders of two neighbouring stretches of rows, this one the lower."""
+        both = SwapLadders(
+            np.concatenate([self.criteria, other.criteria]),
+            np.concatenate([self.slots, other.slots]),
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.scores, other.scores]),
+            np.concatenate([self.fair, other.fair]),
+            self.tie,
+        )
+        return both._pick(np.lexsort((both.rows, both.slots, both.criteria))).thin()
+
+    def moves(self, criterion: int) -> list[tuple[int, tuple[int, ...]]]:
+        """(slot, rows to try), the best slot first, ties by row, then slot."""
+        first, last = self.rungs()
+        mine = self.criteria[first] == criterion
+        first, last = first[mine], last[mine]
+        groups = tie_groups(self.scores[last], self.tie)
+        order = np.lexsort((self.slots[first], self.rows[first], groups))
+        return [
+            (int(self.slots[i]), tuple(dict.fromkeys((int(self.rows[i]), int(self.rows[j])))))
+            for i, j in zip(first[order], last[order], strict=True)
+        ]
+
+    def _pick(self, chosen: NDArray[Any]) -> SwapLadders:
+        return SwapLadders(
+            self.criteria[chosen],
+            self.slots[chosen],
+            self.rows[chosen],
+            self.scores[chosen],
+            self.fair[chosen],
+            self.tie,
+        )
 
 
 class SwapPass(NamedTuple):
@@ -163,7 +219,7 @@ class SwapPass(NamedTuple):
     tie: float
 
 
-def _best_swaps(subset: Subset, *, by_view: bool) -> BestSwaps:
+def _best_swaps(subset: Subset, *, by_view: bool) -> SwapLadders:
     """The best row for every slot over the full pool: one pass."""
     problem = subset.problem
     pool = problem.pool
@@ -171,9 +227,9 @@ def _best_swaps(subset: Subset, *, by_view: bool) -> BestSwaps:
     rules = problem.constraints.may_swap(subset.indices, problem.n)
     anchors = tuple(view.anchor(subset.indices) for view in pool.views)
     by_view = by_view and len(pool.views) > 1
-    best: BestSwaps = pool.reduce(
+    best: SwapLadders = pool.reduce(
         _rank_swaps,
-        functools.partial(_better, tie),
+        SwapLadders.joined,
         SwapPass(subset.standing, subset.inverses, anchors, pool.eps, rules.allowed, by_view, tie),
         pool.squared_norms,
         rules.blocked,
@@ -189,7 +245,7 @@ def _rank_swaps(
     squared_norms: Floats,
     blocked: NDArray[np.bool_],
     groups: NDArray[np.int64],
-) -> BestSwaps:
+) -> SwapLadders:
     log_ratios = np.empty((len(block.views), block.stop - block.start, state.standing.size))
     for q, (view, B) in enumerate(zip(block.views, state.inverses, strict=True)):
         K = view.cross(state.anchors[q])  # (b, k)
@@ -199,20 +255,15 @@ def _rank_swaps(
         np.log(np.maximum(ratios, _TINY), out=log_ratios[q])
     fair = state.standing.fair_scores(log_ratios)
     forbidden = blocked[:, None] | ~state.allowed[groups]
-    scores, rows, fairs = [], [], []
-    for criterion in (fair, *(log_ratios if state.by_view else ())):
-        criterion = np.where(forbidden, -np.inf, criterion)
-        row = np.argmax(criterion >= criterion.max(axis=0) - state.tie, axis=0)
-        slots = np.arange(len(row))
-        scores.append(criterion[row, slots])
-        fairs.append(fair[row, slots])
-        rows.append(row + block.start)
-    return BestSwaps(np.array(scores), np.array(rows), np.array(fairs))
-
-
-def _better(tie: float, left: BestSwaps, right: BestSwaps) -> BestSwaps:
-    """The better of two stretches per slot; a tie stays with the lower rows, on the left."""
-    take_right = right.scores > left.scores + tie
-    return BestSwaps(
-        *(np.where(take_right, new, old) for old, new in zip(left, right, strict=True))
-    )
+    scores = np.concatenate([fair[None], log_ratios]) if state.by_view else fair[None]
+    scores = np.where(forbidden, -np.inf, scores)  # (C, b, k)
+    near = (scores >= scores.max(axis=1, keepdims=True) - state.tie) & ~forbidden
+    criteria, slots, rows = np.nonzero(near.swapaxes(1, 2))  # in this order, rows last
+    return SwapLadders(
+        criteria,
+        slots,
+        rows + block.start,
+        scores[criteria, rows, slots],
+        fair[rows, slots],
+        state.tie,
+    ).thin()

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from fairnepv.problem import Problem
+from fairnepv.search.ties import ranked
 from fairnepv.views.base import Floats, Indices
 
-_DIGITS = 10  # leverage scores closer than this are tied; the lowest index goes first
+_TIE = 1e-10  # leverage scores closer than this are tied; the lowest index goes first
 
 
 def shortlist(problem: Problem, leverage: Floats, oversampling: float = 3.0) -> Indices:
@@ -19,11 +20,11 @@ def shortlist(problem: Problem, leverage: Floats, oversampling: float = 3.0) -> 
     added that every quota can be met from the shortlist alone.
     """
     rules, k = problem.constraints, problem.k
-    ranked = np.argsort(-leverage.round(_DIGITS), kind="stable")
-    ranked = ranked[~np.isin(ranked, rules.fixed_out)]
-    chosen = [rules.fixed_in, ranked[: min(problem.n, math.ceil(oversampling * k))]]
+    order = ranked(leverage, _TIE)
+    order = order[~np.isin(order, rules.fixed_out)]
+    chosen = [rules.fixed_in, order[: min(problem.n, math.ceil(oversampling * k))]]
     if rules.quotas is not None:
         for group, most in enumerate(rules.quotas.most):
-            members = ranked[rules.quotas.groups[ranked] == group]
+            members = order[rules.quotas.groups[order] == group]
             chosen.append(members[: min(int(most), k)])
     return np.unique(np.concatenate(chosen)).astype(np.int64)

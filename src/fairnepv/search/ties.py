@@ -55,6 +55,23 @@ def join(left: Ladder, right: Ladder, slack: float = SLACK) -> Ladder:
     return ladder(scores, rows, slack)
 
 
+def tie_groups(scores: Floats, tie: float) -> Indices:
+    """The rank of every score from the best on; runs with gaps of at most `tie` share one.
+
+    Rounding the scores instead would part ties that straddle a rounding boundary.
+    """
+    order = np.argsort(-scores, kind="stable")
+    gaps = -np.diff(scores[order]) > tie
+    groups = np.empty(len(scores), dtype=np.int64)
+    groups[order] = np.concatenate([[0], np.cumsum(gaps)])[: len(scores)]
+    return groups
+
+
+def ranked(scores: Floats, tie: float) -> Indices:
+    """Positions from the best score to the worst, tied ones by position."""
+    return np.argsort(tie_groups(scores, tie), kind="stable")
+
+
 def lowest_tied(scores: Floats, tie: float) -> int:
     """Position of the first score within `tie` of the best."""
     return int(np.argmax(scores >= scores.max() - tie))

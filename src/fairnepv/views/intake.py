@@ -13,22 +13,25 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Floats, View
 from fairnepv.views.dense import DenseView
 from fairnepv.views.kernel import KernelView, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
 
 _CHUNK_NUMBERS = 1 << 21
+_LARGEST_SQUARE = 1e300
+_SMALLEST_SQUARE = 1e-290
 
 
 def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
     """The user's views by name, still unchecked: mapping, list of arrays, or columns of one."""
     if columns is not None:
-        return _split_columns(data, columns)
-    if isinstance(data, Mapping):
-        named = dict(data)
+        named = _split_columns(data, columns)
     elif sp.issparse(data) or isinstance(data, View) or hasattr(data, "__array__"):
         named = {"view0": data}
+    elif isinstance(data, Mapping):
+        named = dict(data)
     elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
         named = {f"view{q}": view for q, view in enumerate(data)}
     else:
@@ -58,19 +61,6 @@ def check_view(name: str, value: Any) -> View:
     return _checked_dense(name, value)
 
 
-def check_positive(argument: str, value: Any, view: str | None = None) -> float:
-    """A finite, positive real number."""
-    where = f" for view {view!r}" if view else ""
-    message = f"{argument}{where} must be a finite positive number, not {value!r}"
-    if isinstance(value, bool | np.bool_) or not isinstance(
-        value, int | float | np.integer | np.floating
-    ):
-        raise InputError(message)
-    if not np.isfinite(value) or value <= 0:
-        raise InputError(message)
-    return float(value)
-
-
 def check_quality(quality: Any, names: tuple[str, ...], n: int) -> dict[str, Floats] | None:
     """Per-item, per-view qualities: one vector for all views, or a mapping by view name."""
     if quality is None:
@@ -84,8 +74,8 @@ def check_quality(quality: Any, names: tuple[str, ...], n: int) -> dict[str, Flo
 
 
 def check_ids(ids: Any, n: int, what: str) -> NDArray[Any]:
-    """(n,) row ids without repeats."""
-    array = np.asarray(ids)
+    """(n,) row ids without repeats, all of one comparable type."""
+    array = _comparable(plain_array(ids, what), what)
     if array.ndim != 1 or len(array) != n:
         raise InputError(f"{what} must be one id per row, {n} in all, not shape {array.shape}")
     values, first, counts = np.unique(array, return_index=True, return_counts=True)
@@ -99,8 +89,23 @@ def check_ids(ids: Any, n: int, what: str) -> NDArray[Any]:
     return array
 
 
+def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
+    """Integers, strings, bytes or dates, so that ids of two views compare without guessing."""
+    if array.dtype.kind == "O":  # as pandas hands out strings
+        items = array.ravel().tolist()
+        if all(isinstance(item, str) for item in items):
+            array = array.astype(str)
+        elif all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+            array = array.astype(np.int64)
+    if array.dtype.kind in "iu" and (array.dtype != np.uint64 or array.max(initial=0) < 2**63):
+        return array.astype(np.int64)
+    if array.dtype.kind in "USM":
+        return array
+    raise InputError(f"{what} must be all integers or all strings, not {array.dtype}")
+
+
 def _quality_vector(name: str, values: Any, n: int) -> Floats:
-    vector = np.asarray(values)
+    vector = plain_array(values, f"quality of view {name!r}")
     if vector.shape != (n,) or vector.dtype.kind not in "fiub":
         raise InputError(
             f"quality of view {name!r} must be {n} numbers, one per row, not "
@@ -116,21 +121,24 @@ def _quality_vector(name: str, values: Any, n: int) -> Floats:
     return vector
 
 
-def _split_columns(data: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
+def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
+    if not isinstance(columns, Mapping):
+        raise InputError(
+            f"views= must map names to columns, as in {{'text': slice(0, 384)}}, not "
+            f"{type(columns).__name__}"
+        )
     if sp.issparse(data):
-        array = sp.csr_array(data)
-    elif isinstance(data, np.ndarray) and data.ndim == 2:
-        array = data
+        array = _sound_csr("data", data)
+    elif hasattr(data, "__array__") and np.ndim(data) == 2:
+        array = plain_array(data, "data")
     else:
         raise InputError(
             "views= names columns of one two-dimensional array, but data is "
             f"{type(data).__name__}; pass a mapping from names to arrays instead"
         )
-    if not columns:
-        raise InputError("views= names no columns; give at least one view")
     try:
         return {name: array[:, selector] for name, selector in columns.items()}
-    except (IndexError, TypeError) as error:
+    except (IndexError, TypeError, ValueError) as error:
         raise InputError(f"views= must map names to column slices or indices: {error}") from error
 
 
@@ -145,20 +153,13 @@ def _numeric(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _checked_dense(name: str, value: Any) -> DenseView:
-    try:
-        array = np.asanyarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise InputError(f"view {name!r} cannot be read as an array: {error}") from error
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        raise InputError(f"view {name!r} has masked values; fill or drop those rows")
+    array = plain_array(value, f"view {name!r}")
     _check_shape(name, array.shape)
     _numeric(name, array)
     chunk = max(1, _CHUNK_NUMBERS // array.shape[1])
-    for start in range(0, len(array), chunk):
-        finite = np.isfinite(array[start : start + chunk])
-        if not finite.all():
-            _refuse_non_finite(name, array, chunk)
-    view = DenseView(np.asarray(array))
+    if not all(np.isfinite(array[i : i + chunk]).all() for i in range(0, len(array), chunk)):
+        _refuse_non_finite(name, array, chunk)
+    view = DenseView(array)
     _check_magnitude(name, view)
     return view
 
@@ -179,11 +180,7 @@ def _refuse_non_finite(name: str, array: NDArray[Any], chunk: int) -> None:
 def _checked_sparse(name: str, value: Any) -> SparseView:
     _check_shape(name, value.shape)
     _numeric(name, value)
-    matrix = sp.csr_array(value)
-    _check_pattern(name, matrix)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
+    matrix = _sound_csr(f"view {name!r}", value)
     bad = np.flatnonzero(~np.isfinite(matrix.data))
     if len(bad):
         row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
@@ -196,24 +193,55 @@ def _checked_sparse(name: str, value: Any) -> SparseView:
     return view
 
 
-def _check_pattern(name: str, matrix: Any) -> None:
-    """A bad CSR index crashes SciPy or, when negative, gives a wrong answer (DESIGN 6)."""
-    indptr, indices = matrix.indptr, matrix.indices
-    sound = (
-        indptr[0] == 0
-        and indptr[-1] == len(indices) == len(matrix.data)
-        and (np.diff(indptr) >= 0).all()
-        and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < matrix.shape[1]))
-    )
-    if not sound:
+def _sound_csr(what: str, value: Any) -> Any:
+    """`value` as canonical CSR of a type that SciPy can compute with.
+
+    Indices are checked in the format they come in, before SciPy follows them: a bad one crashes
+    it or, when negative, gives a wrong answer (DESIGN 6).
+    """
+    if not _indices_are_sound(value):
         raise InputError(
-            f"view {name!r} is a broken sparse matrix: its index arrays point outside of its "
-            f"shape {matrix.shape}; write the file again"
+            f"{what} is a broken sparse matrix: its index arrays do not fit its shape "
+            f"{value.shape}; write the file again"
         )
+    try:
+        if value.dtype.kind == "f" and value.dtype not in (np.float32, np.float64):
+            value = value.astype(np.float32 if value.dtype.itemsize <= 4 else np.float64)
+        matrix = sp.csr_array(value)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # the user's own arrays stay as they are
+            matrix.sum_duplicates()
+    except ValueError as error:
+        raise InputError(f"{what} cannot be read as a sparse matrix ({error})") from error
+    return matrix
+
+
+def _indices_are_sound(value: Any) -> bool:
+    rows, columns = value.shape
+    if value.format == "coo":
+        i, j = value.coords
+        return len(i) == len(j) == len(value.data) and _within(i, rows) and _within(j, columns)
+    if value.format not in ("csr", "csc", "bsr"):
+        return True  # built by SciPy itself from Python objects or diagonals
+    if value.format == "bsr":
+        rows, columns = rows // value.blocksize[0], columns // value.blocksize[1]
+    major, minor = (columns, rows) if value.format == "csc" else (rows, columns)
+    indptr, indices = value.indptr, value.indices
+    return bool(
+        len(indptr) == major + 1
+        and indptr[0] == 0
+        and indptr[-1] <= min(len(indices), len(value.data))
+        and (np.diff(indptr) >= 0).all()
+        and _within(indices[: indptr[-1]], minor)
+    )
+
+
+def _within(indices: NDArray[Any], size: int) -> bool:
+    return len(indices) == 0 or bool(indices.min() >= 0 and indices.max() < size)
 
 
 def _checked_diagonal(name: str, view: DiagonalView) -> DiagonalView:
-    values = view.values
+    values = plain_array(view.values, f"view {name!r}")
     if values.ndim != 1 or len(values) == 0:
         raise InputError(f"view {name!r}: a diagonal kernel is one value per row")
     _numeric(name, values)
@@ -230,7 +258,7 @@ def _checked_diagonal(name: str, view: DiagonalView) -> DiagonalView:
 
 
 def _checked_kernel(name: str, view: KernelView) -> KernelView:
-    kernel = np.asarray(view.kernel)
+    kernel = plain_array(view.kernel, f"view {name!r}")
     _check_shape(name, kernel.shape)
     if kernel.shape[0] != kernel.shape[1]:
         raise InputError(f"view {name!r}: a kernel is square, not of shape {kernel.shape}")
@@ -239,6 +267,8 @@ def _checked_kernel(name: str, view: KernelView) -> KernelView:
         _refuse_non_finite(name, kernel, len(kernel))
     if kernel.dtype.kind != "f":
         kernel = kernel.astype(np.float64)
+    if np.abs(np.diagonal(kernel)).sum(dtype=np.float64) > _LARGEST_SQUARE:
+        raise InputError(f"view {name!r}: the kernel is too large for float64; divide it")
     tolerance = kernel_tolerance(kernel)
     skew = float(np.abs(kernel - kernel.T).max())
     if skew > tolerance:
@@ -268,7 +298,7 @@ def _check_definite(name: str, view: KernelView, tolerance: float) -> None:
 
 
 def _check_own_ridge(name: str, view: View) -> None:
-    if view.eps is not None and view.eps != 0:
+    if view.eps is not None and (isinstance(view.eps, bool) or view.eps != 0):
         check_positive("eps", view.eps, name)
 
 
@@ -285,10 +315,19 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> None:
 
 
 def _check_magnitude(name: str, view: View) -> None:
+    """Squares must neither overflow nor vanish, or norms and kernels mean nothing."""
     with np.errstate(over="ignore"):
-        bad = np.flatnonzero(~np.isfinite(view.raw_squared_norms()))
-    if len(bad):
+        norms = view.raw_squared_norms()
+        total = norms.sum()
+    if total > _LARGEST_SQUARE:
         raise InputError(
-            f"view {name!r} has values too large to square in float64, the first in row {bad[0]}; "
-            "divide the view by a constant"
+            f"view {name!r} has values too large to square in float64, the largest in row "
+            f"{int(np.argmax(norms))}; divide the view by a constant"
+        )
+    tiny = np.flatnonzero(norms < _SMALLEST_SQUARE)
+    alive = [row for row in tiny if abs(view.rows(np.array([row]))).max() > 0]
+    if alive:
+        raise InputError(
+            f"view {name!r} has rows too small to square in float64, the first is row {alive[0]}; "
+            "multiply the view by a constant"
         )

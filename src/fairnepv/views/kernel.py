@@ -11,6 +11,7 @@ from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
 from fairnepv.engines import RowBlock
+from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
 
 
@@ -30,7 +31,7 @@ class KernelView(View):
     """
 
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
-        self.kernel = np.atleast_1d(np.asarray(kernel))
+        self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
         self.n = self.p = len(self.kernel)
         self.eps = eps
 

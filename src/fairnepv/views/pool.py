@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import Block, Engine, LocalEngine
 from fairnepv.errors import InputError
+from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.intake import check_ids, check_positive, check_view, named_views
+from fairnepv.views.intake import check_ids, check_quality, check_view, named_views
 
 R = TypeVar("R")
 
@@ -27,6 +28,7 @@ class Pool:
     views: tuple[View, ...]
     engine: Engine
     ids: NDArray[Any] | None = None
+    quality: Mapping[str, Floats] | None = None  # (n,) per view; `Calibration.apply` uses it
 
     @classmethod
     def of(
@@ -36,21 +38,36 @@ class Pool:
         views: Mapping[str, Any] | None = None,
         eps: float | Mapping[str, float] = 0.1,
         ids: Any = None,
+        quality: Any = None,
         engine: Engine | None = None,
     ) -> Pool:
-        """Views by name, aligned by row, or by id where `ids` maps view names to row ids."""
+        """Views by name, aligned by row, or by id where `ids` maps view names to row ids.
+
+        A quality vector of a view goes with the rows of that view, as they were handed in; one
+        that is common to all views goes with the rows of the pool, which are those of the first.
+        """
         named = named_views(data, views)
         checked = {name: check_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, checked)
         checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
-        common_ids = None
+        orders: dict[str, Indices] = {}
+        common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
-            checked, common_ids = _align(checked, ids)
+            common_ids, orders = _alignment(checked, ids)
+            checked = {
+                name: view.take(orders[name]) if name in orders else view
+                for name, view in checked.items()
+            }
         _check_lengths(checked)
         n = next(iter(checked.values())).n
         if ids is not None and common_ids is None:
             common_ids = check_ids(ids, n, "ids")
-        return cls(tuple(checked), tuple(checked.values()), engine or LocalEngine(), common_ids)
+        qualities = check_quality(quality, tuple(checked), n)
+        if isinstance(quality, Mapping) and qualities is not None:
+            qualities.update({name: qualities[name][order] for name, order in orders.items()})
+        return cls(
+            tuple(checked), tuple(checked.values()), engine or LocalEngine(), common_ids, qualities
+        )
 
     @property
     def n(self) -> int:
@@ -103,7 +120,7 @@ class Pool:
     @functools.cached_property
     def gram(self) -> Floats:
         """(P, P) Phi^T Phi of all views side by side; one pass, float64."""
-        return self.reduce(_block_gram, np.add, None)
+        return self.reduce(_block_gram, np.add, None, width=self.width)
 
     @functools.cached_property
     def squared_norms(self) -> Floats:
@@ -123,8 +140,12 @@ class Pool:
 
     def take(self, indices: Indices) -> Pool:
         """The pool of these rows alone."""
-        ids = None if self.ids is None else self.ids[indices]
-        return replace(self, views=tuple(view.take(indices) for view in self.views), ids=ids)
+        return replace(
+            self,
+            views=tuple(view.take(indices) for view in self.views),
+            ids=None if self.ids is None else self.ids[indices],
+            quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
+        )
 
 
 def _block_gram(block: Block, state: None) -> Floats:
@@ -135,19 +156,23 @@ def _block_gram(block: Block, state: None) -> Floats:
     return gram
 
 
-def _ridges(eps: float | Mapping[str, float], views: Mapping[str, View]) -> dict[str, float]:
+def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
     """One ridge per view; a view that brought its own keeps it."""
-    if isinstance(eps, Mapping):
-        unknown, missing = set(eps) - set(views), [v for v in views if v not in eps]
-        if unknown:
-            raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
-        missing = [name for name in missing if views[name].eps is None]
-        if missing:
-            raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
-        common = {name: check_positive("eps", value, name) for name, value in eps.items()}
-    else:
-        common = dict.fromkeys(views, check_positive("eps", eps))
-    return {name: common[name] if view.eps is None else view.eps for name, view in views.items()}
+    own = {name: view.eps for name, view in views.items() if view.eps is not None}
+    if not isinstance(eps, Mapping):
+        return {**dict.fromkeys(views, check_positive("eps", eps)), **own}
+    unknown = set(eps) - set(views)
+    if unknown:
+        raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
+    twice = sorted(set(eps) & set(own))
+    if twice:
+        raise InputError(
+            f"eps names {twice}, which bring a ridge of their own; drop one of the two"
+        )
+    missing = [name for name in views if name not in eps and name not in own]
+    if missing:
+        raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
+    return {**{name: check_positive("eps", value, name) for name, value in eps.items()}, **own}
 
 
 def _check_lengths(views: Mapping[str, View]) -> None:
@@ -162,19 +187,24 @@ def _check_lengths(views: Mapping[str, View]) -> None:
         raise InputError(f"a pool needs at least 2 rows to choose from, not {first[1].n}")
 
 
-def _align(views: dict[str, View], ids: Mapping[str, Any]) -> tuple[dict[str, View], NDArray[Any]]:
-    """Reorder every view to the id order of the first; the id sets must be equal."""
+def _alignment(
+    views: Mapping[str, View], ids: Mapping[str, Any]
+) -> tuple[NDArray[Any], dict[str, Indices]]:
+    """The ids of the first view, and for every view in another order the rows that follow them."""
     if set(ids) != set(views):
         raise InputError(f"ids names views {sorted(ids)}, but the data has {sorted(views)}")
     by_view = {
         name: check_ids(ids[name], view.n, f"ids of view {name!r}") for name, view in views.items()
     }
     reference, common = next(iter(by_view.items()))
-    aligned = {}
-    for name, view in views.items():
-        own = by_view[name]
-        if len(own) == len(common) and (own == common).all():
-            aligned[name] = view
+    orders = {}
+    for name, own in by_view.items():
+        if own.dtype.kind != common.dtype.kind:
+            raise InputError(
+                f"ids of views {reference!r} and {name!r} differ in type ({common.dtype} and "
+                f"{own.dtype}); give the same type to both"
+            )
+        if np.array_equal(own, common):
             continue
         strangers = np.setxor1d(own, common)
         if len(strangers):
@@ -182,6 +212,6 @@ def _align(views: dict[str, View], ids: Mapping[str, Any]) -> tuple[dict[str, Vi
                 f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
                 f"in one and not in the other, for example {strangers[0].item()!r}"
             )
-        order = np.argsort(own, kind="stable")[np.searchsorted(np.sort(own), common)]
-        aligned[name] = view.take(order)
-    return aligned, common
+        by_id = np.argsort(own, kind="stable")
+        orders[name] = by_id[np.searchsorted(own[by_id], common)].astype(np.int64)
+    return common, orders

@@ -28,14 +28,14 @@ class Calibration:
     factors: Mapping[str, float] = field(default_factory=dict)  # on K, before the ridge
     offsets: Mapping[str, float] = field(default_factory=dict)  # log factor on L, after it
 
-    def apply(self, pool: Pool, quality: Mapping[str, Floats] | None = None) -> Pool:
-        """The pool under this calibration; `quality` multiplies K by sqrt(q_i q_j) afterwards."""
+    def apply(self, pool: Pool) -> Pool:
+        """The pool under this calibration; its quality multiplies K by sqrt(q_i q_j) afterwards."""
         self._check_names(pool)
         views = []
         for name, view in zip(pool.names, pool.views, strict=True):
             scale = self._row_scale(name, view)
-            if quality is not None:
-                root = np.sqrt(quality[name])
+            if pool.quality is not None:
+                root = _quality_root(name, view, pool.quality[name])
                 scale = root if scale is None else scale * root
             views.append(view.scaled(scale, float(self.offsets.get(name, 0.0))))
         return pool.with_views(pool.names, tuple(views))
@@ -63,3 +63,13 @@ class Calibration:
                 f"{sorted(set(self.factors) | set(self.offsets))}, but the data has "
                 f"{sorted(pool.names)}; give the same views"
             )
+
+
+def _quality_root(name: str, view: View, quality: Floats) -> Floats:
+    zero = np.flatnonzero(quality == 0)
+    if len(zero) and view.ridge == 0:
+        raise InputError(
+            f"quality of view {name!r} is 0 in row {zero[0]}, but the view has eps = 0 and its "
+            "score would be minus infinity; use a positive quality or a positive eps"
+        )
+    return np.sqrt(quality)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
+from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import spectrum_of_rows
 
@@ -79,7 +80,7 @@ class DiagonalView(SparseView):
     """
 
     def __init__(self, values: NDArray[Any], eps: float | None = None) -> None:
-        self.values = np.atleast_1d(np.asarray(values))
+        self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
         self.n = self.p = len(self.values)
         self.eps = eps
 

@@ -16,7 +16,8 @@ class SumView(View):
     """K = sum_q weights[q] K_q, with the ridges summed likewise; features stand side by side."""
 
     def __init__(self, parts: tuple[View, ...], weights: tuple[float, ...]) -> None:
-        self.parts, self.weights = parts, weights
+        self._bare = self.parts = parts
+        self.weights = weights
         self.n = parts[0].n
         self.p = sum(part.p for part in parts)
         self.eps = sum(w * part.ridge for w, part in zip(weights, parts, strict=True))
@@ -26,7 +27,12 @@ class SumView(View):
         return sum(part.stored for part in self.parts)
 
     def raw_squared_norms(self) -> Floats:
-        return _weigh(self.weights, [part.squared_norms for part in self.parts])
+        return _weigh(self.weights, [part.squared_norms for part in self._bare])
+
+    def scaled(self, scale: Floats | None, offset: float) -> SumView:
+        """Row scales go through to the parts, on top of those that they came with."""
+        parts = tuple(part.scaled(_times(scale, part.scale), part.offset) for part in self._bare)
+        return self._with(parts=parts, scale=scale, offset=offset)
 
     def block(self, start: int, stop: int) -> RowBlock:
         return SumBlock(tuple(part.block(start, stop) for part in self.parts), self.weights)
@@ -44,7 +50,8 @@ class SumView(View):
         return spectrum_of_gram(self.inner(indices, indices))
 
     def take(self, indices: Indices) -> SumView:
-        return SumView(tuple(part.take(indices) for part in self.parts), self.weights)
+        view = SumView(tuple(part.take(indices) for part in self._bare), self.weights)
+        return view.with_eps(self.ridge).scaled(self._scales(indices), self.offset)
 
 
 class SumBlock:
@@ -60,6 +67,10 @@ class SumBlock:
     def cross(self, anchor: tuple[Any, ...]) -> Floats:
         crosses = [part.cross(a) for part, a in zip(self._parts, anchor, strict=True)]
         return _weigh(self._weights, crosses)
+
+
+def _times(left: Floats | None, right: Floats | None) -> Floats | None:
+    return left if right is None else right if left is None else left * right
 
 
 def _weigh(weights: tuple[float, ...], terms: list[Floats]) -> Floats:

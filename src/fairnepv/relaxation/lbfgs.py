@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import Status
 from fairnepv.objective import StiefelObjective, project
-from fairnepv.relax.frames import PointMemo, describe
-from fairnepv.relax.stiefel import retract
+from fairnepv.relaxation.frames import PointMemo, describe
+from fairnepv.relaxation.stiefel import retract
 from fairnepv.views.base import Floats
 
 _MEMORY = 10

@@ -16,7 +16,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from fairnepv.engines import Block
 from fairnepv.objective import FeatureMaps
 from fairnepv.problem import Problem
-from fairnepv.relax.stiefel import orthonormalize
+from fairnepv.relaxation.stiefel import orthonormalize
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats
 
@@ -90,32 +90,33 @@ class Ambient:
 class Reduced:
     """The joint range of the views, found from one pass for the Gram matrix.
 
-    Directions whose eigenvalue drowns in the rounding of the Gram matrix are left out: they add
-    less to L than the rounding of L itself.
+    Columns are brought to unit length before the rank is decided, so that neither a view nor a
+    column is lost for its units; what then drowns in rounding depends on the other columns.
     """
 
     passes_per_product = 0
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        lam, E = eigh(pool.gram, check_finite=False)
+        lengths = np.sqrt(np.diagonal(pool.gram))
+        inverse = 1.0 / np.where(lengths > 0, lengths, np.inf)
+        lam, E = eigh(pool.gram * inverse * inverse[:, None], check_finite=False)
         lam, E = lam[::-1], E[:, ::-1]
-        noise = max(pool.gram.shape[0], 100) * np.finfo(np.float64).eps * lam[0]
+        noise = max(len(lam), 100) * np.finfo(np.float64).eps * lam[0]
         self.dimension = int((lam > noise).sum())
-        self._root = np.sqrt(lam[: self.dimension])
-        self._E = E[:, : self.dimension]  # (P, r)
+        root, E = np.sqrt(lam[: self.dimension]), E[:, : self.dimension]
+        self.R = root[:, None] * E.T * lengths  # (r, P), Phi = Q R
+        self._C = inverse[:, None] * E / root  # (P, r), Q = Phi C
 
     @functools.cached_property
     def maps(self) -> MatrixMaps:
-        R = self._root[:, None] * self._E.T  # (r, P), Phi = Q R
-        return MatrixMaps(R, [view.p for view in self._pool.views])
+        return MatrixMaps(self.R, [view.p for view in self._pool.views])
 
     def products(self, k: int) -> float:
         return float(self.dimension) * self._pool.width * k
 
     def lower(self, V: Floats) -> Floats:
-        Z = np.vstack(PoolMaps(self._pool).adjoint(V))
-        return orthonormalize((self._E.T @ Z) / self._root[:, None])
+        return orthonormalize(self._C.T @ np.vstack(PoolMaps(self._pool).adjoint(V)))
 
     def lift(self, Y: Floats) -> Floats:
         C = self._coefficients(Y)
@@ -123,11 +124,11 @@ class Reduced:
 
     def leverage(self, Y: Floats) -> Floats:
         state = self.maps.split(self._coefficients(Y))
-        return self._pool.map(_block_row_norms, state)
+        return self._pool.map(_block_row_norms, state, width=Y.shape[1])
 
     def _coefficients(self, Y: Floats) -> Floats:
         """C with V = Phi C orthonormal, in the metric of the Gram matrix."""
-        C = self._E @ (Y / self._root[:, None])
+        C = self._C @ Y
         R = cholesky(C.T @ (self._pool.gram @ C), lower=False, check_finite=False)
         coefficients: Floats = solve_triangular(R, C.T, trans="T", check_finite=False).T
         return coefficients
@@ -157,10 +158,10 @@ class PoolMaps:
         self._pool = pool
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
-        return self._pool.reduce(_block_adjoint, _add_each, None, V)
+        return self._pool.reduce(_block_adjoint, _add_each, None, V, width=V.shape[1])
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        return self._pool.map(_block_combine, Y)
+        return self._pool.map(_block_combine, Y, width=2 * Y[0].shape[1])
 
 
 def _block_adjoint(block: Block, state: None, V: Floats) -> tuple[Floats, ...]:

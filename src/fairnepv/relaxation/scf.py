@@ -16,8 +16,8 @@ from scipy.linalg import svd
 
 from fairnepv.errors import InputError, Status
 from fairnepv.objective import StiefelObjective, project
-from fairnepv.relax.frames import PointMemo, describe
-from fairnepv.relax.stiefel import orthonormalize
+from fairnepv.relaxation.frames import PointMemo, describe
+from fairnepv.relaxation.stiefel import orthonormalize
 from fairnepv.views.base import Floats
 
 _RENEW_EVERY = 20  # steps between explicit re-orthonormalisations

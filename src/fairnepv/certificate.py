@@ -10,7 +10,7 @@ from scipy.linalg import eigvalsh
 
 from fairnepv.objective import soft_min
 from fairnepv.problem import Problem, by_view
-from fairnepv.relax.coordinates import WIDEST_GRAM
+from fairnepv.relaxation.coordinates import WIDEST_GRAM
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats
 

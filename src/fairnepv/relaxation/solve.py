@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.linalg import svdvals
 
 from fairnepv.engines import few_threads
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, soft_min, soft_min_weights
 from fairnepv.problem import Problem, by_view
-from fairnepv.relax.coordinates import Coordinates, Reduced, choose_coordinates
-from fairnepv.relax.curvature import Curvature, largest_curvature
-from fairnepv.relax.lbfgs import Lbfgs
-from fairnepv.relax.scf import Scf
-from fairnepv.relax.starts import start_frame
-from fairnepv.relax.stiefel import orthonormalize, retract
-from fairnepv.relax.trust_region import TrustRegion
+from fairnepv.relaxation.coordinates import Coordinates, Reduced, choose_coordinates
+from fairnepv.relaxation.curvature import Curvature, largest_curvature
+from fairnepv.relaxation.lbfgs import Lbfgs
+from fairnepv.relaxation.scf import Scf
+from fairnepv.relaxation.starts import check_start, small_range, start_frame
+from fairnepv.relaxation.stiefel import orthonormalize, retract
+from fairnepv.relaxation.trust_region import TrustRegion
+from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats
 
 # Variants of section 4.2 as (alpha, sigma in units of 1/k).
@@ -91,25 +92,28 @@ def make_solver(
     sigma: float | None = None,
 ) -> Solver:
     """A solver by name; contradictory knobs are refused here."""
-    if name not in SOLVERS:
+    if not isinstance(name, str) or name not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {name!r}")
-    if not (isinstance(tol, float | int) and 0 < tol < np.inf):
-        raise InputError(f"tol must be a finite positive number, not {tol!r}")
-    if max_steps is not None and max_steps < 1:
-        raise InputError(f"max_steps must be at least 1, not {max_steps!r}")
+    tol = check_positive("tol", tol)
+    if max_steps is not None and (
+        isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1
+    ):
+        raise InputError(f"max_steps must be a positive integer, not {max_steps!r}")
     if name == "accelerated":
         if alpha is not None or sigma is not None:
             raise InputError("alpha and sigma belong to the SCF variants, not to 'accelerated'")
-        return Solver(name, float(tol), max_steps or 3000)
+        return Solver(name, tol, max_steps or 3000)
     default_alpha, default_sigma = _VARIANTS[name]
-    alpha = default_alpha if alpha is None else alpha
-    sigma = default_sigma / k if sigma is None else sigma
+    alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
+    sigma = default_sigma / k if sigma is None else sigma and check_positive("sigma", sigma)
+    if alpha > 1:
+        raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
     if (alpha < 1) != (default_alpha < 1) or (sigma > 0) != (default_sigma > 0):
         raise InputError(
             f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
             "means alpha < 1 and shifting means sigma > 0"
         )
-    return Solver(name, float(tol), max_steps or 1000, float(alpha), float(sigma))
+    return Solver(name, tol, max_steps or 1000, alpha, sigma)
 
 
 def relax(
@@ -123,14 +127,19 @@ def relax(
     """Maximise f_tau over frames [FairNEPv, Eq. (P-Fair)]."""
     if solver is None:
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
+    start = check_start(problem, start)
     coordinates = coordinates or choose_coordinates(problem)
-    if isinstance(coordinates, Reduced) and problem.k >= coordinates.dimension:
-        return _degenerate(problem, solver, coordinates)
+    whole_range = _range_within_k(problem, coordinates)
+    if whole_range is not None:
+        return _degenerate(problem, solver, coordinates, whole_range)
     pool = problem.pool
     objective = StiefelObjective(coordinates.maps, pool.eps, pool.offsets, problem.tau, problem.k)
+    solve = _Solve(problem, objective, coordinates, solver, session or Session())
     with few_threads(coordinates.products(problem.k)):
-        frame = start_frame(problem, coordinates, start)
-        return _Solve(problem, objective, coordinates, solver, session or Session()).from_(frame)
+        try:
+            return solve.from_(start_frame(problem, coordinates, start))
+        except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
+            raise NumericalError(Status.INDEFINITE.value) from error
 
 
 class _Solve:
@@ -242,17 +251,24 @@ def _leave_saddle(point: Point, curvature: Curvature) -> Floats:
     return frames[int(np.argmax(values))]
 
 
-def _degenerate(problem: Problem, solver: Solver, coordinates: Reduced) -> Relaxation:
+def _range_within_k(problem: Problem, coordinates: Coordinates) -> Floats | None:
+    """A basis of the joint range of the views where k is at least its dimension."""
+    if isinstance(coordinates, Reduced):
+        return np.eye(coordinates.dimension) if problem.k >= coordinates.dimension else None
+    return small_range(problem, coordinates.maps)
+
+
+def _degenerate(
+    problem: Problem, solver: Solver, coordinates: Coordinates, frame: Floats
+) -> Relaxation:
     """k >= rank: a frame that holds the whole range gives every view its spectral bound."""
-    pool, k, r = problem.pool, problem.k, coordinates.dimension
-    whole = np.eye(r)
-    g = np.empty(len(pool.views))
-    for q, (Z, eps) in enumerate(zip(coordinates.maps.adjoint(whole), pool.eps, strict=True)):
+    pool, k = problem.pool, problem.k
+    g = pool.offsets
+    for q, (Z, eps) in enumerate(zip(coordinates.maps.adjoint(frame), pool.eps, strict=True)):
         lam = np.zeros(k)
         singular = svdvals(Z)
         lam[: len(singular)] = singular**2
-        g[q] = np.log(lam + eps).mean()
-    g += pool.offsets
+        g[q] += np.log(lam + eps).mean()
     return Relaxation(
         value=float(soft_min(g, problem.tau)),
         view_values=by_view(pool, g),
@@ -262,8 +278,8 @@ def _degenerate(problem: Problem, solver: Solver, coordinates: Reduced) -> Relax
         checked="k against the joint rank of the views; this value is the global maximum",
         status=Status.DEGENERATE,
         trace=(),
-        solver=replace(solver),
+        solver=solver,
         coordinates=coordinates,
-        frame=whole,
+        frame=frame,
         k=k,
     )

@@ -14,8 +14,8 @@ import numpy as np
 
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective, project
-from fairnepv.relax.frames import PointMemo, describe
-from fairnepv.relax.stiefel import retract
+from fairnepv.relaxation.frames import PointMemo, describe
+from fairnepv.relaxation.stiefel import retract
 from fairnepv.views.base import Floats
 
 _ACCEPT = 0.05  # share of the predicted gain that a step must bring

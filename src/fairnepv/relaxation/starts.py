@@ -1,0 +1,133 @@
+"""Where an iteration begins.
+
+Named starts lie in the joint range of the feature maps and so name the same subspace in reduced and
+in ambient coordinates. A frame or a selector that sticks out of that range is projected onto it in
+reduced coordinates and taken as it is in n dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh, svd
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from fairnepv.errors import InputError
+from fairnepv.objective import FeatureMaps
+from fairnepv.problem import Problem
+from fairnepv.relaxation.coordinates import Coordinates, Reduced
+from fairnepv.relaxation.stiefel import orthonormalize
+from fairnepv.views.arrays import plain_array
+from fairnepv.views.base import Floats, Indices
+
+_PERTURBATION = 1e-2
+_SUBSPACE_ITERATIONS = 6
+_EXACT_SPECTRUM = 20_000
+
+
+def check_start(problem: Problem, start: Any) -> str | Floats | Indices:
+    """'spectral', 'random', a frame (n, k) to warm-start from, or k row indices (a selector)."""
+    n, k = problem.n, problem.k
+    if isinstance(start, str):
+        if start not in ("random", "spectral"):
+            raise InputError(
+                f"start must be 'spectral', 'random', a frame or row indices, not {start!r}"
+            )
+        return start
+    array = plain_array(start, "start")
+    if array.shape == (n, k) and array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise InputError("start has values that are NaN or infinite")
+        return array.astype(np.float64)
+    if array.shape == (k,) and array.dtype.kind in "iu":
+        rows = np.unique(array)
+        if len(rows) < k or rows[0] < 0 or rows[-1] >= n:
+            raise InputError(f"start must name {k} different rows from 0 to {n - 1}")
+        return array.astype(np.int64)
+    raise InputError(
+        f"start must be a float frame of shape ({n}, {k}) or {k} row indices, not {array.dtype} "
+        f"of shape {array.shape}"
+    )
+
+
+def start_frame(
+    problem: Problem, coordinates: Coordinates, start: str | Floats | Indices
+) -> Floats:
+    """The frame that a checked start stands for."""
+    if isinstance(start, str):
+        build = random_start if start == "random" else spectral_start
+        return build(problem, coordinates)
+    if start.ndim == 2:
+        return coordinates.lower(np.asarray(start, dtype=np.float64))
+    return selector_start(problem, coordinates, np.asarray(start, dtype=np.int64))
+
+
+def random_start(problem: Problem, coordinates: Coordinates) -> Floats:
+    """The range of Phi Omega for a Gaussian Omega."""
+    return orthonormalize(_random_range(problem, coordinates.maps, problem.k))
+
+
+def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
+    """The dominant subspace of the averaged kernel, sum_q Phi_q Phi_q^T.
+
+    Exact in reduced coordinates, to rounding in n dimensions up to 20,000; beyond, some subspace
+    iterations come close enough for a start and read the rows less often.
+    """
+    k, maps = problem.k, coordinates.maps
+    if isinstance(coordinates, Reduced):
+        R = coordinates.R
+        top = [coordinates.dimension - k, coordinates.dimension - 1]
+        return np.asarray(eigh(R @ R.T, subset_by_index=top, check_finite=False)[1])
+    if problem.n <= _EXACT_SPECTRUM:
+        shape = (problem.n, problem.n)
+        kernel = LinearOperator(
+            shape, matvec=lambda v: maps.combine(maps.adjoint(v.reshape(-1, 1)))
+        )
+        v0 = problem.rng(5).standard_normal(problem.n)
+        try:
+            return orthonormalize(eigsh(kernel, k=k, which="LA", v0=v0)[1])
+        except ArpackNoConvergence:
+            pass  # clustered eigenvalues: fall through to what always ends
+    V = random_start(problem, coordinates)
+    for _ in range(_SUBSPACE_ITERATIONS):
+        V = orthonormalize(maps.combine(maps.adjoint(V)))
+    return V
+
+
+def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices) -> Floats:
+    """The coordinate frame of a subset, pushed off its axes a little.
+
+    With diagonal kernels every coordinate frame is stationary, a saddle as a rule, and an
+    iteration that starts there would never move.
+    """
+    V = np.zeros((problem.n, problem.k))
+    V[indices, np.arange(problem.k)] = 1.0
+    Y = coordinates.lower(V)
+    push = _random_range(problem, coordinates.maps, problem.k)
+    return orthonormalize(Y + _PERTURBATION * push / np.linalg.norm(push, 2))
+
+
+def small_range(problem: Problem, maps: FeatureMaps) -> Floats | None:
+    """A basis of the joint range of the views, if its dimension is at most k.
+
+    k + 1 random combinations of all feature columns span a range of dimension up to k, and show
+    a larger one by being independent.
+    """
+    n, k = problem.n, problem.k
+    U, s, _ = svd(_random_range(problem, maps, k + 1), full_matrices=False, check_finite=False)
+    rank = int((s > max(n, problem.pool.width) * np.finfo(np.float64).eps * s[0]).sum())
+    return np.asarray(U[:, :rank]) if rank <= k else None
+
+
+def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
+    """Phi Omega with views weighted to the same size, whatever their units."""
+    rng = problem.rng(0)
+    return maps.combine(
+        tuple(
+            rng.standard_normal((view.p, columns)) / np.sqrt(total if total > 0 else 1.0)
+            for view, total in zip(
+                problem.pool.views, problem.pool.squared_norms.sum(axis=0), strict=True
+            )
+        )
+    )

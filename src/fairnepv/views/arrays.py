@@ -1,0 +1,44 @@
+"""What a user hands in, as a plain NumPy array, or one clear sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+
+
+def read_array(value: Any, what: str) -> NDArray[Any]:
+    """`value` as an array, a mask still on it; ragged lists and the like are refused."""
+    try:
+        return np.asanyarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).split(". ")[0]
+        raise InputError(f"{what} cannot be read as an array ({reason})") from error
+
+
+def plain_array(value: Any, what: str) -> NDArray[Any]:
+    """`value` as an ndarray, without a copy where possible; masked values are refused."""
+    array = read_array(value, what)
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise InputError(f"{what} has masked values; fill or drop them")
+    return np.asarray(array)
+
+
+def check_positive(argument: str, value: Any, view: str | None = None) -> float:
+    """A finite, positive real number."""
+    where = f" for view {view!r}" if view else ""
+    message = f"{argument}{where} must be a finite positive number, not {value!r}"
+    if isinstance(value, bool | np.bool_) or not isinstance(
+        value, int | float | np.integer | np.floating
+    ):
+        raise InputError(message)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InputError(message) from None
+    if not 0 < number < np.inf:
+        raise InputError(message)
+    return number
