@@ -66,7 +66,7 @@ class Count:
 
     def report(self, state: CountState) -> dict[str, Any]:
         self.reported.append(state.count)
-        return {"value": self.values(state.count), "half": state.count / 2}
+        return {"objective": self.values(state.count), "half": state.count / 2}
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -89,7 +89,7 @@ def test_the_trace_has_a_row_for_every_state_with_what_the_method_reports():
     began = time.monotonic()
     outcome = run(Count(3))
     assert [row.step for row in outcome.trace] == [0, 1, 2, 3]
-    assert [row.value for row in outcome.trace] == [0.0, 1.0, 2.0, 3.0]
+    assert [row.objective for row in outcome.trace] == [0.0, 1.0, 2.0, 3.0]
     assert [row.passes for row in outcome.trace] == [1, 3, 5, 7]
     assert [dict(row.details) for row in outcome.trace] == [{"half": c / 2} for c in range(4)]
     assert {row.stage for row in outcome.trace} == {"count"}
@@ -111,7 +111,7 @@ def test_progress_receives_every_row_as_it_comes():
 def test_a_run_can_start_from_a_given_state():
     outcome = run(Count(5), state=CountState(3, 7))
     assert outcome.state == CountState(5, 11)
-    assert [row.value for row in outcome.trace] == [3.0, 4.0, 5.0]
+    assert [row.objective for row in outcome.trace] == [3.0, 4.0, 5.0]
 
 
 def test_a_state_that_is_done_takes_no_step():
@@ -191,7 +191,7 @@ def test_an_interrupted_step_returns_the_state_before_it(at):
     outcome = run(Count(acts={at: raising(KeyboardInterrupt())}))
     assert outcome.status is Status.INTERRUPTED
     assert outcome.state.count == at - 1
-    assert [row.value for row in outcome.trace] == [float(c) for c in range(at)]
+    assert [row.objective for row in outcome.trace] == [float(c) for c in range(at)]
 
 
 def test_an_interruption_from_the_progress_callback():
@@ -209,7 +209,7 @@ def test_a_value_that_is_not_finite_keeps_the_last_finite_state(value):
     outcome = run(Count(values=lambda c: value if c == 4 else float(c)))
     assert outcome.status is Status.NON_FINITE
     assert outcome.state.count == 3
-    assert [row.value for row in outcome.trace] == [0.0, 1.0, 2.0, 3.0]
+    assert [row.objective for row in outcome.trace] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_start_that_is_not_finite_is_said_to_be():
@@ -498,7 +498,7 @@ def test_passes_never_fall_and_values_rise_where_they_should(contract):
     assert passes == sorted(passes)
     assert passes[-1] == outcome.state.passes
     if contract.rising:
-        values = [row.value for row in outcome.trace]
+        values = [row.objective for row in outcome.trace]
         assert min(np.diff(values)) >= -1e-12
 
 
@@ -596,7 +596,7 @@ def test_values_that_turn_nan_leave_the_last_finite_state(name, at):
         ends.add(Status.STAGNATED)
     assert outcome.status in ends
     assert any(np.array_equal(outcome.state.V, state.V) for state in states[:at])
-    assert all(math.isfinite(row.value) for row in outcome.trace)
+    assert all(math.isfinite(row.objective) for row in outcome.trace)
 
 
 # --- what a pass is -------------------------------------------------------------------------------

@@ -336,8 +336,8 @@ def test_rounding_floor_is_reached_and_not_undercut_at_a_maximum(eps):
     Phi = rng.standard_normal((30, 8))
     V = np.linalg.svd(Phi)[0][:, :6]
     point = point_at(Case("", [Phi], 6, 0.1, (eps,)), V)
-    assert point.residual <= 1e3 * point.rounding_floor
-    assert point.rounding_floor < 1e-9
+    assert point.residual <= 1e3 * point.rounding
+    assert point.rounding < 1e-9
 
 
 # --- what changes nothing -------------------------------------------------------------------------

@@ -110,7 +110,9 @@ def test_greedy_reports_the_fair_score_of_every_partial_set():
     assert [row.passes for row in outcome.trace] == list(range(case.k + 1))
     for row in outcome.trace[1:]:
         partial = picks[: row.details["size"]]
-        assert row.value == pytest.approx(reference.fair_score(Ls, partial, case.tau), abs=1e-12)
+        assert row.objective == pytest.approx(
+            reference.fair_score(Ls, partial, case.tau), abs=1e-12
+        )
 
 
 def test_a_resumed_greedy_goes_where_the_uninterrupted_one_went():

@@ -208,7 +208,7 @@ def check_one_swap_optimum(
 
 
 def check_never_decreases(outcome: Outcome[LocalState]) -> None:
-    values = [row.value for row in outcome.trace]
+    values = [row.objective for row in outcome.trace]
     assert all(later >= earlier for earlier, later in pairwise(values))
 
 
@@ -312,7 +312,7 @@ def test_the_pass_budget_ends_the_search_with_the_best_so_far(passes):
     assert outcome.status is Status.PASS_LIMIT
     assert outcome.state.passes == passes
     row = full.trace[passes]
-    assert outcome.state.value == row.value
+    assert outcome.state.value == row.objective
     start = reference.fair_score(kernels(views, eps), range(10), 0.05)
     assert (outcome.state.value > start + GAIN) == (passes > 0)
 

@@ -47,7 +47,10 @@ class Method(Protocol[S]):
         ...
 
     def report(self, state: S) -> Mapping[str, Any]:
-        """What the trace keeps of a state; the key `value` (the objective) is required."""
+        """What the trace keeps of a state, by the names of `Step`'s fields; the rest are details.
+
+        `objective` is required.
+        """
         ...
 
 
@@ -59,10 +62,14 @@ class Step:
     step: int
     passes: int
     seconds: float
-    value: float
+    objective: float
+    residual: float | None = None  # k ||A_perp||_F, of the methods on frames
+    weights: tuple[float, ...] | None = None  # of the views, likewise
+    shift: float | None = None  # sigma, of the SCF variants
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+_REPORTED = ("objective", "residual", "weights", "shift")
 Progress = Callable[[Step], None]
 
 
@@ -109,7 +116,7 @@ def run(
     try:
         while True:
             row = _row(method, state, steps, time.monotonic() - began)
-            if not math.isfinite(row.value):
+            if not _finite(row):
                 return Outcome(state, Status.NON_FINITE, tuple(trace))
             trace.append(row)
             if progress is not None:
@@ -118,7 +125,7 @@ def run(
             if status is not None:
                 return Outcome(state, status, tuple(trace))
             successor = method.step(state)
-            if not math.isfinite(method.report(successor)["value"]):
+            if not _finite(_row(method, successor, steps + 1, 0.0)):
                 return Outcome(state, Status.NON_FINITE, tuple(trace))
             state, steps = successor, steps + 1
     except KeyboardInterrupt:
@@ -166,10 +173,14 @@ class Session:
         return outcome
 
 
+def _finite(row: Step) -> bool:
+    return math.isfinite(row.objective) and (row.residual is None or math.isfinite(row.residual))
+
+
 def _row(method: Method[S], state: S, step: int, seconds: float) -> Step:
     details = dict(method.report(state))
-    value = float(details.pop("value"))
-    return Step(method.stage, step, state.passes, seconds, value, details)
+    known = {name: details.pop(name) for name in _REPORTED if name in details}
+    return Step(method.stage, step, state.passes, seconds, **known, details=details)
 
 
 def pack(state: Any) -> dict[str, NDArray[Any]]:

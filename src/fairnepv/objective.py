@@ -185,9 +185,14 @@ class Point:
     def A(self) -> Floats:
         """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the Euclidean gradient [Prop. 2]."""
         k = self.objective.k
-        weighted = tuple(w / k * f.J for w, f in zip(self.weights, self.factors, strict=True))
         ridge = sum(w / k * f.N for w, f in zip(self.weights, self.factors, strict=True))
-        return np.asarray(self.objective.maps.combine(weighted) + self.V @ ridge)
+        return np.asarray(self.objective.maps.combine(self.pulls) + self.V @ ridge)
+
+    @property
+    def pulls(self) -> tuple[Floats, ...]:
+        """Per view (w_q/k) Phi_q^T V G_q^-1, (p_q, k): what the feature maps turn into A."""
+        k = self.objective.k
+        return tuple(w / k * f.J for w, f in zip(self.weights, self.factors, strict=True))
 
     @functools.cached_property
     def A_perp(self) -> Floats:
@@ -204,10 +209,10 @@ class Point:
         return float(self.objective.k * np.linalg.norm(self.A_perp))
 
     @property
-    def rounding_floor(self) -> float:
-        """What float64 leaves of the residual at a stationary point, as an order of magnitude."""
+    def rounding(self) -> float:
+        """What float64 leaves unsure of the value and of the residual, as an order of magnitude."""
         worst = max(w * f.condition for w, f in zip(self.weights, self.factors, strict=True))
-        return float(np.finfo(np.float64).eps * np.sqrt(self.objective.k) * worst)
+        return float(np.finfo(np.float64).eps * max(1.0, abs(self.value), worst))
 
     def apply_H(self, X: Floats, sigma: float = 0.0) -> Floats:
         """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""

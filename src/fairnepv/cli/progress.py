@@ -37,7 +37,7 @@ def stage_bar() -> Iterator[Listener]:
                 total=total,
                 completed=done,
                 step=row.step,
-                value=row.value,
+                value=row.objective,
             )
 
         yield listen

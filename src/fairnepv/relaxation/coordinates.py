@@ -11,7 +11,7 @@ import functools
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import eigh
 
 from fairnepv.engines import Block
 from fairnepv.objective import FeatureMaps
@@ -41,6 +41,10 @@ class Coordinates(Protocol):
 
     def lift(self, Y: Floats) -> Floats:
         """The frame (n, k) that Y stands for."""
+        ...
+
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        """Frobenius norm of what these coordinates cannot hold of sum_q Phi_q Y_q."""
         ...
 
     def leverage(self, Y: Floats) -> Floats:
@@ -83,6 +87,9 @@ class Ambient:
     def lift(self, Y: Floats) -> Floats:
         return Y
 
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        return 0.0
+
     def leverage(self, Y: Floats) -> Floats:
         return _row_norms(Y)
 
@@ -119,19 +126,17 @@ class Reduced:
         return orthonormalize(self._C.T @ np.vstack(PoolMaps(self._pool).adjoint(V)))
 
     def lift(self, Y: Floats) -> Floats:
-        C = self._coefficients(Y)
-        return orthonormalize(PoolMaps(self._pool).combine(self.maps.split(C)))
+        return orthonormalize(PoolMaps(self._pool).combine(self.maps.split(self._C @ Y)))
+
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        W = np.vstack(Y)
+        outside = self.maps.split(W - self._C @ (self.R @ W))  # (I - Q Q^T) Phi W = Phi (I - C R) W
+        squares = self._pool.reduce(_block_square, np.add, outside, width=2 * W.shape[1])
+        return float(np.sqrt(squares))
 
     def leverage(self, Y: Floats) -> Floats:
-        state = self.maps.split(self._coefficients(Y))
-        return self._pool.map(_block_row_norms, state, width=Y.shape[1])
-
-    def _coefficients(self, Y: Floats) -> Floats:
-        """C with V = Phi C orthonormal, in the metric of the Gram matrix."""
-        C = self._C @ Y
-        R = cholesky(C.T @ (self._pool.gram @ C), lower=False, check_finite=False)
-        coefficients: Floats = solve_triangular(R, C.T, trans="T", check_finite=False).T
-        return coefficients
+        state = self.maps.split(self._C @ Y)
+        return self._pool.map(_block_row_norms, state, width=2 * Y.shape[1])
 
 
 class MatrixMaps:
@@ -176,6 +181,10 @@ def _block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
 
 def _block_row_norms(block: Block, C: tuple[Floats, ...]) -> Floats:
     return _row_norms(_block_combine(block, C))
+
+
+def _block_square(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    return np.asarray(_row_norms(_block_combine(block, Y)).sum())
 
 
 def _row_norms(V: Floats) -> Floats:

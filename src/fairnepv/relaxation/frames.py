@@ -36,7 +36,7 @@ class PointMemo:
 
 def describe(point: Point) -> Mapping[str, Any]:
     return {
-        "value": point.value,
+        "objective": point.value,
         "residual": point.residual,
         "weights": tuple(float(w) for w in point.weights),
     }

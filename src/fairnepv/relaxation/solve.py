@@ -15,7 +15,7 @@ from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, soft_min, soft_min_weights
 from fairnepv.problem import Problem, by_view
-from fairnepv.relaxation.coordinates import Coordinates, Reduced, choose_coordinates
+from fairnepv.relaxation.coordinates import Ambient, Coordinates, Reduced, choose_coordinates
 from fairnepv.relaxation.curvature import Curvature, largest_curvature
 from fairnepv.relaxation.lbfgs import Lbfgs
 from fairnepv.relaxation.scf import Scf
@@ -132,9 +132,7 @@ def relax(
     whole_range = _range_within_k(problem, coordinates)
     if whole_range is not None:
         return _degenerate(problem, solver, coordinates, whole_range)
-    pool = problem.pool
-    objective = StiefelObjective(coordinates.maps, pool.eps, pool.offsets, problem.tau, problem.k)
-    solve = _Solve(problem, objective, coordinates, solver, session or Session())
+    solve = _Solve(problem, coordinates, solver, session or Session())
     with few_threads(coordinates.products(problem.k)):
         try:
             return solve.from_(start_frame(problem, coordinates, start))
@@ -148,14 +146,20 @@ class _Solve:
     def __init__(
         self,
         problem: Problem,
-        objective: StiefelObjective,
         coordinates: Coordinates,
         solver: Solver,
         session: Session,
     ) -> None:
-        self.problem, self.objective, self.coordinates = problem, objective, coordinates
-        self.solver, self.session = solver, session
+        self.problem, self.solver, self.session = problem, solver, session
         self.trace: list[Step] = []
+        self._enter(coordinates)
+
+    def _enter(self, coordinates: Coordinates) -> None:
+        pool = self.problem.pool
+        self.coordinates = coordinates
+        self.objective = StiefelObjective(
+            coordinates.maps, pool.eps, pool.offsets, self.problem.tau, self.problem.k
+        )
 
     def from_(self, frame: Floats) -> Relaxation:
         if self.solver.name == "accelerated":
@@ -173,16 +177,39 @@ class _Solve:
             V, status = outcome.state.V, outcome.status
             fine = self.solver.tol < _HANDOVER or status is Status.STAGNATED
             if fine and status in (Status.CONVERGED, Status.STAGNATED):
-                outcome = self._run(TrustRegion, V, self.solver.tol)
-                V, status = outcome.state.V, outcome.status
+                V, status = self._newton(V)
             if not self.solver.check or status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
                 return V, status, None
             point = self.objective.at(V)
             curvature = self._check(point, attempt)
             if not curvature.ascends:
                 return V, status, curvature
-            V = _leave_saddle(point, curvature)
+            if attempt < _ESCAPES:
+                V = _leave_saddle(point, curvature)
         return V, Status.SADDLE, curvature
+
+    def _newton(self, V: Floats) -> tuple[Floats, Status]:
+        """Second-order steps to the tolerance, as seen in n dimensions.
+
+        Reduced coordinates leave out directions that drown in the rounding of a Gram matrix. Where
+        rows nearly coincide the gradient may still point there; the last steps are then taken in
+        n dimensions.
+        """
+        outcome = self._run(TrustRegion, V, self.solver.tol)
+        V, status = outcome.state.V, outcome.status
+        if status is not Status.CONVERGED or not self.solver.check:
+            return V, status
+        if self._residual(self.objective.at(V)) > self.solver.tol:
+            V = self.coordinates.lift(V)
+            self._enter(Ambient(self.problem.pool))
+            outcome = self._run(TrustRegion, V, self.solver.tol)
+        return outcome.state.V, outcome.status
+
+    def _residual(self, point: Point) -> float:
+        """k ||A_perp||_F in n dimensions, whatever the coordinates."""
+        return float(
+            np.hypot(point.residual, point.objective.k * self.coordinates.left_out(point.pulls))
+        )
 
     def _scf(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
         outcome = self._run(
@@ -221,7 +248,7 @@ class _Solve:
             value=point.value,
             view_values=by_view(pool, point.view_values),
             view_weights=by_view(pool, point.weights),
-            residual=point.residual,
+            residual=self._residual(point),
             curvature=None if curvature is None else curvature.largest,
             checked=_describe_check(curvature),
             status=status,

@@ -39,6 +39,8 @@ def check_start(problem: Problem, start: Any) -> str | Floats | Indices:
     if array.shape == (n, k) and array.dtype.kind == "f":
         if not np.isfinite(array).all():
             raise InputError("start has values that are NaN or infinite")
+        if np.linalg.matrix_rank(array) < k:
+            raise InputError(f"start must have {k} linearly independent columns")
         return array.astype(np.float64)
     if array.shape == (k,) and array.dtype.kind in "iu":
         rows = np.unique(array)

@@ -21,7 +21,6 @@ from fairnepv.views.base import Floats
 _ACCEPT = 0.05  # share of the predicted gain that a step must bring
 _MAX_INNER = 500
 _PATIENCE = 8  # outer steps without a smaller residual, once f itself cannot tell any more
-_ROUNDING = 1e3 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class TrustRegion:
         model = _truncated_cg(point, state.radius)
         successor = self._point.objective.at(retract(state.V, model.xi))
         # Near the end both gains drown in the rounding of f; the common term lets such a step pass.
-        noise = _ROUNDING * max(1.0, abs(point.value))
+        noise = 1e3 * point.rounding
         ratio = (successor.value - point.value + noise) / (model.gain + noise)
         radius = state.radius
         if ratio < 0.25:
@@ -84,7 +83,7 @@ class TrustRegion:
             return Status.CONVERGED
         if state.stalled < _PATIENCE and state.radius > 1e-12:
             return None
-        at_floor = point.residual <= 1e3 * point.rounding_floor
+        at_floor = point.residual <= 1e3 * np.sqrt(point.objective.k) * point.rounding
         return Status.ROUNDING_FLOOR if at_floor else Status.STAGNATED
 
     def report(self, state: TrustRegionState) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ class Greedy:
         return Status.COMPLETE if len(state.indices) == self.problem.k else None
 
     def report(self, state: GreedyState) -> Mapping[str, Any]:
-        return {"value": state.value, "size": len(state.indices), "of": self.problem.k}
+        return {"objective": state.value, "size": len(state.indices), "of": self.problem.k}
 
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""

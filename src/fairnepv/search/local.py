@@ -60,7 +60,7 @@ class LocalSearch:
         return Status.LOCAL_OPTIMUM if state.finished else None
 
     def report(self, state: LocalState) -> Mapping[str, Any]:
-        return {"value": state.value, "swaps": state.swaps}
+        return {"objective": state.value, "swaps": state.swaps}
 
     def _swap(self, state: LocalState) -> LocalState:
         """One pass, and every swap of it that still improves when its turn comes."""
@@ -74,7 +74,8 @@ class LocalSearch:
 
     def _make_swaps(self, subset: Subset, best: SwapLadders) -> tuple[Subset, int]:
         made = 0
-        for slot, rows in best.moves(0):
+        threshold = subset.value + self._gain - best.tie
+        for slot, rows in best.moves(0, above=threshold):
             for row in rows:
                 if row in subset.indices or not self._allowed(subset.indices, slot, row):
                     continue
@@ -82,8 +83,6 @@ class LocalSearch:
                 if move.value > subset.value + self._gain:
                     subset, made = subset.exchange(move), made + 1
                     break
-            if made == 0:
-                break  # moves come best first: none of the others improves either
         return subset, made
 
     def _allowed(self, indices: Indices, slot: int, row: int) -> bool:
@@ -184,10 +183,10 @@ class SwapLadders(NamedTuple):
         )
         return both._pick(np.lexsort((both.rows, both.slots, both.criteria))).thin()
 
-    def moves(self, criterion: int) -> list[tuple[int, tuple[int, ...]]]:
-        """(slot, rows to try), the best slot first, ties by row, then slot."""
+    def moves(self, criterion: int, above: float = -np.inf) -> list[tuple[int, tuple[int, ...]]]:
+        """(slot, rows to try) with scores above a threshold, best first, ties by row, then slot."""
         first, last = self.rungs()
-        mine = self.criteria[first] == criterion
+        mine = (self.criteria[first] == criterion) & (self.scores[last] > above)
         first, last = first[mine], last[mine]
         groups = tie_groups(self.scores[last], self.tie)
         order = np.lexsort((self.slots[first], self.rows[first], groups))
