@@ -460,6 +460,7 @@ def test_appendix_b_certificate(case):
 
 
 @SMALL
+@pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
 def test_appendix_b_suboptimality_against_enumeration(case):
     """The report of a subset: d_q, their minimum, and how far its F_tau is from the best."""
     names = [f"view{q}" for q in range(len(case.views))]

@@ -70,7 +70,7 @@ def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
 
 
 def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
-    """k items drawn uniformly (within the constraints) without looking at them."""
+    """k items drawn without looking at them: uniformly, or under quotas uniformly one by one."""
     rng = problem.rng(3)
     indices = problem.constraints.fixed_in
     while len(indices) < problem.k:

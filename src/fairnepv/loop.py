@@ -147,6 +147,7 @@ class Session:
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.progress = progress
         self.trace: list[Step] = []
+        self.notes: list[str] = []  # what a stage wants the user to know besides its status
         self.stopped: Status | None = None
 
     @contextlib.contextmanager

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve, cholesky, qr
 
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
+
+_WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no more than 1e-11
 
 # --- the soft-min -------------------------------------------------------------------------------
 
@@ -111,20 +113,20 @@ class ViewFactor:
 
     G is factored on its smaller side. For p < k it has k - p eigenvalues equal to eps, and going
     through Z Z^T + eps I (p, p) instead keeps them exact: log det and Z G^-1 then lose no digits
-    to a small ridge.
+    to a small ridge. Where that side is still ill-conditioned, its Cholesky factor comes from a QR
+    of [Z; sqrt(eps) I], which squares no singular value.
     """
 
     def __init__(self, Z: Floats, eps: float) -> None:
         self.Z, self.eps = Z, eps
         self.p, self.k = Z.shape
         self.tall = self.p >= self.k
-        side = Z.T @ Z if self.tall else Z @ Z.T
-        side[np.diag_indices_from(side)] += eps
-        self._cholesky = cho_factor(side, lower=True, overwrite_a=True, check_finite=False)
+        X = Z if self.tall else Z.T
+        self._factor, self.rounding = _cholesky(X, eps)
 
     @functools.cached_property
     def logdet(self) -> float:
-        diagonal = np.diagonal(self._cholesky[0])
+        diagonal = np.abs(np.diagonal(self._factor))
         rest = 0 if self.tall else (self.k - self.p) * np.log(self.eps)
         return float(2.0 * np.log(diagonal).sum() + rest)
 
@@ -146,15 +148,29 @@ class ViewFactor:
             return self._solve((Y - self.J @ (self.Z.T @ Y)).T).T
         return self._solve(Y @ self.N)
 
-    @property
-    def condition(self) -> float:
-        """Estimate of the condition number of the factored side, from its Cholesky diagonal."""
-        diagonal = np.diagonal(self._cholesky[0])
-        return float((diagonal.max() / diagonal.min()) ** 2)
-
     def _solve(self, right: Floats) -> Floats:
-        solution: Floats = cho_solve(self._cholesky, right, check_finite=False)
+        solution: Floats = cho_solve((self._factor, False), right, check_finite=False)
         return solution
+
+
+def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
+    """Upper R with R^T R = X^T X + eps I, and how unsure its log det is in units of one."""
+    G = X.T @ X
+    G[np.diag_indices_from(G)] += eps
+    unit = np.finfo(np.float64).eps
+    try:
+        R = cholesky(G, lower=False, overwrite_a=True, check_finite=False)
+        diagonal = np.diagonal(R)
+        condition = float((diagonal.max() / diagonal.min()) ** 2)  # an estimate from below
+        if condition < _WELL_CONDITIONED:
+            return R, unit * condition
+    except np.linalg.LinAlgError:
+        if eps == 0:
+            raise
+    k = X.shape[1]
+    R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
+    diagonal = np.abs(np.diagonal(R))
+    return np.asarray(R), unit * float(diagonal.max() / diagonal.min())
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +227,8 @@ class Point:
     @property
     def rounding(self) -> float:
         """What float64 leaves unsure of the value and of the residual, as an order of magnitude."""
-        worst = max(w * f.condition for w, f in zip(self.weights, self.factors, strict=True))
-        return float(np.finfo(np.float64).eps * max(1.0, abs(self.value), worst))
+        worst = max(w * f.rounding for w, f in zip(self.weights, self.factors, strict=True))
+        return float(max(np.finfo(np.float64).eps * max(1.0, abs(self.value)), worst))
 
     def apply_H(self, X: Floats, sigma: float = 0.0) -> Floats:
         """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -99,7 +100,7 @@ def select(
     session = _session(time_limit, progress)
     bound = _certify(problem) if certify else None
     selection = _select(problem, chosen, level, oversampling, bound, session)
-    _warn(selection.notes)
+    _warn(_rank_notes(problem, bound))
     if strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection
@@ -135,7 +136,7 @@ def compare(
         rows.append(_select(problem, name, level, oversampling, bound, session))
         if session.stopped is Status.INTERRUPTED:
             break
-    _warn(rows[0].notes)
+    _warn(_rank_notes(problem, bound))
     return Comparison(tuple(rows))
 
 
@@ -220,6 +221,7 @@ def exhaustive(
 ) -> Optimum:
     """The discrete optimum of a small pool by looking at all C(n, k) subsets."""
     problem = _pose(data, k, views, tau, eps, calibration, quality, ids, 0, engine)
+    _warn(_width_notes(problem))
     with few_threads(problem.work()):
         return make_optimum(problem, enumerate_subsets(problem, limit))
 
@@ -298,7 +300,6 @@ def _select(
     with few_threads(problem.work()):
         found = _search(problem, method, effort, oversampling, session)
         indices = fair_order(problem, found.indices)
-        notes = _rank_notes(problem, certificate)
         return make_selection(
             problem,
             indices,
@@ -307,7 +308,7 @@ def _select(
             trace=tuple(session.trace),
             status=session.stopped or found.status,
             seconds=time.monotonic() - began,
-            notes=notes,
+            notes=(*_rank_notes(problem, certificate), *session.notes),
         )
 
 
@@ -345,7 +346,13 @@ def _further_starts(problem: Problem, effort: Effort, oversampling: float) -> It
         yield partial(nepv_start, problem, oversampling, start="random")
         if len(problem.pool.names) > 1:
             for name in problem.pool.names:
-                yield partial(greedy, problem.over(problem.pool.only(name)))
+                yield partial(_single_view_start, problem, name, replace(effort, restarts=0))
+
+
+def _single_view_start(problem: Problem, name: str, effort: Effort, session: Session) -> Found:
+    """The local optimum of one view alone, as the baseline of that view finds it."""
+    alone = problem.over(problem.pool.only(name))
+    return improve(alone, greedy(alone, session), effort, session)
 
 
 def nepv_start(
@@ -353,6 +360,8 @@ def nepv_start(
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
     relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
+    if relaxation.status is not Status.CONVERGED:
+        session.notes.append(f"relaxation: {relaxation.status.value}")
     rows = shortlist(problem, relaxation.leverage, oversampling)
     found = greedy(problem.take(rows), session)
     return Found(rows[found.indices], found.status)

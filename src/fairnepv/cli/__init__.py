@@ -28,7 +28,7 @@ def main() -> None:
         click.echo(f"fairnepv: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"fairnepv: {error.format_message()}", err=True)
         sys.exit(2)
     except click.Abort:
         click.echo("fairnepv: interrupted", err=True)

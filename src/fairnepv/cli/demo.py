@@ -14,6 +14,7 @@ def demo(k: int, seed: int) -> None:
 
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
+    from fairnepv.errors import Status
     from fairnepv.pipeline import compare
     from fairnepv.report import comparison_table, selection_summary
 
@@ -28,3 +29,5 @@ def demo(k: int, seed: int) -> None:
     console.print(selection_summary(best), highlight=False)
     console.print("First picks: " + ", ".join(str(i) for i in best.ids[:8]), highlight=False)
     console.print("Pictograms by OpenMoji (CC BY-SA 4.0).", style="dim")
+    if any(row.status is Status.INTERRUPTED for row in comparison):
+        raise click.Abort

@@ -20,6 +20,7 @@ from fairnepv.views.base import Floats
 
 _ACCEPT = 0.05  # share of the predicted gain that a step must bring
 _MAX_INNER = 500
+_ROUNDING = 1e3 * np.finfo(np.float64).eps
 _PATIENCE = 8  # outer steps without a smaller residual, once f itself cannot tell any more
 
 
@@ -61,7 +62,7 @@ class TrustRegion:
         model = _truncated_cg(point, state.radius)
         successor = self._point.objective.at(retract(state.V, model.xi))
         # Near the end both gains drown in the rounding of f; the common term lets such a step pass.
-        noise = 1e3 * point.rounding
+        noise = max(_ROUNDING * max(1.0, abs(point.value)), 10.0 * point.rounding)
         ratio = (successor.value - point.value + noise) / (model.gain + noise)
         radius = state.radius
         if ratio < 0.25:
