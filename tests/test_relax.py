@@ -760,7 +760,7 @@ def test_lost_definiteness_is_a_status_or_an_error_of_ours():
             ).status
         except FairnepvError:  # and never a LinAlgError
             continue
-        assert status is Status.INDEFINITE
+        assert status is not Status.CONVERGED
 
 
 @pytest.mark.parametrize("name", SOLVERS)
