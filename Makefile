@@ -5,15 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test lint format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
-
-test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed-dev

@@ -76,7 +76,8 @@ def test_the_demo_shows_what_the_library_returns(small):
         assert shown[row.method][:-1] == expected  # but for the seconds
     best = rows["auto"]
     assert f"Chose 4 of 154 items: fair score {best.fair_score:.4f}" in output
-    assert f"No 4 items can score above {best.upper_bound:.4f}" in output
+    assert f"No 4 items can score above {best.certificate.tightest_bound:.4f}" in output
+    assert f"the spectral one, {best.upper_bound:.4f}" in " ".join(output.split())
     assert "First picks: " + ", ".join(best.ids) in output
     assert best.status.value in output
     assert "OpenMoji (CC BY-SA 4.0)" in output

@@ -304,6 +304,29 @@ def test_nothing_to_fold_is_refused():
         tree_fold([], add)
 
 
+def _sum_of_rows(block, state):
+    return block.views[0].features().sum(axis=0)
+
+
+def _products(block, state):
+    return block.views[0].features() @ state
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, None])
+def test_a_fixed_partition_gives_the_same_bits_at_any_block_size(rows):
+    """What the relaxation is made of: a last bit there may decide a step, and then a shortlist."""
+    rng = np.random.default_rng(7)
+    data, B = rng.standard_normal((5000, 700)), rng.standard_normal((700, 3))
+    expected, given = (
+        Pool.of({"a": data}, engine=LocalEngine(block_rows=size)) for size in (None, rows)
+    )
+    total = given.reduce(_sum_of_rows, np.add, None, fixed=True)
+    np.testing.assert_array_equal(total, expected.reduce(_sum_of_rows, np.add, None, fixed=True))
+    products = given.map(_products, B, fixed=True)
+    np.testing.assert_array_equal(products, expected.map(_products, B, fixed=True))
+    np.testing.assert_array_equal(given.gram, expected.gram)
+
+
 # --- tasks and states travel ----------------------------------------------------------------------
 
 
@@ -314,13 +337,13 @@ class Recorder:
         self.engine = LocalEngine(block_rows=1000)
         self.calls = []  # (task, combine, pickled state)
 
-    def map(self, task, source, state, *aligned, width=0):
+    def map(self, task, source, state, *aligned, **options):
         self.calls.append((task, None, pickle.dumps(state)))
-        return self.engine.map(task, source, state, *aligned, width=width)
+        return self.engine.map(task, source, state, *aligned, **options)
 
-    def reduce(self, task, combine, source, state, *aligned, width=0):
+    def reduce(self, task, combine, source, state, *aligned, **options):
         self.calls.append((task, combine, pickle.dumps(state)))
-        return self.engine.reduce(task, combine, source, state, *aligned, width=width)
+        return self.engine.reduce(task, combine, source, state, *aligned, **options)
 
 
 MANY, K = 3000, 5
@@ -438,13 +461,13 @@ def test_a_state_comes_back_whole():
     """The task gives the same with a state that has travelled."""
 
     class Travels(Recorder):
-        def map(self, task, source, state, *aligned, width=0):
+        def map(self, task, source, state, *aligned, **options):
             state = pickle.loads(pickle.dumps(state))
-            return super().map(task, source, state, *aligned, width=width)
+            return super().map(task, source, state, *aligned, **options)
 
-        def reduce(self, task, combine, source, state, *aligned, width=0):
+        def reduce(self, task, combine, source, state, *aligned, **options):
             state, combine = pickle.loads(pickle.dumps((state, combine)))
-            return super().reduce(task, combine, source, state, *aligned, width=width)
+            return super().reduce(task, combine, source, state, *aligned, **options)
 
     data = {"dense": DENSE, "sparse": sp.csr_array(SPARSE)}
     here = fairnepv.select(data, 4)

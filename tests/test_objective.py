@@ -463,3 +463,14 @@ def test_scoring_reads_float32_rows_in_float64():
     S = np.arange(6)
     (L,) = [reference.kernel(rows.astype(np.float64), 1e-3)]
     assert subset_scores(pool, S)[0] == pytest.approx(reference.subset_score(L, S), abs=1e-11)
+
+
+@pytest.mark.parametrize("tau", [1e6, 1e12, 1e16, 1e100, 1e300])
+def test_soft_min_does_not_cancel_for_a_large_tau(tau):
+    """F = mean - var/(2 tau) + ..., which is the mean to rounding here."""
+    d = np.array([0.0, 1.0, 5.0])
+    assert soft_min(d, tau) == pytest.approx(d.mean() - d.var() / (2 * tau), abs=1e-9)
+
+
+def test_soft_min_of_a_vanishing_tau_is_the_minimum():
+    assert soft_min(np.array([0.3, 0.1, 0.2]), 1e-320) == pytest.approx(0.1)

@@ -246,6 +246,7 @@ def test_settings_tell_how_the_selection_was_made():
         "eps": {"text": 0.1, "vision": 0.2},
         "calibration": "unit-diagonal",
         "oversampling": 3.0,
+        "quality": False,
         "random_state": 7,
     }
     assert dict(result.settings) == expected
@@ -851,3 +852,95 @@ def test_exhaustive_refuses_large_pools_with_the_count():
         fairnepv.exhaustive(small_pool(), 12)
     with pytest.raises(InputError, match="more than the limit of 100"):
         fairnepv.exhaustive(small_pool(), 2, limit=100)
+
+
+# --- what reviews and newcomers found -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_effort_never_ends_with_less(seed):
+    views = cases.clustered_views(np.random.default_rng(seed), 120, [6, 9], 7)
+    scores = [
+        fairnepv.select(views, 8, eps=1e-2, effort=effort).fair_score
+        for effort in ("fast", "balanced", "thorough")
+    ]
+    assert scores[0] <= scores[1] + 1e-12
+    assert scores[1] <= scores[2] + 1e-12
+
+
+def test_the_nepv_start_leaves_saddles():
+    """Distinct diagonal kernels: the spectral start is an axis frame, stationary and no maximum."""
+    rng = np.random.default_rng(1)
+    a = rng.uniform(0.01, 10, 40)
+    b = rng.uniform(0.5, 2, 40) / a
+    data = {"a": fairnepv.DiagonalView(a, eps=0), "b": fairnepv.DiagonalView(b, eps=0)}
+    chosen = fairnepv.select(data, 6, calibration="none", method="nepv")
+    reached = [row.objective for row in chosen.trace if row.stage == "ascent"][-1]
+    assert reached >= fairnepv.relax(data, 6, calibration="none").value - 1e-2
+
+
+def test_the_relaxation_has_the_same_bits_at_any_block_size():
+    uci = {name: cases.uci()[name][::2] for name in ("fou", "pix")}
+    one, *others = (
+        fairnepv.relax(uci, 30, tol=1e-3, engine=fairnepv.LocalEngine(rows)).leverage
+        for rows in (7, 100, 777, None)
+    )
+    for other in others:
+        np.testing.assert_array_equal(one, other)
+
+
+def test_compare_leaves_out_what_cannot_be_done_on_wide_views():
+    rng = np.random.default_rng(2)
+    wide = sp.random_array((40, 6000), density=0.01, rng=rng, format="csr")
+    data = {"wide": wide, "narrow": rng.standard_normal((40, 8))}
+    methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
+    assert "k-dpp" not in methods
+    assert len(methods) == 9
+    with pytest.raises(InputError, match=r"k-dpp.*6008 feature columns"):
+        fairnepv.select(data, 4, method="k-dpp")
+
+
+@pytest.mark.parametrize("eps", [1e-16, 1e-100, 1e-300])
+@pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+def test_a_vanishing_ridge_ends_in_a_status(eps):
+    rng = np.random.default_rng(3)
+    data = {"a": rng.standard_normal((60, 6)), "b": rng.standard_normal((60, 9))}
+    chosen = fairnepv.select(data, 12, eps=eps)
+    assert len(set(chosen.indices.tolist())) == 12
+    assert chosen.status is Status.INDEFINITE
+
+
+def test_coverage_does_not_know_of_quality():
+    rng = np.random.default_rng(4)
+    data = {"a": rng.standard_normal((30, 5))}
+    quality = np.where(np.arange(30) < 10, 0.0, 1.0)
+    plain, weighed = (fairnepv.score(data, [0, 1, 20], quality=q) for q in (None, quality))
+    assert weighed.coverage == plain.coverage
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "gpu"}, "engine must be"),
+        ({"progress": True}, "progress must be"),
+        ({"quality": np.zeros(20)}, "0 in every row"),
+    ],
+)
+def test_things_of_the_wrong_kind_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        fairnepv.select(np.random.default_rng(5).standard_normal((20, 4)), 3, **options)
+
+
+def test_methods_to_compare_may_be_one_and_not_none():
+    data = np.random.default_rng(6).standard_normal((20, 4))
+    assert [row.method for row in fairnepv.compare(data, 3, methods="greedy")] == ["greedy"]
+    with pytest.raises(InputError, match="methods is empty"):
+        fairnepv.compare(data, 3, methods=[])
+
+
+def test_results_print_in_a_line():
+    data = np.random.default_rng(7).standard_normal((20, 4))
+    rows = fairnepv.compare(data, 3, methods=["greedy", "random"])
+    assert repr(rows).count("\n") == 1
+    assert "3 from 20 by 'greedy'" in repr(rows["greedy"])
+    assert str(rows["greedy"].status) == Status.COMPLETE.value

@@ -68,9 +68,9 @@ def test_default_solver_converges_on_openmoji(eps):
         check("openmoji", 5, tau, eps)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("k", "tau", "eps"), list(itertools.product((20, 60), TAUS, (0.1, 1e-3, 1e-6)))
+    ("k", "tau", "eps"),
+    [*itertools.product((20, 60), TAUS, (0.1, 1e-3)), (20, 0.05, 1e-6), (60, 0.05, 1e-6)],
 )
-def test_default_solver_converges_on_openmoji_in_full(k, tau, eps):
+def test_default_solver_converges_on_openmoji_with_larger_k(k, tau, eps):
     check("openmoji", k, tau, eps)

@@ -43,12 +43,13 @@ class Given:
     stored: int = 0
     precision: float = np.finfo(np.float64).eps  # of the numbers that the kernel came in
     parts: tuple["Given", ...] = ()
+    rank: int = 0  # of a kernel: the width of the features that stand for it
 
     @property
     def p(self) -> int:
         if self.parts:
             return sum(part.p for part in self.parts)
-        return len(self.K) if self.features is None else self.features.shape[1]
+        return self.rank if self.features is None else self.features.shape[1]
 
 
 def _normal(seed: int, n: int = N, p: int = P) -> Array:
@@ -192,26 +193,27 @@ def sparse_messy(tmp: Any) -> Given:
 def kernel_full(tmp: Any) -> Given:
     Phi = _normal(18, N, 2 * N)
     K = Phi @ Phi.T
-    return Given(_intake(KernelView(K)), K, stored=N * N)
+    return Given(_intake(KernelView(K)), K, stored=N * N, rank=N)
 
 
 def kernel_deficient(tmp: Any) -> Given:
     Phi = _normal(19, N, 4)
     K = Phi @ Phi.T
-    return Given(_intake(KernelView(K)), K, stored=N * N)
+    return Given(_intake(KernelView(K)), K, stored=N * 4, rank=4)
 
 
 def kernel_float32(tmp: Any) -> Given:
     Phi = _normal(20, N, 5)
     K = (Phi @ Phi.T).astype(np.float32)
     precision = float(np.finfo(np.float32).eps)
-    return Given(_intake(KernelView(K)), K.astype(np.float64), stored=N * N, precision=precision)
+    view = _intake(KernelView(K))
+    return Given(view, K.astype(np.float64), stored=N * 5, precision=precision, rank=5)
 
 
 def kernel_int(tmp: Any) -> Given:
     Phi = np.random.default_rng(21).integers(-3, 4, (N, 5))
     K = Phi @ Phi.T
-    return Given(_intake(KernelView(K)), K.astype(np.float64), stored=N * N)
+    return Given(_intake(KernelView(K)), K.astype(np.float64), stored=N * 5, rank=5)
 
 
 def diagonal(tmp: Any) -> Given:
@@ -239,7 +241,8 @@ def _sum(parts: list[Given], weights: tuple[float, ...]) -> Given:
 def _rescaled(part: Given, scale: Array) -> Given:
     view = part.view.scaled(scale, 0.0)
     features = None if part.features is None else scale[:, None] * part.features
-    return Given(view, scale[:, None] * part.K * scale, features, part.stored)
+    K = scale[:, None] * part.K * scale
+    return Given(view, K, features, part.stored, rank=part.rank)
 
 
 def sum_dense(tmp: Any) -> Given:

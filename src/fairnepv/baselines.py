@@ -26,6 +26,20 @@ Baseline = Callable[[Problem, Effort, Session], Found]
 _SAMPLES = 10  # of which a sampler returns the best
 
 
+def refuse(problem: Problem, name: str) -> str | None:
+    """Why a baseline cannot be run on this problem, or None if it can."""
+    if name != "k-dpp":
+        return None
+    if problem.constraints:
+        return "method 'k-dpp' does not support fixed items or quotas; use 'auto'"
+    if problem.pool.width > WIDEST_GRAM:
+        return (
+            f"method 'k-dpp' needs the eigenvalues of the averaged kernel, which has "
+            f"{problem.pool.width} feature columns in all, more than {WIDEST_GRAM}; use another one"
+        )
+    return None
+
+
 def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
     """All baselines for views of these names, by their own name."""
     single = {f"{name}-only": _single_view(name) for name in names}
@@ -83,7 +97,9 @@ def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
 
 def k_dpp(problem: Problem, effort: Effort, session: Session) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
-    _refuse_constraints(problem, "k-dpp")
+    reason = refuse(problem, "k-dpp")
+    if reason:
+        raise InputError(reason)
     sampler = KDppSampler(problem)
     samples = [sampler.draw(problem.rng(4, i)) for i in range(_SAMPLES)]
     scores = [fair_score(problem.pool, sample, problem.tau) for sample in samples]
@@ -100,11 +116,6 @@ class KDppSampler:
 
     def __init__(self, problem: Problem) -> None:
         pool = _mean(problem.pool)
-        if pool.width > WIDEST_GRAM:
-            raise InputError(
-                f"k-dpp needs the eigenvalues of the averaged kernel, which has {pool.width} "
-                f"feature columns in all, more than {WIDEST_GRAM}; use another method"
-            )
         self.pool, self.n, self.k = pool, problem.n, problem.k
         lam, E = eigh(pool.gram)
         keep = lam > len(lam) * np.finfo(np.float64).eps * lam[-1]
@@ -129,7 +140,11 @@ class KDppSampler:
         C = self.E[:, self._draw_spectrum(size, rng)]  # (P, size)
         C = C / np.sqrt(np.einsum("ij,ij->j", C, self.pool.gram @ C))
         chosen: list[int] = []
-        V = self.pool.map(_project_rows, C) if size else np.empty((self.n, 0))
+        V = (
+            self.pool.map(_project_rows, C, width=size, fixed=True)
+            if size
+            else np.empty((self.n, 0))
+        )
         for _ in range(size):
             p = np.einsum("ij,ij->i", V, V)
             p[chosen] = 0.0
@@ -179,8 +194,3 @@ def _mean(pool: Pool) -> Pool:
 
 def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:
     return improve(problem, greedy(problem, session), effort, session)
-
-
-def _refuse_constraints(problem: Problem, name: str) -> None:
-    if problem.constraints:
-        raise InputError(f"method {name!r} does not support fixed items or quotas; use 'auto'")

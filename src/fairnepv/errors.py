@@ -64,6 +64,9 @@ class Status(Enum):
         "the scale of the features"
     )
 
+    def __str__(self) -> str:
+        return str(self.value)
+
     @property
     def ok(self) -> bool:
         """Whether the run did what it set out to do."""

@@ -61,7 +61,7 @@ class Step:
     stage: str
     step: int
     passes: int
-    seconds: float
+    seconds: float  # since the run of this stage began
     objective: float
     residual: float | None = None  # k ||A_perp||_F, of the methods on frames
     weights: tuple[float, ...] | None = None  # of the views, likewise
@@ -96,6 +96,7 @@ class Outcome(Generic[S]):
     state: S
     status: Status
     trace: tuple[Step, ...]
+    steps: int  # from the very start, for `run(..., state=..., steps=...)` to go on counting
 
 
 def run(
@@ -103,36 +104,39 @@ def run(
     *,
     budget: Budget = Budget(),  # noqa: B008 (frozen, so safe to share)
     state: S | None = None,
+    steps: int = 0,
     progress: Progress | None = None,
 ) -> Outcome[S]:
-    """Drive `method` from `state` (or its own start) until it is done or the budget is spent."""
+    """Drive `method` from `state` (or its own start) until it is done or the budget is spent.
+
+    A run that goes on from a stored state passes the `steps` that led to it.
+    """
     began = time.monotonic()
     try:
         state = method.init() if state is None else state
     except np.linalg.LinAlgError as error:
         raise NumericalError(Status.INDEFINITE.value) from error
     trace: list[Step] = []
-    steps = 0
     try:
         while True:
             row = _row(method, state, steps, time.monotonic() - began)
             if not _finite(row):
-                return Outcome(state, Status.NON_FINITE, tuple(trace))
+                return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
             trace.append(row)
             if progress is not None:
                 progress(row)
             status = method.done(state) or budget.spent(steps, state.passes)
             if status is not None:
-                return Outcome(state, status, tuple(trace))
+                return Outcome(state, status, tuple(trace), steps)
             successor = method.step(state)
             if not _finite(_row(method, successor, steps + 1, 0.0)):
-                return Outcome(state, Status.NON_FINITE, tuple(trace))
+                return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
             state, steps = successor, steps + 1
     except KeyboardInterrupt:
         # `step` is pure, so the state before the interrupted step is whole.
-        return Outcome(state, Status.INTERRUPTED, tuple(trace))
+        return Outcome(state, Status.INTERRUPTED, tuple(trace), steps)
     except np.linalg.LinAlgError:
-        return Outcome(state, Status.INDEFINITE, tuple(trace))
+        return Outcome(state, Status.INDEFINITE, tuple(trace), steps)
 
 
 class Session:

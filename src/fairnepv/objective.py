@@ -25,21 +25,23 @@ _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no mor
 def soft_min(d: Floats, tau: float) -> Any:
     """F = d_min + tau log M - tau log sum_q exp(-(d_q - d_min)/tau) over the first axis.
 
-    [FairNEPv, Eq. (softmin-identity)]: no exponential can overflow. tau = inf gives the mean,
-    which is the limit and the fixed-weight baseline.
+    [FairNEPv, Eq. (softmin-identity)], as d_min - tau log1p(mean_q expm1(-(d_q - d_min)/tau)): no
+    exponential can overflow, and nothing cancels for a large tau. tau = inf gives the mean, which
+    is the limit and the fixed-weight baseline.
     """
     if np.isinf(tau):
         return d.mean(axis=0)
     d_min = d.min(axis=0)
-    spread = np.exp((d_min - d) / tau).sum(axis=0)
-    return d_min + tau * (np.log(len(d)) - np.log(spread))
+    with np.errstate(over="ignore"):  # a quotient of -inf is as good as a very negative one
+        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).mean(axis=0))
 
 
 def soft_min_weights(d: Floats, tau: float) -> Floats:
     """w_q proportional to exp(-d_q/tau), summing to one [FairNEPv, Proposition 2]."""
     if np.isinf(tau):
         return np.full(len(d), 1.0 / len(d))
-    w: Floats = np.exp((d.min() - d) / tau)
+    with np.errstate(over="ignore"):
+        w: Floats = np.exp((d.min() - d) / tau)
     w /= w.sum()
     return w
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fairnepv.baselines import baselines
+from fairnepv.baselines import baselines, refuse
 from fairnepv.calibration import calibrate
 from fairnepv.certificate import Certificate
 from fairnepv.certificate import certify as make_certificate
@@ -42,14 +42,14 @@ from fairnepv.selection import (
     make_selection,
     score_subset,
 )
-from fairnepv.views import Pool
+from fairnepv.views import Pool, View
 from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Indices
 
 OWN_METHODS = ("auto", "nepv", "greedy")
 Start = Callable[[Session], Found]
-# Plenty for an ordering of candidates (DESIGN 3.2), which needs no proof of being a maximum.
-_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300, check=False)
+# Plenty for an ordering of candidates (DESIGN 3.2).
+_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
 
 
 def select(
@@ -89,7 +89,8 @@ def select(
         'thorough' (more starts, perturbation and restart).
     oversampling: the shortlist of the NEPv start holds this many times k items.
     certify: also bound what any k items could score.
-    time_limit: seconds; the best so far is returned and marked.
+    time_limit: seconds for the search; the best so far is returned and marked. Reading, calibration
+        and the bound come on top.
     strict: raise NumericalError unless the search ended well.
     progress: called with a `Step` after every step of every stage.
     """
@@ -110,7 +111,7 @@ def compare(
     data: Any,
     k: int | float,
     *,
-    methods: tuple[str, ...] | list[str] | None = None,
+    methods: Sequence[str] | None = None,
     views: Mapping[str, Any] | None = None,
     tau: float = 0.05,
     eps: float | Mapping[str, float] = 0.1,
@@ -125,7 +126,12 @@ def compare(
 ) -> Comparison:
     """One row per selector on the same problem, all with the same rounding budget."""
     problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
-    names = methods or (*OWN_METHODS, *baselines(problem.pool.names))
+    if methods is None:
+        known = (*OWN_METHODS, *baselines(problem.pool.names))
+        methods = [name for name in known if refuse(problem, name) is None]
+    names = [methods] if isinstance(methods, str) else list(methods)
+    if not names:
+        raise InputError("methods is empty; name at least one, or leave it out for all")
     chosen = [_method(problem, name) for name in names]
     level = check_effort(effort)
     oversampling = _check_oversampling(oversampling)
@@ -253,6 +259,9 @@ def _method(problem: Problem, name: Any) -> str:
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
         raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+    reason = refuse(problem, name)
+    if reason:
+        raise InputError(reason)
     return name
 
 
@@ -281,6 +290,8 @@ def _check_indices(indices: Any, n: int) -> Indices:
 
 
 def _session(time_limit: Any, progress: Progress | None) -> Session:
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of one Step, not {progress!r}")
     limit = None if time_limit is None else check_positive("time_limit", time_limit)
     return Session(time_limit=limit, progress=progress)
 
@@ -326,27 +337,35 @@ def _search(
 
 
 def _auto(problem: Problem, effort: Effort, oversampling: float, session: Session) -> Found:
-    """The best of several starts, each at a one-swap optimum, then pairs and restarts."""
+    """The better of two starts at one-swap optima, then pairs; then further starts and restarts.
+
+    What more effort adds comes after what less effort does, so it never ends with less.
+    """
     best = improve(problem, greedy(problem, session), effort.one_swaps, session)
     if effort.max_passes == 0:
         return best
-    for start in _further_starts(problem, effort, oversampling):
+    without_restarts = replace(effort, restarts=0)
+    with session.absorbing_interruption():
+        start = nepv_start(problem, oversampling, session)
+        best = better(problem, best, improve(problem, start, effort.one_swaps, session))
+    best = improve(problem, best, without_restarts, session)
+    for further in _further_starts(problem, effort, oversampling):
         if session.stopped:
             break
         with session.absorbing_interruption():
-            found = improve(problem, start(session), effort.one_swaps, session)
+            found = improve(problem, further(session), without_restarts, session)
             best = better(problem, best, found)
-    return improve(problem, best, effort, session)
+    return improve(problem, best, effort, session) if effort.restarts else best
 
 
 def _further_starts(problem: Problem, effort: Effort, oversampling: float) -> Iterator[Start]:
-    """Starts besides fair greedy, each a function of the session that it runs in."""
-    yield partial(nepv_start, problem, oversampling)
-    if effort.restarts:
-        yield partial(nepv_start, problem, oversampling, start="random")
-        if len(problem.pool.names) > 1:
-            for name in problem.pool.names:
-                yield partial(_single_view_start, problem, name, replace(effort, restarts=0))
+    """What a thorough search tries besides; each a function of the session that it runs in."""
+    if not effort.restarts:
+        return
+    yield partial(nepv_start, problem, oversampling, start="random")
+    if len(problem.pool.names) > 1:
+        for name in problem.pool.names:
+            yield partial(_single_view_start, problem, name, replace(effort, restarts=0))
 
 
 def _single_view_start(problem: Problem, name: str, effort: Effort, session: Session) -> Found:
@@ -386,6 +405,7 @@ def _settings(problem: Problem, method: str, effort: Effort, oversampling: float
         "tau": problem.tau,
         "eps": {name: view.ridge for name, view in zip(pool.names, pool.views, strict=True)},
         "calibration": problem.calibration.rule,
+        "quality": pool.quality is not None,
         "oversampling": oversampling,
         "random_state": problem.random_state,
     }
@@ -394,19 +414,19 @@ def _settings(problem: Problem, method: str, effort: Effort, oversampling: float
 def _rank_notes(problem: Problem, certificate: Certificate | None) -> tuple[str, ...]:
     if certificate is None:
         return _width_notes(problem)
-    low = {name: rank for name, rank in certificate.ranks.items() if rank is not None}
-    return tuple(
-        _rank_note(problem.k, name, rank) for name, rank in low.items() if problem.k > rank
-    )
+    widths = {name: min(view.n, view.p) for name, view in _named(problem)}
+    ranks = {name: widths[name] if r is None else r for name, r in certificate.ranks.items()}
+    return tuple(_rank_note(problem.k, name, r) for name, r in ranks.items() if problem.k > r)
 
 
 def _width_notes(problem: Problem) -> tuple[str, ...]:
     """As far as widths tell, without looking at the data."""
-    pool = problem.pool
-    widths = [
-        (name, min(view.n, view.p)) for name, view in zip(pool.names, pool.views, strict=True)
-    ]
+    widths = [(name, min(view.n, view.p)) for name, view in _named(problem)]
     return tuple(_rank_note(problem.k, name, p) for name, p in widths if problem.k > p)
+
+
+def _named(problem: Problem) -> list[tuple[str, View]]:
+    return list(zip(problem.pool.names, problem.pool.views, strict=True))
 
 
 def _rank_note(k: int, name: str, rank: int) -> str:

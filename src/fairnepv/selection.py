@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,19 +39,26 @@ class Score:
         return min(self.scores.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selection(Score):
     """k chosen items, how well they do, and how well any k items could do."""
 
     indices: Indices  # in order of selection: the first j are a sensible subset
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
-    certificate: Certificate | None = field(repr=False)
-    calibration: Calibration = field(repr=False)
-    settings: Mapping[str, Any] = field(repr=False)
-    trace: tuple[Step, ...] = field(repr=False)
+    certificate: Certificate | None
+    calibration: Calibration
+    settings: Mapping[str, Any]
+    trace: tuple[Step, ...]
     status: Status
-    seconds: float
+    seconds: float  # of the search; reading, calibration and the bound come on top
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name}: {value:.4f}" for name, value in self.scores.items())
+        return (
+            f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}: fair "
+            f"score {self.fair_score:.4f} ({scores}), {self.status.name}>"
+        )
 
     @property
     def method(self) -> str:
@@ -87,7 +94,7 @@ class Optimum(Score):
         return self.fair_score - other.fair_score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """One selection per selector, on the same problem."""
 
@@ -98,6 +105,9 @@ class Comparison:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.rows))
 
     def __getitem__(self, method: str) -> Selection:
         for row in self.rows:
@@ -151,20 +161,23 @@ def coverage(problem: Problem, indices: Indices) -> Floats:
 
     Cosines come from the kernel without its ridge; a zero row has cosine 0 with everything.
     """
-    pool = problem.pool
+    bare = tuple(view.scaled(None, 0.0) for view in problem.pool.views)  # cosines know no scale
+    pool = problem.pool.with_views(problem.pool.names, bare)
     inverse = _inverse_norms(pool.squared_norms)
-    anchors = [
-        view.anchor(indices, np.diag(inverse[indices, q])) for q, view in enumerate(pool.views)
-    ]
-    total: Floats = pool.reduce(_nearest, np.add, anchors, inverse, width=2 * len(indices))
+    anchors = [view.anchor(indices) for view in bare]
+    state = (anchors, inverse[indices])
+    total: Floats = pool.reduce(
+        _nearest, np.add, state, inverse, width=2 * len(indices), fixed=True
+    )
     return total / problem.n
 
 
-def _nearest(block: Block, anchors: list[Any], inverse: Floats) -> Floats:
-    distances = [
-        (1.0 - (view.cross(anchor) * inverse[:, q, None]).max(axis=1)).clip(min=0.0).sum()
-        for q, (view, anchor) in enumerate(zip(block.views, anchors, strict=True))
-    ]
+def _nearest(block: Block, state: tuple[list[Any], Floats], inverse: Floats) -> Floats:
+    anchors, inverse_picks = state
+    distances = []
+    for q, (view, anchor) in enumerate(zip(block.views, anchors, strict=True)):
+        cosines = view.cross(anchor) * inverse[:, q, None] * inverse_picks[:, q]
+        distances.append((1.0 - cosines.max(axis=1)).clip(min=0.0).sum())
     return np.array(distances)
 
 

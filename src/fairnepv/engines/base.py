@@ -4,6 +4,8 @@ A *task* is a pure function of (aligned row block, small replicated state, align
 arrays). An engine calls it on consecutive blocks and either lays the results end to end (`map`)
 or combines them (`reduce`) along a fixed binary tree over the block numbers, so that the result
 depends on the partition into blocks and on nothing else: not on threads, workers or their order.
+With `fixed=True` the partition itself is canonical, a function of the source alone: what is summed
+or multiplied there comes out the same to the last bit at any block size.
 Tasks are module-level functions and their states plain records, so that they travel to workers.
 """
 
@@ -66,6 +68,7 @@ class Engine(Protocol):
         state: Any,
         *aligned: Array,
         width: int = 0,
+        fixed: bool = False,
     ) -> Array:
         """Row-aligned results of `task(block, state, *slices)`, in row order.
 
@@ -82,6 +85,7 @@ class Engine(Protocol):
         state: Any,
         *aligned: Array,
         width: int = 0,
+        fixed: bool = False,
     ) -> R:
         """Results of `task(block, state, *slices)` combined by `tree_fold`."""
         ...

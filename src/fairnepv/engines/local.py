@@ -34,8 +34,10 @@ class LocalEngine:
         state: Any,
         *aligned: Array,
         width: int = 0,
+        fixed: bool = False,
     ) -> Array:
-        return np.concatenate(list(self._results(task, source, state, aligned, width)))
+        rows = self._rows(source, width, fixed)
+        return np.concatenate(list(_results(task, source, state, aligned, rows)))
 
     def reduce(
         self,
@@ -45,22 +47,22 @@ class LocalEngine:
         state: Any,
         *aligned: Array,
         width: int = 0,
+        fixed: bool = False,
     ) -> R:
-        return tree_fold(self._results(task, source, state, aligned, width), combine)
+        rows = self._rows(source, width, fixed)
+        return tree_fold(_results(task, source, state, aligned, rows), combine)
 
-    def _results(
-        self,
-        task: Callable[..., R],
-        source: Source,
-        state: Any,
-        aligned: tuple[Array, ...],
-        width: int,
-    ) -> Iterator[R]:
-        widest = max(1, source.row_width, width)
-        rows = self.block_rows or max(64, _BLOCK_NUMBERS // widest)
-        for start in range(0, source.n, rows):
-            stop = min(start + rows, source.n)
-            yield task(source.block(start, stop), state, *(x[start:stop] for x in aligned))
+    def _rows(self, source: Source, width: int, fixed: bool) -> int:
+        canonical = max(64, _BLOCK_NUMBERS // max(1, source.row_width, width))
+        return canonical if fixed or self.block_rows is None else self.block_rows
+
+
+def _results(
+    task: Callable[..., R], source: Source, state: Any, aligned: tuple[Array, ...], rows: int
+) -> Iterator[R]:
+    for start in range(0, source.n, rows):
+        stop = min(start + rows, source.n)
+        yield task(source.block(start, stop), state, *(x[start:stop] for x in aligned))
 
 
 @functools.cache

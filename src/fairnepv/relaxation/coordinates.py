@@ -131,12 +131,14 @@ class Reduced:
     def left_out(self, Y: tuple[Floats, ...]) -> float:
         W = np.vstack(Y)
         outside = self.maps.split(W - self._C @ (self.R @ W))  # (I - Q Q^T) Phi W = Phi (I - C R) W
-        squares = self._pool.reduce(_block_square, np.add, outside, width=2 * W.shape[1])
+        squares = self._pool.reduce(
+            _block_square, np.add, outside, width=2 * W.shape[1], fixed=True
+        )
         return float(np.sqrt(squares))
 
     def leverage(self, Y: Floats) -> Floats:
         state = self.maps.split(self._C @ Y)
-        return self._pool.map(_block_row_norms, state, width=2 * Y.shape[1])
+        return self._pool.map(_block_row_norms, state, width=2 * Y.shape[1], fixed=True)
 
 
 class MatrixMaps:
@@ -163,10 +165,10 @@ class PoolMaps:
         self._pool = pool
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
-        return self._pool.reduce(_block_adjoint, _add_each, None, V, width=V.shape[1])
+        return self._pool.reduce(_block_adjoint, _add_each, None, V, width=V.shape[1], fixed=True)
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        return self._pool.map(_block_combine, Y, width=2 * Y[0].shape[1])
+        return self._pool.map(_block_combine, Y, width=2 * Y[0].shape[1], fixed=True)
 
 
 def _block_adjoint(block: Block, state: None, V: Floats) -> tuple[Floats, ...]:

@@ -47,7 +47,6 @@ class Solver:
     max_steps: int
     alpha: float = 1.0
     sigma: float = 0.0
-    check: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Relaxation:
     curvature: float | None  # k times the largest curvature found; None if not checked
     checked: str  # what was checked before the status was given
     status: Status
-    trace: tuple[Step, ...]
+    trace: tuple[Step, ...] = field(repr=False)
     solver: Solver
     coordinates: Coordinates = field(repr=False)
     frame: Floats = field(repr=False)  # in those coordinates
@@ -128,8 +127,9 @@ def relax(
     if solver is None:
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
     start = check_start(problem, start)
-    coordinates = coordinates or choose_coordinates(problem)
-    whole_range = _range_within_k(problem, coordinates)
+    with few_threads(problem.work()):
+        coordinates = coordinates or choose_coordinates(problem)
+        whole_range = _range_within_k(problem, coordinates)
     if whole_range is not None:
         return _degenerate(problem, solver, coordinates, whole_range)
     solve = _Solve(problem, coordinates, solver, session or Session())
@@ -178,7 +178,7 @@ class _Solve:
             fine = self.solver.tol < _HANDOVER or status is Status.STAGNATED
             if fine and status in (Status.CONVERGED, Status.STAGNATED):
                 V, status = self._newton(V)
-            if not self.solver.check or status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
+            if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
                 return V, status, None
             point = self.objective.at(V)
             curvature = self._check(point, attempt)
@@ -197,7 +197,7 @@ class _Solve:
         """
         outcome = self._run(TrustRegion, V, self.solver.tol)
         V, status = outcome.state.V, outcome.status
-        if status is not Status.CONVERGED or not self.solver.check:
+        if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
             return V, status
         if self._residual(self.objective.at(V)) > self.solver.tol:
             V = self.coordinates.lift(V)
@@ -216,7 +216,7 @@ class _Solve:
             Scf, V, self.solver.tol, alpha=self.solver.alpha, sigma=self.solver.sigma
         )
         V, status = outcome.state.V, outcome.status
-        if status is not Status.CONVERGED or not self.solver.check:
+        if status is not Status.CONVERGED:
             return V, status, None
         curvature = self._check(self.objective.at(V), 0)
         return V, Status.SADDLE if curvature.ascends else status, curvature

@@ -47,10 +47,10 @@ def selection_summary(selection: Selection) -> str:
     lines = [
         f"Chose {k} of {n:,} items: fair score {selection.fair_score:.4f} nats per item, {worst}."
     ]
-    if selection.upper_bound is not None:
+    if selection.certificate is not None:
         lines.append(
-            f"No {k} items can score above {selection.upper_bound:.4f} (spectral certificate, "
-            "which is loose for normalised rows)."
+            f"No {k} items can score above {selection.certificate.tightest_bound:.4f} (the smaller "
+            f"of Hadamard's bound and the spectral one, {selection.upper_bound:.4f})."
         )
     lines.append(f"The search ended so: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)

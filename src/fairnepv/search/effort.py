@@ -58,6 +58,12 @@ class Found:
 def greedy(problem: Problem, session: Session) -> Found:
     """Fair greedy over the full pool; whole even if it was stopped half-way."""
     outcome = session.run(Greedy(problem))
+    chosen = len(outcome.state.indices)
+    if chosen < problem.k:
+        session.notes.append(
+            f"greedy had {chosen} of {problem.k} items when it stopped; the others were filled in "
+            "by the scores as they stood then"
+        )
     return Found(complete(problem, outcome.state.indices), outcome.status)
 
 

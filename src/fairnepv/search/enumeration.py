@@ -16,6 +16,7 @@ from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
 LIMIT = 2_000_000
+_MOST_WORK = 1e12  # subsets times k^3 operations of a determinant
 _BATCH_NUMBERS = 1 << 20
 
 
@@ -35,6 +36,11 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
         raise InputError(
             f"enumeration would look at {count:,} subsets (n = {n}, k = {k}), more than the limit "
             f"of {limit:,}; use select(), which searches and bounds instead"
+        )
+    if count * k**3 > _MOST_WORK:
+        raise InputError(
+            f"enumeration would take {count:,} determinants of size {k}; use select(), which "
+            "searches and bounds instead"
         )
     looked = 0
     subsets, scores = np.empty((0, k), dtype=np.int64), np.empty(0)  # those tied with the best

@@ -24,6 +24,9 @@ from fairnepv.problem import Problem
 from fairnepv.search.ties import SLACK, Ladder, blur, join, ladder, lowest_tied, ranked
 from fairnepv.views.base import Floats, Indices
 
+# A vanishing ridge lets variances overflow; the ladder refuses what comes of it.
+_OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+
 
 @dataclass(frozen=True)
 class GreedyState:
@@ -48,7 +51,8 @@ class Greedy:
     def step(self, state: GreedyState) -> GreedyState:
         frontier = self._at(state.indices)
         allowed = self.problem.constraints.may_add(state.indices, self.problem.n, self.problem.k)
-        self._frontier = frontier.extend(frontier.best_addition(allowed))
+        with np.errstate(**_OVERFLOWS):
+            self._frontier = frontier.extend(frontier.best_addition(allowed))
         return GreedyState(self._frontier.indices, self._frontier.value, state.passes + 1)
 
     def done(self, state: GreedyState) -> Status | None:
@@ -83,12 +87,12 @@ class Frontier:
             frontier = frontier._with_factors(int(row))
         if not len(indices):
             return frontier
-        anchors = [
-            view.anchor(indices, solve_triangular(C, np.eye(len(C)), lower=True).T)
+        state = [
+            (view.anchor(indices), solve_triangular(C, np.eye(len(C)), lower=True).T)
             for view, C in zip(pool.views, frontier.factors, strict=True)
         ]
         variances = pool.map(
-            _reduce_variances, anchors, pool.squared_norms, width=len(indices) * len(anchors)
+            _whole_variances, state, pool.squared_norms, width=len(indices) * len(state)
         )
         return replace(frontier, variances=variances)
 
@@ -158,11 +162,24 @@ class Frontier:
 
 def _reduce_variances(block: Block, anchors: list[Any], variances: Floats) -> Floats:
     """c_i less what the anchored directions explain; never below zero in exact arithmetic."""
-    explained = [
-        (view.cross(anchor) ** 2).sum(axis=1)
-        for view, anchor in zip(block.views, anchors, strict=True)
-    ]
-    return np.asarray(np.maximum(variances - np.stack(explained, axis=1), 0.0))
+    with np.errstate(**_OVERFLOWS):
+        explained = [
+            (view.cross(anchor) ** 2).sum(axis=1)
+            for view, anchor in zip(block.views, anchors, strict=True)
+        ]
+        return np.asarray(np.maximum(variances - np.stack(explained, axis=1), 0.0))
+
+
+def _whole_variances(
+    block: Block, state: list[tuple[Any, Floats]], squared_norms: Floats
+) -> Floats:
+    """K_ii - |C^-1 K_Si|^2 at once, as after all picks."""
+    with np.errstate(**_OVERFLOWS):
+        explained = [
+            ((view.cross(anchor) @ whiten) ** 2).sum(axis=1)
+            for view, (anchor, whiten) in zip(block.views, state, strict=True)
+        ]
+        return np.asarray(np.maximum(squared_norms - np.stack(explained, axis=1), 0.0))
 
 
 def _rank_additions(
@@ -184,9 +201,11 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     """
     if len(indices) == problem.k:
         return indices
-    frontier = Frontier.rebuild(problem, indices)
-    c = frontier.variances + problem.pool.eps
-    scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
+    with np.errstate(**_OVERFLOWS):
+        frontier = Frontier.rebuild(problem, indices)
+        c = frontier.variances + problem.pool.eps
+        scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
+    scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     while len(indices) < problem.k:
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
@@ -197,5 +216,6 @@ def complete(problem: Problem, indices: Indices) -> Indices:
 def fair_order(problem: Problem, indices: Indices) -> Indices:
     """The same set in fair-greedy order within itself, so that its first j make sense alone."""
     rows = np.sort(indices)
-    outcome = run(Greedy(problem.take(rows)))
-    return rows[outcome.state.indices]
+    order = run(Greedy(problem.take(rows))).state.indices
+    rest = np.setdiff1d(np.arange(len(rows)), order)  # where rounding stopped greedy half-way
+    return np.asarray(rows[np.concatenate([order, rest])])

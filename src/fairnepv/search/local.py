@@ -68,22 +68,26 @@ class LocalSearch:
         best = _best_swaps(subset, by_view=False)
         subset, made = self._make_swaps(subset, best)
         value = self._score(subset.indices) if made else state.value
-        if value <= state.value + 0.5 * self._gain:  # nothing found, or nothing but rounding
+        if value <= state.value + 0.5 * self._gain:  # nothing found
             return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
         return LocalState(subset.indices, value, state.passes + 1, state.swaps + made)
 
     def _make_swaps(self, subset: Subset, best: SwapLadders) -> tuple[Subset, int]:
-        made = 0
-        threshold = subset.value + self._gain - best.tie
-        for slot, rows in best.moves(0, above=threshold):
+        made, value = 0, self._value(subset)
+        for slot, rows in best.moves(0, above=value + self._gain - best.tie):
             for row in rows:
                 if row in subset.indices or not self._allowed(subset.indices, slot, row):
                     continue
-                move = subset.confirm(slot, row)
-                if move.value > subset.value + self._gain:
-                    subset, made = subset.exchange(move), made + 1
+                moved = subset.exchange(subset.confirm(slot, row))
+                if self._value(moved) > value + self._gain:
+                    subset, made, value = moved, made + 1, self._value(moved)
                     break
         return subset, made
+
+    def _value(self, subset: Subset) -> float:
+        """F_tau of a set, by the scorer itself where its inverse is not accurate enough."""
+        unsure = blur(self.problem, self.problem.k) > self._gain
+        return self._score(subset.indices) if unsure else subset.value
 
     def _allowed(self, indices: Indices, slot: int, row: int) -> bool:
         """Quotas may have filled up since the pass; without groups nothing has changed."""
@@ -132,7 +136,7 @@ class LocalSearch:
 
     @property
     def _gain(self) -> float:
-        return max(self.problem.tolerances.gain, blur(self.problem, self.problem.k))
+        return self.problem.tolerances.gain
 
 
 class SwapLadders(NamedTuple):
@@ -191,7 +195,7 @@ class SwapLadders(NamedTuple):
         groups = tie_groups(self.scores[last], self.tie)
         order = np.lexsort((self.slots[first], self.rows[first], groups))
         return [
-            (int(self.slots[i]), tuple(dict.fromkeys((int(self.rows[i]), int(self.rows[j])))))
+            (int(self.slots[i]), tuple(self.rows[i : j + 1].tolist()))
             for i, j in zip(first[order], last[order], strict=True)
         ]
 

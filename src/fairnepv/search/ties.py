@@ -43,6 +43,8 @@ def ladder(scores: Floats, rows: Indices, slack: float = SLACK) -> Ladder:
     """The ladder of candidates in row order."""
     if not len(scores):
         return Ladder(scores, rows)
+    if np.isnan(scores).any():  # an arg-max would return it
+        raise np.linalg.LinAlgError("a score is not a number")
     best = scores.max()
     before = np.maximum.accumulate(np.concatenate([[-np.inf], scores[:-1]]))
     keep = (scores > before) & (scores >= best - slack)

@@ -22,6 +22,7 @@ from fairnepv.views.sparse import DiagonalView, SparseView
 _CHUNK_NUMBERS = 1 << 21
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
+_TINY_ROWS = 1024
 
 
 def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -118,6 +119,8 @@ def _quality_vector(name: str, values: Any, n: int) -> Floats:
             f"quality of view {name!r} must be finite and not negative; row {bad[0]} has "
             f"{vector[bad[0]]}"
         )
+    if not vector.any():
+        raise InputError(f"quality of view {name!r} is 0 in every row; give some row a weight")
     return vector
 
 
@@ -288,12 +291,13 @@ def _check_definite(name: str, view: KernelView, tolerance: float) -> None:
     if miss > 10 * tolerance:
         raise InputError(
             f"view {name!r}: the kernel is indefinite (no real features give it; the best miss it "
-            f"by {miss:.3g}); a kernel must be positive semidefinite"
+            f"by {miss:.3g}); a kernel must be positive semidefinite, and one that was computed in "
+            "float32 should be passed as float32"
         )
-    if view.eps == 0 and not factor.any(axis=0).all():
+    if view.eps == 0 and view.p < view.n:
         raise InputError(
             f"view {name!r}: with eps = 0 the kernel must be positive definite, but it has rank "
-            f"{int(factor.any(axis=0).sum())} of {view.n}; give it a positive eps"
+            f"{view.p} of {view.n}; give it a positive eps"
         )
 
 
@@ -325,9 +329,12 @@ def _check_magnitude(name: str, view: View) -> None:
             f"{int(np.argmax(norms))}; divide the view by a constant"
         )
     tiny = np.flatnonzero(norms < _SMALLEST_SQUARE)
-    alive = [row for row in tiny if abs(view.rows(np.array([row]))).max() > 0]
-    if alive:
-        raise InputError(
-            f"view {name!r} has rows too small to square in float64, the first is row {alive[0]}; "
-            "multiply the view by a constant"
-        )
+    for start in range(0, len(tiny), _TINY_ROWS):
+        rows = tiny[start : start + _TINY_ROWS]
+        sizes = abs(view.rows(rows)).max(axis=1)
+        alive = rows[np.asarray(sizes.todense() if sp.issparse(sizes) else sizes).ravel() > 0]
+        if len(alive):
+            raise InputError(
+                f"view {name!r} has rows too small to square in float64, the first is row "
+                f"{alive[0]}; multiply the view by a constant"
+            )

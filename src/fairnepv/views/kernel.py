@@ -32,12 +32,17 @@ class KernelView(View):
 
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
         self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
-        self.n = self.p = len(self.kernel)
+        self.n = len(self.kernel)
         self.eps = eps
+
+    @property
+    def p(self) -> int:  # type: ignore[override]
+        """The numerical rank: the width of the features that stand for the kernel."""
+        return int(self.factor.shape[1])
 
     @functools.cached_property
     def factor(self) -> Floats:
-        """(n, n) Phi of the unscaled kernel; columns past the numerical rank are zero."""
+        """(n, r) Phi of the unscaled kernel, r its numerical rank."""
         return pivoted_cholesky(self.kernel)
 
     def raw_squared_norms(self) -> Floats:
@@ -91,7 +96,7 @@ def spectrum_of_gram(K: Floats) -> Floats:
 
 
 def pivoted_cholesky(kernel: NDArray[Any]) -> Floats:
-    """(n, n) factor with Phi Phi^T = kernel to rounding, zero past the numerical rank.
+    """(n, r) factor with Phi Phi^T = kernel to rounding, r the numerical rank, at least 1.
 
     Pivoting finds the rank and is backward stable for semidefinite matrices; it costs a small
     fraction of an eigendecomposition. For an indefinite matrix the product misses the kernel,
@@ -101,8 +106,8 @@ def pivoted_cholesky(kernel: NDArray[Any]) -> Floats:
         kernel.astype(np.float64), tol=kernel_tolerance(kernel), lower=1
     )
     lower[:, rank:] = 0.0
-    factor: Floats = np.empty_like(lower)
-    factor[pivots - 1] = np.tril(lower)
+    factor: Floats = np.empty((len(lower), max(rank, 1)))
+    factor[pivots - 1] = np.tril(lower)[:, : max(rank, 1)]
     return factor
 
 

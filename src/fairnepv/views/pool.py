@@ -46,6 +46,8 @@ class Pool:
         A quality vector of a view goes with the rows of that view, as they were handed in; one
         that is common to all views goes with the rows of the pool, which are those of the first.
         """
+        if engine is not None and not (hasattr(engine, "map") and hasattr(engine, "reduce")):
+            raise InputError(f"engine must be an engine such as LocalEngine(), not {engine!r}")
         named = named_views(data, views)
         checked = {name: check_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, checked)
@@ -101,10 +103,15 @@ class Pool:
         return Block(start, stop, tuple(view.block(start, stop) for view in self.views))
 
     def map(
-        self, task: Callable[..., NDArray[Any]], state: Any, *aligned: Any, width: int = 0
+        self,
+        task: Callable[..., NDArray[Any]],
+        state: Any,
+        *aligned: Any,
+        width: int = 0,
+        fixed: bool = False,
     ) -> NDArray[Any]:
         """One pass: row-aligned results of `task(block, state, *slices)`."""
-        return self.engine.map(task, self, state, *aligned, width=width)
+        return self.engine.map(task, self, state, *aligned, width=width, fixed=fixed)
 
     def reduce(
         self,
@@ -113,14 +120,15 @@ class Pool:
         state: Any,
         *aligned: Any,
         width: int = 0,
+        fixed: bool = False,
     ) -> R:
         """One pass: results of `task(block, state, *slices)`, combined in a fixed order."""
-        return self.engine.reduce(task, combine, self, state, *aligned, width=width)
+        return self.engine.reduce(task, combine, self, state, *aligned, width=width, fixed=fixed)
 
     @functools.cached_property
     def gram(self) -> Floats:
         """(P, P) Phi^T Phi of all views side by side; one pass, float64."""
-        return self.reduce(_block_gram, np.add, None, width=self.width)
+        return self.reduce(_block_gram, np.add, None, width=self.width, fixed=True)
 
     @functools.cached_property
     def squared_norms(self) -> Floats:
