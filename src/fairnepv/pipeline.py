@@ -342,7 +342,7 @@ def _auto(problem: Problem, effort: Effort, oversampling: float, session: Sessio
     What more effort adds comes after what less effort does, so it never ends with less.
     """
     best = improve(problem, greedy(problem, session), effort.one_swaps, session)
-    if effort.max_passes == 0:
+    if effort.max_passes == 0 or session.stopped:
         return best
     without_restarts = replace(effort, restarts=0)
     with session.absorbing_interruption():
