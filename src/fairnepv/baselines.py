@@ -20,7 +20,7 @@ from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM
 from fairnepv.search import Effort, Found, greedy, improve
 from fairnepv.views import Pool, SumView
-from fairnepv.views.base import Floats, Indices
+from fairnepv.views.base import Floats, Indices, inverse_norms
 
 Baseline = Callable[[Problem, Effort, Session], Found]
 _SAMPLES = 10  # of which a sampler returns the best
@@ -75,11 +75,10 @@ def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
 
     Rows are normalised per view whatever the calibration, and no swaps follow.
     """
-    units = []
-    for view in problem.pool.views:
-        norms = np.sqrt(view.raw_squared_norms())
-        units.append(view.scaled(1.0 / np.where(norms > 0, norms, np.inf), 0.0))
-    pool = problem.pool.with_views(problem.pool.names, tuple(units))
+    units = tuple(
+        view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in problem.pool.views
+    )
+    pool = problem.pool.with_views(problem.pool.names, units)
     return greedy(problem.over(_mean(pool)), session)
 
 

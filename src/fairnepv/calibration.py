@@ -52,7 +52,7 @@ def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
 def _trace_factors(pool: Pool) -> dict[str, float]:
     """n / tr(K): the mean diagonal of every kernel becomes 1, then the ridge is added."""
     factors = {}
-    for name, view in zip(pool.names, pool.views, strict=True):
+    for name, view in pool.items():
         trace = float(view.raw_squared_norms().sum())
         if trace == 0:
             raise InputError(f"view {name!r} is all zeros, so its trace cannot be normalised")

@@ -43,7 +43,7 @@ def certify(problem: Problem) -> Certificate:
     bounds = diagonal.copy()
     ranks: dict[str, int | None] = dict.fromkeys(pool.names)
     rules = dict.fromkeys(pool.names, "diagonal")
-    for q, (name, view) in enumerate(zip(pool.names, pool.views, strict=True)):
+    for q, (name, view) in enumerate(pool.items()):
         if view.p <= WIDEST_GRAM:
             lam = _kernel_eigenvalues(pool, q)
             bounds[q] = spectral_bound(lam, view, k)

@@ -118,10 +118,10 @@ def run(
         raise NumericalError(Status.INDEFINITE.value) from error
     trace: list[Step] = []
     try:
+        row = _row(method, state, steps, time.monotonic() - began)
+        if not _finite(row):
+            return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
         while True:
-            row = _row(method, state, steps, time.monotonic() - began)
-            if not _finite(row):
-                return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
             trace.append(row)
             if progress is not None:
                 progress(row)
@@ -129,7 +129,8 @@ def run(
             if status is not None:
                 return Outcome(state, status, tuple(trace), steps)
             successor = method.step(state)
-            if not _finite(_row(method, successor, steps + 1, 0.0)):
+            row = _row(method, successor, steps + 1, time.monotonic() - began)
+            if not _finite(row):
                 return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
             state, steps = successor, steps + 1
     except KeyboardInterrupt:

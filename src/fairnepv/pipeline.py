@@ -30,6 +30,7 @@ from fairnepv.search import (
     fair_order,
     greedy,
     improve,
+    restart_from,
     shortlist,
 )
 from fairnepv.search.enumeration import LIMIT
@@ -42,7 +43,7 @@ from fairnepv.selection import (
     make_selection,
     score_subset,
 )
-from fairnepv.views import Pool, View
+from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Indices
 
@@ -355,7 +356,7 @@ def _auto(problem: Problem, effort: Effort, oversampling: float, session: Sessio
         with session.absorbing_interruption():
             found = improve(problem, further(session), without_restarts, session)
             best = better(problem, best, found)
-    return improve(problem, best, effort, session) if effort.restarts else best
+    return restart_from(problem, best, effort, session)
 
 
 def _further_starts(problem: Problem, effort: Effort, oversampling: float) -> Iterator[Start]:
@@ -401,9 +402,9 @@ def _settings(problem: Problem, method: str, effort: Effort, oversampling: float
         "effort": effort.name,
         "n": problem.n,
         "k": problem.k,
-        "views": {name: view.p for name, view in zip(pool.names, pool.views, strict=True)},
+        "views": {name: view.p for name, view in pool.items()},
         "tau": problem.tau,
-        "eps": {name: view.ridge for name, view in zip(pool.names, pool.views, strict=True)},
+        "eps": {name: view.ridge for name, view in pool.items()},
         "calibration": problem.calibration.rule,
         "quality": pool.quality is not None,
         "oversampling": oversampling,
@@ -414,19 +415,15 @@ def _settings(problem: Problem, method: str, effort: Effort, oversampling: float
 def _rank_notes(problem: Problem, certificate: Certificate | None) -> tuple[str, ...]:
     if certificate is None:
         return _width_notes(problem)
-    widths = {name: min(view.n, view.p) for name, view in _named(problem)}
+    widths = {name: min(view.n, view.p) for name, view in problem.pool.items()}
     ranks = {name: widths[name] if r is None else r for name, r in certificate.ranks.items()}
     return tuple(_rank_note(problem.k, name, r) for name, r in ranks.items() if problem.k > r)
 
 
 def _width_notes(problem: Problem) -> tuple[str, ...]:
     """As far as widths tell, without looking at the data."""
-    widths = [(name, min(view.n, view.p)) for name, view in _named(problem)]
+    widths = [(name, min(view.n, view.p)) for name, view in problem.pool.items()]
     return tuple(_rank_note(problem.k, name, p) for name, p in widths if problem.k > p)
-
-
-def _named(problem: Problem) -> list[tuple[str, View]]:
-    return list(zip(problem.pool.names, problem.pool.views, strict=True))
 
 
 def _rank_note(k: int, name: str, rank: int) -> str:

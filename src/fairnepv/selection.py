@@ -18,7 +18,7 @@ from fairnepv.objective import soft_min, soft_min_weights, subset_scores
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Enumeration
 from fairnepv.views import Calibration
-from fairnepv.views.base import Floats, Indices
+from fairnepv.views.base import Floats, Indices, inverse_norms
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def coverage(problem: Problem, indices: Indices) -> Floats:
     """
     bare = tuple(view.scaled(None, 0.0) for view in problem.pool.views)  # cosines know no scale
     pool = problem.pool.with_views(problem.pool.names, bare)
-    inverse = _inverse_norms(pool.squared_norms)
+    inverse = inverse_norms(pool.squared_norms)
     anchors = [view.anchor(indices) for view in bare]
     state = (anchors, inverse[indices])
     total: Floats = pool.reduce(
@@ -179,7 +179,3 @@ def _nearest(block: Block, state: tuple[list[Any], Floats], inverse: Floats) -> 
         cosines = view.cross(anchor) * inverse[:, q, None] * inverse_picks[:, q]
         distances.append((1.0 - cosines.max(axis=1)).clip(min=0.0).sum())
     return np.array(distances)
-
-
-def _inverse_norms(squared_norms: Floats) -> Floats:
-    return 1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf))

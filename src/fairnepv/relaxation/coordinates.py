@@ -18,7 +18,7 @@ from fairnepv.objective import FeatureMaps
 from fairnepv.problem import Problem
 from fairnepv.relaxation.stiefel import orthonormalize
 from fairnepv.views import Pool
-from fairnepv.views.base import Floats
+from fairnepv.views.base import Floats, inverse_norms
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
 _TYPICAL_EVALUATIONS = 300
@@ -106,7 +106,7 @@ class Reduced:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         lengths = np.sqrt(np.diagonal(pool.gram))
-        inverse = 1.0 / np.where(lengths > 0, lengths, np.inf)
+        inverse = inverse_norms(np.diagonal(pool.gram))
         lam, E = eigh(pool.gram * inverse * inverse[:, None], check_finite=False)
         lam, E = lam[::-1], E[:, ::-1]
         noise = max(len(lam), 100) * np.finfo(np.float64).eps * lam[0]

@@ -81,20 +81,24 @@ def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
         R = coordinates.R
         top = [coordinates.dimension - k, coordinates.dimension - 1]
         return np.asarray(eigh(R @ R.T, subset_by_index=top, check_finite=False)[1])
-    if problem.n <= _EXACT_SPECTRUM:
-        shape = (problem.n, problem.n)
-        kernel = LinearOperator(
-            shape, matvec=lambda v: maps.combine(maps.adjoint(v.reshape(-1, 1)))
-        )
-        v0 = problem.rng(5).standard_normal(problem.n)
-        try:
-            return orthonormalize(eigsh(kernel, k=k, which="LA", v0=v0)[1])
-        except ArpackNoConvergence:
-            pass  # clustered eigenvalues: fall through to what always ends
+    exact = _lanczos(problem, maps) if problem.n <= _EXACT_SPECTRUM else None
+    if exact is not None:
+        return exact
     V = random_start(problem, coordinates)
     for _ in range(_SUBSPACE_ITERATIONS):
         V = orthonormalize(maps.combine(maps.adjoint(V)))
     return V
+
+
+def _lanczos(problem: Problem, maps: FeatureMaps) -> Floats | None:
+    """The dominant subspace by ARPACK; None where clustered eigenvalues keep it from converging."""
+    n = problem.n
+    kernel = LinearOperator((n, n), matvec=lambda v: maps.combine(maps.adjoint(v.reshape(-1, 1))))
+    v0 = problem.rng(5).standard_normal(n)
+    try:
+        return orthonormalize(eigsh(kernel, k=problem.k, which="LA", v0=v0)[1])
+    except ArpackNoConvergence:
+        return None
 
 
 def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices) -> Floats:

@@ -3,7 +3,16 @@
 Nothing here learns which relaxation, if any, produced the ordering.
 """
 
-from fairnepv.search.effort import EFFORTS, Effort, Found, better, check_effort, greedy, improve
+from fairnepv.search.effort import (
+    EFFORTS,
+    Effort,
+    Found,
+    better,
+    check_effort,
+    greedy,
+    improve,
+    restart_from,
+)
 from fairnepv.search.enumeration import Enumeration, enumerate_subsets
 from fairnepv.search.greedy import Greedy, complete, fair_order
 from fairnepv.search.local import LocalSearch
@@ -23,5 +32,6 @@ __all__ = [
     "fair_order",
     "greedy",
     "improve",
+    "restart_from",
     "shortlist",
 ]

@@ -71,7 +71,11 @@ def improve(problem: Problem, start: Found, effort: Effort, session: Session) ->
     """One-swaps, pair exchanges and restarts, as far as the effort goes."""
     if effort.max_passes == 0 or session.stopped:
         return start
-    found = _local(problem, start.indices, effort, session)
+    return restart_from(problem, _local(problem, start.indices, effort, session), effort, session)
+
+
+def restart_from(problem: Problem, found: Found, effort: Effort, session: Session) -> Found:
+    """The best of a local optimum and of what its perturbations lead to."""
     for restart in range(effort.restarts):
         if session.stopped:
             break

@@ -92,7 +92,7 @@ class Frontier:
             for view, C in zip(pool.views, frontier.factors, strict=True)
         ]
         variances = pool.map(
-            _whole_variances, state, pool.squared_norms, width=len(indices) * len(state)
+            _reduce_variances, state, pool.squared_norms, width=len(indices) * len(state)
         )
         return replace(frontier, variances=variances)
 
@@ -126,14 +126,14 @@ class Frontier:
     def extend(self, row: int) -> Frontier:
         """The frontier with one more pick: one pass."""
         extended = self._with_factors(row)
-        anchors = []
+        state: list[tuple[Any, None]] = []
         for view, C in zip(self.problem.pool.views, extended.factors, strict=True):
             last = np.zeros(len(C))
             last[-1] = 1.0
             # Row i gains the coordinate (C^-1 K_Si)_last = K_iS (C^-T e_last).
             coefficients = solve_triangular(C, last, lower=True, trans="T", check_finite=False)
-            anchors.append(view.anchor(extended.indices, coefficients[:, None]))
-        variances = self.problem.pool.map(_reduce_variances, anchors, self.variances)
+            state.append((view.anchor(extended.indices, coefficients[:, None]), None))
+        variances = self.problem.pool.map(_reduce_variances, state, self.variances)
         return replace(extended, variances=variances)
 
     def _with_factors(self, row: int) -> Frontier:
@@ -160,26 +160,16 @@ class Frontier:
         return v, np.maximum(variance, 0.0) + pool.views[q].ridge
 
 
-def _reduce_variances(block: Block, anchors: list[Any], variances: Floats) -> Floats:
-    """c_i less what the anchored directions explain; never below zero in exact arithmetic."""
-    with np.errstate(**_OVERFLOWS):
-        explained = [
-            (view.cross(anchor) ** 2).sum(axis=1)
-            for view, anchor in zip(block.views, anchors, strict=True)
-        ]
-        return np.asarray(np.maximum(variances - np.stack(explained, axis=1), 0.0))
-
-
-def _whole_variances(
-    block: Block, state: list[tuple[Any, Floats]], squared_norms: Floats
+def _reduce_variances(
+    block: Block, state: list[tuple[Any, Floats | None]], variances: Floats
 ) -> Floats:
-    """K_ii - |C^-1 K_Si|^2 at once, as after all picks."""
+    """c_i less what the anchors explain, whitened where they are not yet; at least zero."""
+    explained = []
     with np.errstate(**_OVERFLOWS):
-        explained = [
-            ((view.cross(anchor) @ whiten) ** 2).sum(axis=1)
-            for view, (anchor, whiten) in zip(block.views, state, strict=True)
-        ]
-        return np.asarray(np.maximum(squared_norms - np.stack(explained, axis=1), 0.0))
+        for view, (anchor, whiten) in zip(block.views, state, strict=True):
+            v = view.cross(anchor)
+            explained.append(((v if whiten is None else v @ whiten) ** 2).sum(axis=1))
+        return np.asarray(np.maximum(variances - np.stack(explained, axis=1), 0.0))
 
 
 def _rank_additions(

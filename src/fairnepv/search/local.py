@@ -73,29 +73,25 @@ class LocalSearch:
         return LocalState(subset.indices, value, state.passes + 1, state.swaps + made)
 
     def _make_swaps(self, subset: Subset, best: SwapLadders) -> tuple[Subset, int]:
-        made, value = 0, self._value(subset)
+        # Where the inverse is not accurate enough, the scorer itself judges.
+        sure = blur(self.problem, self.problem.k) <= self._gain
+        made, value = 0, subset.value if sure else self._score(subset.indices)
         for slot, rows in best.moves(0, above=value + self._gain - best.tie):
             for row in rows:
-                if row in subset.indices or not self._allowed(subset.indices, slot, row):
+                indices = subset.with_row(slot, row)
+                if row in subset.indices or not self._allowed(indices):
                     continue
-                moved = subset.exchange(subset.confirm(slot, row))
-                if self._value(moved) > value + self._gain:
-                    subset, made, value = moved, made + 1, self._value(moved)
+                move = subset.confirm(slot, row)
+                reached = move.value if sure else self._score(indices)
+                if reached > value + self._gain:
+                    subset, made, value = subset.exchange(move), made + 1, reached
                     break
         return subset, made
 
-    def _value(self, subset: Subset) -> float:
-        """F_tau of a set, by the scorer itself where its inverse is not accurate enough."""
-        unsure = blur(self.problem, self.problem.k) > self._gain
-        return self._score(subset.indices) if unsure else subset.value
-
-    def _allowed(self, indices: Indices, slot: int, row: int) -> bool:
+    def _allowed(self, indices: Indices) -> bool:
         """Quotas may have filled up since the pass; without groups nothing has changed."""
-        if self.problem.constraints.quotas is None:
-            return True
-        candidate = indices.copy()
-        candidate[slot] = row
-        return self.problem.constraints.is_met(candidate)
+        rules = self.problem.constraints
+        return rules.quotas is None or rules.is_met(indices)
 
     def _make_queue(self, state: LocalState) -> LocalState:
         """First moves of pair exchanges: per slot the favourite of F and of every view.
@@ -124,8 +120,7 @@ class LocalSearch:
         best = _best_swaps(subset, by_view=False)
         for second, rows in best.moves(0)[:1]:
             for candidate in rows:
-                indices = subset.indices.copy()
-                indices[second] = candidate
+                indices = subset.with_row(second, candidate)
                 value = self._score(indices)
                 if value > state.value + self._gain:
                     return LocalState(indices, value, state.passes + 1, state.swaps + 2)

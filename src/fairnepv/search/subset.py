@@ -48,6 +48,12 @@ class Subset:
     def value(self) -> float:
         return float(self.standing.fair_scores(np.zeros(len(self.logdets))))
 
+    def with_row(self, slot: int, row: int) -> Indices:
+        """The indices after an exchange."""
+        indices = self.indices.copy()
+        indices[slot] = row
+        return indices
+
     def confirm(self, slot: int, row: int) -> Exchange:
         """The exchange of one slot for one row, computed from the gathered rows alone."""
         rows = np.array([row], dtype=np.int64)
@@ -69,8 +75,7 @@ class Subset:
         )
 
     def exchange(self, move: Exchange) -> Subset:
-        indices = self.indices.copy()
-        indices[move.slot] = move.row
+        indices = self.with_row(move.slot, move.row)
         inverses = []
         for B, (b, u, s) in zip(self.inverses, move.updates, strict=True):
             B = B - np.outer(b, b)

@@ -95,6 +95,11 @@ class View(ABC):
         return None if self.scale is None else self.scale[rows]
 
 
+def inverse_norms(squared_norms: Floats) -> Floats:
+    """1 / sqrt, and 0 for a norm of zero."""
+    return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
+
+
 def multiply_rows(scale: Floats | None, rows: Floats) -> Floats:
     """diag(scale) @ rows, without work when there is nothing to scale."""
     return rows if scale is None else rows * scale[:, None]

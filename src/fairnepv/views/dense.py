@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,9 @@ class DenseView(View):
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
         norms = np.empty(self.n)
-        chunk = max(1, _CHUNK_NUMBERS // self.p)
-        for start in range(0, self.n, chunk):
-            rows = self.data[start : start + chunk].astype(np.float64)
-            np.einsum("ij,ij->i", rows, rows, out=norms[start : start + chunk])
+        for start, raw in row_chunks(self.data):
+            rows = raw.astype(np.float64)
+            np.einsum("ij,ij->i", rows, rows, out=norms[start : start + len(rows)])
         return norms
 
     def raw_squared_norms(self) -> Floats:
@@ -74,6 +74,13 @@ class DenseView(View):
     def take(self, indices: Indices) -> DenseView:
         view = DenseView(self.data[indices], self.eps)
         return view.scaled(self._scales(indices), self.offset)
+
+
+def row_chunks(data: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """(start, rows) of some megabytes each, for checks before there is a pool."""
+    chunk = max(1, _CHUNK_NUMBERS // data.shape[1])
+    for start in range(0, len(data), chunk):
+        yield start, data[start : start + chunk]
 
 
 def spectrum_of_rows(rows: Floats) -> Floats:

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Floats, View
-from fairnepv.views.dense import DenseView
+from fairnepv.views.dense import DenseView, row_chunks
 from fairnepv.views.kernel import KernelView, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
 
-_CHUNK_NUMBERS = 1 << 21
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
 _TINY_ROWS = 1024
@@ -145,39 +144,41 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
         raise InputError(f"views= must map names to column slices or indices: {error}") from error
 
 
-def _numeric(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _numeric(name: str, array: NDArray[Any]) -> None:
     if array.dtype.kind not in "fiub":
         raise InputError(
             f"view {name!r} has dtype {array.dtype}; expected real numbers (float or integer)"
         )
     if array.dtype.itemsize > 8:
         raise InputError(f"view {name!r} has dtype {array.dtype}; at most float64 is supported")
-    return array
 
 
 def _checked_dense(name: str, value: Any) -> DenseView:
     array = plain_array(value, f"view {name!r}")
     _check_shape(name, array.shape)
     _numeric(name, array)
-    chunk = max(1, _CHUNK_NUMBERS // array.shape[1])
-    if not all(np.isfinite(array[i : i + chunk]).all() for i in range(0, len(array), chunk)):
-        _refuse_non_finite(name, array, chunk)
+    _check_finite(name, array)
     view = DenseView(array)
     _check_magnitude(name, view)
     return view
 
 
-def _refuse_non_finite(name: str, array: NDArray[Any], chunk: int) -> None:
+def _check_finite(name: str, array: NDArray[Any]) -> None:
     count, first = 0, -1
-    for start in range(0, len(array), chunk):
-        bad = ~np.isfinite(array[start : start + chunk])
-        count += int(bad.sum())
-        if first < 0 and bad.any():
-            first = start + int(np.flatnonzero(bad.any(axis=1))[0])
-    raise InputError(
-        f"view {name!r} has {count} value(s) that are NaN or infinite, the first in row {first}; "
-        "drop or impute those rows"
-    )
+    for start, rows in row_chunks(array):
+        bad = ~np.isfinite(rows)
+        if bad.any():
+            count += int(bad.sum())
+            first = start + int(np.argmax(bad.any(axis=1))) if first < 0 else first
+    _refuse_non_finite(name, count, first)
+
+
+def _refuse_non_finite(name: str, count: int, row: int) -> None:
+    if count:
+        raise InputError(
+            f"view {name!r} has {count} value(s) that are NaN or infinite, the first in row {row}; "
+            "drop or impute those rows"
+        )
 
 
 def _checked_sparse(name: str, value: Any) -> SparseView:
@@ -187,10 +188,7 @@ def _checked_sparse(name: str, value: Any) -> SparseView:
     bad = np.flatnonzero(~np.isfinite(matrix.data))
     if len(bad):
         row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
-        raise InputError(
-            f"view {name!r} has {len(bad)} value(s) that are NaN or infinite, the first in row "
-            f"{row}; drop or impute those rows"
-        )
+        _refuse_non_finite(name, len(bad), row)
     view = SparseView(matrix)
     _check_magnitude(name, view)
     return view
@@ -266,8 +264,7 @@ def _checked_kernel(name: str, view: KernelView) -> KernelView:
     if kernel.shape[0] != kernel.shape[1]:
         raise InputError(f"view {name!r}: a kernel is square, not of shape {kernel.shape}")
     _numeric(name, kernel)
-    if not np.isfinite(kernel).all():
-        _refuse_non_finite(name, kernel, len(kernel))
+    _check_finite(name, kernel)
     if kernel.dtype.kind != "f":
         kernel = kernel.astype(np.float64)
     if np.abs(np.diagonal(kernel)).sum(dtype=np.float64) > _LARGEST_SQUARE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -74,6 +74,10 @@ class Pool:
     @property
     def n(self) -> int:
         return self.views[0].n
+
+    def items(self) -> Iterator[tuple[str, View]]:
+        """The views with their names."""
+        return zip(self.names, self.views, strict=True)
 
     @property
     def width(self) -> int:

@@ -32,7 +32,7 @@ class Calibration:
         """The pool under this calibration; its quality multiplies K by sqrt(q_i q_j) afterwards."""
         self._check_names(pool)
         views = []
-        for name, view in zip(pool.names, pool.views, strict=True):
+        for name, view in pool.items():
             scale = self._row_scale(name, view)
             if pool.quality is not None:
                 root = _quality_root(name, view, pool.quality[name])
