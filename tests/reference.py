@@ -172,6 +172,36 @@ def hessian_fd(Ls: Kernels, V: Array, tau: float, xi: Array, h: float = 1e-5) ->
     return (np.eye(len(V)) - V @ V.T) @ (forward - backward) / (2 * h)
 
 
+def view_gradients(Ls: Kernels, V: Array) -> list[Array]:
+    """b_q = (I - V V^T) L_q V G_q^-1 per view: k/2 times the Grassmann gradient of g_q."""
+    return [(np.eye(len(V)) - V @ V.T) @ L @ V @ np.linalg.inv(V.T @ L @ V) for L in Ls]
+
+
+def schur_complements(Ls: Kernels, V: Array) -> list[Array]:
+    """C_q = L_q - L_q V G_q^-1 V^T L_q: what is left of a kernel once V is known."""
+    return [L - L @ V @ np.linalg.inv(V.T @ L @ V) @ V.T @ L for L in Ls]
+
+
+def hessian_terms(Ls: Kernels, V: Array, tau: float, x: Array) -> tuple[Array, Array, Array]:
+    """The negative Grassmann Hessian of f at V along a tangent x, in units of 2/k, as three terms.
+
+    x - sum_q w_q C_q x G_q^-1, the transposed term sum_q w_q b_q x^T b_q, and the change of the
+    weights; they add up where V is stationary.
+    """
+    k = V.shape[1]
+    w = weights(view_values(Ls, V), tau)
+    b = view_gradients(Ls, V)
+    smooth, transposed = x.copy(), np.zeros_like(x)
+    for w_q, L, C, b_q in zip(w, Ls, schur_complements(Ls, V), b, strict=True):
+        smooth -= w_q * C @ x @ np.linalg.inv(V.T @ L @ V)
+        transposed += w_q * b_q @ x.T @ b_q
+    along = np.array([np.sum(b_q * x) for b_q in b])
+    stiff = np.zeros_like(x)
+    for w_q, a, b_q in zip(w, along, b, strict=True):
+        stiff += 2 / (k * tau) * w_q * (a - w @ along) * b_q
+    return smooth, transposed, stiff
+
+
 # --- The operator and its spectrum (Theorem 1, Propositions 3 and 4, Corollary 1, Lemma 3) --------
 
 

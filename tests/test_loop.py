@@ -553,6 +553,17 @@ class Faulty:
     def combine(self, Y: Any) -> Any:
         return self._watch(self._maps.combine(Y))
 
+    def images(self, Y: Any) -> Any:
+        return self._watch(self._maps.images(Y))
+
+    @property
+    def traces(self) -> Any:
+        return self._maps.traces
+
+    @property
+    def dimension(self) -> int:
+        return self._maps.dimension
+
 
 SOLVERS = {
     "scf": lambda f: Scf(f, START, alpha=0.7, sigma=1.0, tol=1e-4),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, qr
+from scipy.linalg import qr
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
@@ -92,6 +93,20 @@ class FeatureMaps(Protocol):
         """sum_q Phi_q Y_q."""
         ...
 
+    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        """Phi_q Y_q for every view; the same work as `combine`, M times its memory."""
+        ...
+
+    @property
+    def traces(self) -> Floats:
+        """(M,) tr Phi_q Phi_q^T."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Of the joint range of the views, or a bound on it."""
+        ...
+
 
 @dataclass(frozen=True)
 class StiefelObjective:
@@ -138,11 +153,14 @@ class ViewFactor:
         return self._solve(self.Z.T).T if self.tall else self._solve(self.Z)
 
     @functools.cached_property
+    def inverse(self) -> Floats:
+        """G^-1, (k, k)."""
+        return self._solve(np.eye(self.k)) if self.tall else self.N / self.eps
+
+    @functools.cached_property
     def N(self) -> Floats:
         """eps G^-1 = I - Z^T J, (k, k)."""
-        if self.tall:
-            return self.eps * self._solve(np.eye(self.k))
-        return np.eye(self.k) - self.Z.T @ self.J
+        return self.eps * self.inverse if self.tall else np.eye(self.k) - self.Z.T @ self.J
 
     def curvature(self, Y: Floats) -> Floats:
         """(I - J Z^T) Y G^-1, (p, k): eps cancels from (Z Z^T + eps I)^-1 Y (eps G^-1)."""
@@ -151,24 +169,31 @@ class ViewFactor:
         return self._solve(Y @ self.N)
 
     def _solve(self, right: Floats) -> Floats:
-        solution: Floats = cho_solve((self._factor, False), right, check_finite=False)
+        solution: Floats = dpotrs(self._factor, right, lower=False)[0]
         return solution
 
 
+def gram(X: Floats, eps: float) -> Floats:
+    """X^T X + eps I."""
+    G: Floats = X.T @ X
+    G.flat[:: len(G) + 1] += eps
+    return G
+
+
 def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
-    """Upper R with R^T R = X^T X + eps I, and how unsure its log det is in units of one."""
-    G = X.T @ X
-    G[np.diag_indices_from(G)] += eps
+    """Upper R with R^T R = X^T X + eps I, and how unsure its log det is in units of one.
+
+    LAPACK is called directly here and above: for small k SciPy's checks take longer than it does.
+    """
     unit = np.finfo(np.float64).eps
-    try:
-        R = cholesky(G, lower=False, overwrite_a=True, check_finite=False)
+    R, failed = dpotrf(gram(X, eps), lower=False)
+    if not failed:
         diagonal = np.diagonal(R)
         condition = float((diagonal.max() / diagonal.min()) ** 2)  # an estimate from below
         if condition < _WELL_CONDITIONED:
             return R, unit * condition
-    except np.linalg.LinAlgError:
-        if eps == 0:
-            raise
+    elif eps == 0:
+        raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
     k = X.shape[1]
     R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
     diagonal = np.abs(np.diagonal(R))
@@ -202,9 +227,15 @@ class Point:
     @functools.cached_property
     def A(self) -> Floats:
         """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the Euclidean gradient [Prop. 2]."""
-        k = self.objective.k
-        ridge = sum(w / k * f.N for w, f in zip(self.weights, self.factors, strict=True))
-        return np.asarray(self.objective.maps.combine(self.pulls) + self.V @ ridge)
+        shares = self.weights / self.objective.k
+        ridge = sum(c * f.N for c, f in zip(shares, self.factors, strict=True))
+        images = sum(c * image for c, image in zip(shares, self.view_images, strict=True))
+        return np.asarray(images + self.V @ ridge)
+
+    @functools.cached_property
+    def view_images(self) -> tuple[Floats, ...]:
+        """Per view Phi_q Phi_q^T V G_q^-1; off V, each view's own gradient times k/2."""
+        return self.objective.maps.images(tuple(f.J for f in self.factors))
 
     @property
     def pulls(self) -> tuple[Floats, ...]:

@@ -59,10 +59,11 @@ def choose_coordinates(problem: Problem) -> Coordinates:
     if P > WIDEST_GRAM:
         return Ambient(pool)
     # A product with all feature maps costs `stored` k here and P^2 k there; the reduced form
-    # pays n P^2 for the Gram matrix and about 10 P^3 for its eigenvectors beforehand.
+    # pays n P^2 for the Gram matrix and its eigenvectors beforehand, which run at several times the
+    # speed of thin products and so count as 3 P^3.
     ambient = _TYPICAL_EVALUATIONS * (4.0 * stored * k + 4.0 * n * k**2)
     reduced = _TYPICAL_EVALUATIONS * (4.0 * P**2 * k + 4.0 * P * k**2)
-    return Reduced(pool) if reduced + 2.0 * n * P**2 + 10.0 * P**3 < ambient else Ambient(pool)
+    return Reduced(pool) if reduced + n * P**2 + 3.0 * P**3 < ambient else Ambient(pool)
 
 
 class Ambient:
@@ -147,6 +148,9 @@ class MatrixMaps:
     def __init__(self, R: Floats, widths: list[int]) -> None:
         self._R = R
         self._cuts = np.cumsum(widths)[:-1]
+        self._views = np.split(R, self._cuts, axis=1)
+        self.traces = np.array([np.vdot(R, R) for R in self._views])
+        self.dimension = len(R)
 
     def split(self, Z: Floats) -> tuple[Floats, ...]:
         return tuple(np.split(Z, self._cuts))
@@ -157,6 +161,9 @@ class MatrixMaps:
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
         return self._R @ np.vstack(Y)
 
+    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        return tuple(R @ y for R, y in zip(self._views, Y, strict=True))
+
 
 class PoolMaps:
     """Feature maps of the rows themselves; each product is one pass."""
@@ -164,21 +171,41 @@ class PoolMaps:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @functools.cached_property
+    def traces(self) -> Floats:
+        return np.asarray(self._pool.squared_norms.sum(axis=0))
+
+    @property
+    def dimension(self) -> int:
+        return min(self._pool.n, self._pool.width)
+
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         return self._pool.reduce(_block_adjoint, _add_each, None, V, width=V.shape[1], fixed=True)
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
         return self._pool.map(_block_combine, Y, width=2 * Y[0].shape[1], fixed=True)
 
+    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        k = Y[0].shape[1]
+        side_by_side = self._pool.map(_block_images, Y, width=2 * len(Y) * k, fixed=True)
+        return tuple(np.ascontiguousarray(part) for part in np.split(side_by_side, len(Y), axis=1))
+
 
 def _block_adjoint(block: Block, state: None, V: Floats) -> tuple[Floats, ...]:
     return tuple(view.features().T @ V for view in block.views)
 
 
+def _block_products(block: Block, Y: tuple[Floats, ...]) -> list[Floats]:
+    return [view.features() @ y for view, y in zip(block.views, Y, strict=True)]
+
+
+def _block_images(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    return np.hstack(_block_products(block, Y))
+
+
 def _block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
-    products = [view.features() @ y for view, y in zip(block.views, Y, strict=True)]
-    total: Floats = sum(products[1:], start=products[0])
-    return total
+    first, *others = _block_products(block, Y)
+    return sum(others, start=first)
 
 
 def _block_row_norms(block: Block, C: tuple[Floats, ...]) -> Floats:

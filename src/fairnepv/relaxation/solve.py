@@ -33,7 +33,6 @@ _VARIANTS = {
     "damped-shifted": (0.5, 1.0),
 }
 SOLVERS = ("accelerated", *_VARIANTS)
-_HANDOVER = 1e-3  # residual at which second-order steps take over from the ascent
 _ESCAPES = 5
 
 
@@ -169,14 +168,13 @@ class _Solve:
         return self._record(self.objective.at(V), status, curvature)
 
     def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
-        """Ascent, then Newton, then a look for ascent directions, and off along one if found."""
-        coarse = max(self.solver.tol, _HANDOVER)
+        """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
         curvature = None
         for attempt in range(_ESCAPES + 1):
-            outcome = self._run(Lbfgs, V, coarse)
+            outcome = self._run(Lbfgs, V, self.solver.tol)
             V, status = outcome.state.V, outcome.status
-            fine = self.solver.tol < _HANDOVER or status is Status.STAGNATED
-            if fine and status in (Status.CONVERGED, Status.STAGNATED):
+            short = self._residual(self.objective.at(V)) > self.solver.tol
+            if status is Status.STAGNATED or (status is Status.CONVERGED and short):
                 V, status = self._newton(V)
             if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
                 return V, status, None
