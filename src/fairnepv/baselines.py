@@ -32,10 +32,11 @@ def refuse(problem: Problem, name: str) -> str | None:
         return None
     if problem.constraints:
         return "method 'k-dpp' does not support fixed items or quotas; use 'auto'"
-    if problem.pool.width > WIDEST_GRAM:
+    smaller = min(problem.n, problem.pool.width)
+    if smaller > WIDEST_GRAM:
         return (
-            f"method 'k-dpp' needs the eigenvalues of the averaged kernel, which has "
-            f"{problem.pool.width} feature columns in all, more than {WIDEST_GRAM}; use another one"
+            f"method 'k-dpp' needs the eigenvalues of the averaged kernel, whose smaller side is "
+            f"{smaller} (rows or feature columns in all), more than {WIDEST_GRAM}; use another one"
         )
     return None
 
@@ -110,13 +111,15 @@ class KDppSampler:
 
     det (K + eps I)[S, S] is the sum over T in S of eps^(k - |T|) det K[T, T]. So draw t with
     weight eps^(k - t) e_t(lambda) C(n - t, k - t), then T from the t-DPP of K by its spectral
-    form, then the rest uniformly: exact for any k, and only (P, P) matrices are needed.
+    form, then the rest uniformly: exact for any k, and only a Gram matrix of the smaller side, rows
+    or feature columns, is needed.
     """
 
     def __init__(self, problem: Problem) -> None:
         pool = _mean(problem.pool)
         self.pool, self.n, self.k = pool, problem.n, problem.k
-        lam, E = eigh(pool.gram)
+        self.by_rows = problem.n < pool.width
+        lam, E = eigh(_whole_kernel(pool) if self.by_rows else pool.gram)
         keep = lam > len(lam) * np.finfo(np.float64).eps * lam[-1]
         self.lam, self.E = lam[keep], E[:, keep]
         self.log_e = _log_elementary(self.lam, min(self.k, len(self.lam)))
@@ -136,14 +139,8 @@ class KDppSampler:
 
     def _draw_diverse(self, size: int, rng: np.random.Generator) -> Indices:
         """A sample of the size-DPP of K: pick eigenvectors, then items, one at a time."""
-        C = self.E[:, self._draw_spectrum(size, rng)]  # (P, size)
-        C = C / np.sqrt(np.einsum("ij,ij->j", C, self.pool.gram @ C))
+        V = self._eigenvectors(self._draw_spectrum(size, rng))
         chosen: list[int] = []
-        V = (
-            self.pool.map(_project_rows, C, width=size, fixed=True)
-            if size
-            else np.empty((self.n, 0))
-        )
         for _ in range(size):
             p = np.einsum("ij,ij->i", V, V)
             p[chosen] = 0.0
@@ -155,6 +152,14 @@ class KDppSampler:
             V = (V - np.outer(V @ u, u) * (2.0 / (u @ u)))[:, :-1]
         return np.array(chosen, dtype=np.int64)
 
+    def _eigenvectors(self, which: Indices) -> Floats:
+        """(n, size) orthonormal eigenvectors of K."""
+        C = self.E[:, which]
+        if self.by_rows or not len(which):
+            return C if self.by_rows else np.empty((self.n, 0))
+        C = C / np.sqrt(np.einsum("ij,ij->j", C, self.pool.gram @ C))
+        return self.pool.map(_project_rows, C, width=len(which), fixed=True)
+
     def _draw_spectrum(self, size: int, rng: np.random.Generator) -> Indices:
         chosen = []
         for j in range(len(self.lam), 0, -1):
@@ -165,6 +170,12 @@ class KDppSampler:
                 chosen.append(j - 1)
                 size -= 1
         return np.array(chosen, dtype=np.int64)
+
+
+def _whole_kernel(pool: Pool) -> Floats:
+    """K (n, n) of a pool with one view and few rows."""
+    rows = np.arange(pool.n)
+    return pool.views[0].inner(rows, rows)
 
 
 def _project_rows(block: Block, C: Floats) -> Floats:

@@ -44,7 +44,7 @@ def certify(problem: Problem) -> Certificate:
     ranks: dict[str, int | None] = dict.fromkeys(pool.names)
     rules = dict.fromkeys(pool.names, "diagonal")
     for q, (name, view) in enumerate(pool.items()):
-        if view.p <= WIDEST_GRAM:
+        if min(view.n, view.p) <= WIDEST_GRAM:
             lam = _kernel_eigenvalues(pool, q)
             bounds[q] = spectral_bound(lam, view, k)
             ranks[name] = _rank(lam)
@@ -78,10 +78,14 @@ def diagonal_bound(view: View, k: int) -> float:
 
 
 def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
-    """Nonzero eigenvalues of K_q, descending, as those of Phi_q^T Phi_q (p, p)."""
-    if pool.width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well
+    """Nonzero eigenvalues of K_q, descending, from a Gram matrix of its smaller side."""
+    view = pool.views[q]
+    if view.p > WIDEST_GRAM:  # n is smaller then, and K_q itself the smaller Gram matrix
+        rows = np.arange(view.n)
+        gram = view.inner(rows, rows)
+    elif pool.width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well
         start = sum(view.p for view in pool.views[:q])
-        block = slice(start, start + pool.views[q].p)
+        block = slice(start, start + view.p)
         gram = pool.gram[block, block]
     else:
         gram = pool.only(pool.names[q]).gram

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from fairnepv.views import Pool
+from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
 
 _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no more than 1e-11
@@ -62,6 +62,24 @@ def subset_scores(pool: Pool, indices: Indices) -> Floats:
 def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
     """F_tau(S) [FairNEPv, Eq. (D-Fair)]."""
     return float(soft_min(subset_scores(pool, indices), tau))
+
+
+def subset_gains(pool: Pool, indices: Indices) -> Floats:
+    """(k, M) what each item in turn added to log det L_q; the means over the items are d_q(S)."""
+    return np.stack([_view_gains(view, indices) + view.offset for view in pool.views], axis=1)
+
+
+def _view_gains(view: View, indices: Indices) -> Floats:
+    L = view.inner(indices, indices)
+    L.flat[:: len(L) + 1] += view.ridge
+    R, failed = dpotrf(L, lower=False)
+    if not failed:
+        gains: Floats = 2.0 * np.log(np.diagonal(R))
+        return gains
+    # A ridge below the rounding of L: differences of what the scoring function gives, one by one.
+    sizes = range(1, len(indices) + 1)
+    logdets = [np.log(view.spectrum(indices[:j]) + view.ridge).sum() for j in sizes]
+    return np.diff(logdets, prepend=0.0)
 
 
 class Standing(NamedTuple):

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.baselines import baselines, refuse
 from fairnepv.calibration import calibrate
@@ -17,7 +18,8 @@ from fairnepv.certificate import Certificate
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import Engine, few_threads
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status
-from fairnepv.loop import Progress, Session
+from fairnepv.loop import Progress, Session, Step
+from fairnepv.objective import soft_min_weights, subset_scores
 from fairnepv.problem import Problem, check_k, check_random_state, check_tau
 from fairnepv.relaxation import Relaxation, Solver, make_solver
 from fairnepv.relaxation import relax as solve_relaxation
@@ -46,11 +48,13 @@ from fairnepv.selection import (
 from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Indices
+from fairnepv.views.intake import check_ids
 
 OWN_METHODS = ("auto", "nepv", "greedy")
 Start = Callable[[Session], Found]
 # Plenty for an ordering of candidates (DESIGN 3.2).
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
+_BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
 
 
 def select(
@@ -137,9 +141,12 @@ def compare(
     level = check_effort(effort)
     oversampling = _check_oversampling(oversampling)
     bound = _certify(problem)
-    rows = []
+    began = time.monotonic()
+    rows: list[Selection] = []
     for name in chosen:
         session = _session(None, progress)
+        if progress is not None:
+            progress(_turn_of(name, rows, len(chosen), began))
         rows.append(_select(problem, name, level, oversampling, bound, session))
         if session.stopped is Status.INTERRUPTED:
             break
@@ -151,6 +158,7 @@ def score(
     data: Any,
     indices: Any,
     *,
+    by_id: bool = False,
     views: Mapping[str, Any] | None = None,
     tau: float = 0.05,
     eps: float | Mapping[str, float] = 0.1,
@@ -162,10 +170,11 @@ def score(
     """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
 
     `indices` count rows of the pool; with `ids` by view name that is the order of the first view.
+    With `by_id` they are ids instead.
     """
     tau = check_tau(tau)
     pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
-    rows = _check_indices(indices, pool.n)
+    rows = _rows_of_ids(indices, pool.ids) if by_id else _check_indices(indices, pool.n)
     rule = calibrate(pool, calibration, len(rows))
     problem = Problem(rule.apply(pool), len(rows), tau, rule)
     _warn(_width_notes(problem))
@@ -290,6 +299,25 @@ def _check_indices(indices: Any, n: int) -> Indices:
     return array.astype(np.int64)
 
 
+def _rows_of_ids(picks: Any, ids: NDArray[Any] | None) -> Indices:
+    if ids is None:
+        raise InputError("by_id needs ids, which say what the rows are called")
+    array = check_ids(picks, len(plain_array(picks, "picks")), "picks")
+    if array.dtype.kind != ids.dtype.kind:
+        raise InputError(f"picks are {array.dtype}, but ids are {ids.dtype}; give the same type")
+    if not len(array):
+        raise InputError("picks are empty; name at least one id")
+    by_id = np.argsort(ids, kind="stable")
+    at = np.minimum(np.searchsorted(ids[by_id], array), len(ids) - 1)
+    strangers = array[ids[by_id[at]] != array]
+    if len(strangers):
+        raise InputError(
+            f"picks name {len(strangers)} id(s) that no row has, for example "
+            f"{strangers[0].item()!r}; check that ids and picks belong together"
+        )
+    return np.asarray(by_id[at], dtype=np.int64)
+
+
 def _session(time_limit: Any, progress: Progress | None) -> Session:
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of one Step, not {progress!r}")
@@ -350,7 +378,7 @@ def _auto(problem: Problem, effort: Effort, oversampling: float, session: Sessio
         start = nepv_start(problem, oversampling, session)
         best = better(problem, best, improve(problem, start, effort.one_swaps, session))
     best = improve(problem, best, without_restarts, session)
-    for further in _further_starts(problem, effort, oversampling):
+    for further in _further_starts(problem, effort, oversampling, best):
         if session.stopped:
             break
         with session.absorbing_interruption():
@@ -359,13 +387,21 @@ def _auto(problem: Problem, effort: Effort, oversampling: float, session: Sessio
     return restart_from(problem, best, effort, session)
 
 
-def _further_starts(problem: Problem, effort: Effort, oversampling: float) -> Iterator[Start]:
-    """What a thorough search tries besides; each a function of the session that it runs in."""
-    if not effort.restarts:
-        return
-    yield partial(nepv_start, problem, oversampling, start="random")
-    if len(problem.pool.names) > 1:
-        for name in problem.pool.names:
+def _further_starts(
+    problem: Problem, effort: Effort, oversampling: float, best: Found
+) -> Iterator[Start]:
+    """What is tried besides, each a function of the session that it runs in.
+
+    Where one view binds all but alone, its own optimum is nearly fair and a start of its own; a
+    thorough search starts from every view's.
+    """
+    names = problem.pool.names
+    weights = soft_min_weights(subset_scores(problem.pool, best.indices), problem.tau)
+    binding = [name for name, w in zip(names, weights, strict=True) if w > _BINDS]
+    if effort.restarts:
+        yield partial(nepv_start, problem, oversampling, start="random")
+    if len(names) > 1:
+        for name in names if effort.restarts else binding:
             yield partial(_single_view_start, problem, name, replace(effort, restarts=0))
 
 
@@ -382,9 +418,23 @@ def nepv_start(
     relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
     if relaxation.status is not Status.CONVERGED:
         session.notes.append(f"relaxation: {relaxation.status.value}")
+    return round_by_leverage(problem, relaxation, oversampling, session)
+
+
+def round_by_leverage(
+    problem: Problem, relaxation: Relaxation, oversampling: float, session: Session
+) -> Found:
+    """The subset that fair greedy finds among the items of highest leverage."""
     rows = shortlist(problem, relaxation.leverage, oversampling)
     found = greedy(problem.take(rows), session)
     return Found(rows[found.indices], found.status)
+
+
+def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:
+    """What a listener hears before a selector of a comparison takes its turn."""
+    best = max((row.fair_score for row in rows), default=0.0)
+    details = {"selector": name, "size": len(rows), "of": of}
+    return Step("compare", len(rows), 0, time.monotonic() - began, best, details=details)
 
 
 def _certify(problem: Problem) -> Certificate:

@@ -14,7 +14,7 @@ from fairnepv.certificate import Certificate
 from fairnepv.engines import Block
 from fairnepv.errors import Status
 from fairnepv.loop import Step
-from fairnepv.objective import soft_min, soft_min_weights, subset_scores
+from fairnepv.objective import soft_min, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Enumeration
 from fairnepv.views import Calibration
@@ -38,6 +38,10 @@ class Score:
     def minimum(self) -> float:
         return min(self.scores.values())
 
+    def losses(self, against: Score) -> dict[str, float]:
+        """Per view what this subset has less than the other, in nats per item."""
+        return {name: against.scores[name] - value for name, value in self.scores.items()}
+
 
 @dataclass(frozen=True, repr=False)
 class Selection(Score):
@@ -45,6 +49,7 @@ class Selection(Score):
 
     indices: Indices  # in order of selection: the first j are a sensible subset
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
+    gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
     certificate: Certificate | None
     calibration: Calibration
     settings: Mapping[str, Any]
@@ -133,10 +138,12 @@ def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
 
 
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
+    gains = subset_gains(problem.pool, indices)
     return Selection(
         **_score_fields(problem, indices),
         indices=indices,
         ids=_ids(problem, indices),
+        gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
         calibration=problem.calibration,
         **run,
     )

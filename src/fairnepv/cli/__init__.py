@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+import warnings
 
 import click
 
 from fairnepv import __version__
+from fairnepv.cli.compare import compare
 from fairnepv.cli.demo import demo
-from fairnepv.errors import FairnepvError
+from fairnepv.cli.outputs import Interrupted
+from fairnepv.cli.relax import relax
+from fairnepv.cli.score import score
+from fairnepv.cli.select import select
+from fairnepv.cli.synthetic import synthetic
+from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,19 +26,31 @@ def commands() -> None:
     """Choose k items out of n so that no view of the data is left behind."""
 
 
-commands.add_command(demo)
+for _command in (select, score, compare, relax, synthetic, demo):
+    commands.add_command(_command)
 
 
 def main() -> None:
-    """Entry point: an error is one line on stderr and exit code 2, an interruption 130."""
+    """Entry point. Exit code 0; 1 numerical; 2 bad input, one line on stderr; 130 interrupted."""
+    warnings.simplefilter("ignore", RankWarning)  # results carry the same words as notes
     try:
         commands(standalone_mode=False)
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Interrupted as error:
+        _leave(130, str(error))
+    except (click.Abort, KeyboardInterrupt):
+        _leave(130, "interrupted; nothing was written")
+    except NumericalError as error:
+        _leave(1, str(error))
     except FairnepvError as error:
-        click.echo(f"fairnepv: {error}", err=True)
-        sys.exit(2)
+        _leave(2, str(error))
     except click.ClickException as error:
-        click.echo(f"fairnepv: {error.format_message()}", err=True)
-        sys.exit(2)
-    except click.Abort:
-        click.echo("fairnepv: interrupted", err=True)
-        sys.exit(130)
+        _leave(2, " ".join(error.format_message().split()))
+
+
+def _leave(code: int, message: str) -> None:
+    if "--debug" in sys.argv:
+        traceback.print_exc()
+    click.echo(f"fairnepv: {message}", err=True)
+    sys.exit(code)

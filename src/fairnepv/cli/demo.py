@@ -1,33 +1,115 @@
-"""`fairnepv demo`: the embedded pool, every selector, one table."""
+"""`fairnepv demo`: the embedded pool, every selector, a table, sentences and two pictures."""
 
 from __future__ import annotations
 
+import io
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+from fairnepv.cli.options import debug_option, json_option, seed_option
+from fairnepv.errors import FairnepvError
+
+if TYPE_CHECKING:
+    from fairnepv.data import Pictograms
+    from fairnepv.selection import Comparison
+
+CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CLDR (Unicode-3.0)."
 
 
 @click.command()
 @click.option("-k", default=50, show_default=True, help="How many items to choose.")
-@click.option("--seed", default=0, show_default=True, help="Random state.")
-def demo(k: int, seed: int) -> None:
+@seed_option
+@click.option(
+    "--out",
+    default="fairnepv-demo",
+    show_default=True,
+    metavar="FOLDER",
+    help="Where pictures and data go; files of an earlier demo are replaced.",
+)
+@json_option
+@debug_option
+def demo(k: int, seed: int, out: str, as_json: bool) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
-    from rich.console import Console
-
+    from fairnepv.cli.outputs import finish, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
-    from fairnepv.errors import Status
     from fairnepv.pipeline import compare
-    from fairnepv.report import comparison_table, selection_summary
+    from fairnepv.report import (
+        comparison_record,
+        comparison_table,
+        left_behind,
+        selection_summary,
+    )
 
+    folder = _folder(out)
     pool = openmoji()
-    data = {"text": pool["text"], "vision": pool["vision"]}
     with stage_bar() as progress:
-        comparison = compare(data, k, ids=pool["id"], random_state=seed, progress=progress)
-    console = Console()
-    title = "OpenMoji: 2,297 pictograms, two views (d and F in nats per item; C: lower is better)"
-    console.print(comparison_table(comparison, title))
-    best = comparison["auto"]
-    console.print(selection_summary(best), highlight=False)
-    console.print("First picks: " + ", ".join(str(i) for i in best.ids[:8]), highlight=False)
-    console.print("Pictograms by OpenMoji (CC BY-SA 4.0).", style="dim")
-    if any(row.status is Status.INTERRUPTED for row in comparison):
-        raise click.Abort
+        comparison = compare(
+            pool.views,
+            k,
+            ids=pool.ids,
+            calibration="efficiency",
+            random_state=seed,
+            progress=progress,
+        )
+    files = _write(folder, pool, comparison)
+    if as_json:
+        print_json(comparison_record(comparison))
+    else:
+        best = comparison.rows[0]
+        title = "OpenMoji, 2,297 pictograms (d and F: nats per item; C: low is good)"
+        show(comparison_table(comparison, title), selection_summary(best), "")
+        show(*left_behind(comparison), "")
+        show("First picks: " + ", ".join(map(str, pool.titles[best.indices[:8]])) + ".")
+        show(f"Look at {files[0]} (the picks) and {files[1]} (the scores).")
+        show("Try next:", f"  {_next_command(folder)}", CREDIT)
+    finish(comparison.rows[-1].status, strict=False)
+
+
+def _folder(out: str) -> Path:
+    """Made before the search, so that a folder that cannot be is said so at once."""
+    folder = Path(out)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise FairnepvError(f"--out {out}: the folder cannot be made ({error.strerror})") from error
+    return folder
+
+
+def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]:
+    """Both pictures, and the two views with their ids for the next command."""
+    import scipy.sparse as sp
+
+    from fairnepv.io import Output, write_array
+    from fairnepv.report import contact_sheet, draw_comparison
+
+    rows = [comparison.rows[0]]
+    rows += [row for row in comparison if row.method in ("text-only", "vision-only")]
+    panels = {
+        row.method: (
+            [pool.pictures[i] for i in row.indices],
+            "keeps " + ", ".join(f"{math.exp(d):.0%} of {v}" for v, d in row.scores.items()),
+        )
+        for row in rows
+    }
+    pictures = [folder / "picks.png", folder / "scores.png"]
+    Output(pictures[0]).write(contact_sheet(panels, CREDIT))
+    title = f"{rows[0].settings['k']} of 2,297 pictograms, efficiency calibration"
+    Output(pictures[1]).write(draw_comparison(comparison, title))
+    views = pool.views
+    sparse = io.BytesIO()
+    sp.save_npz(sparse, views["text"])
+    Output(folder / "text.npz").write(sparse.getvalue())
+    write_array(Output(folder / "vision.npy"), views["vision"])
+    Output(folder / "ids.txt").write("\n".join(pool.ids).encode() + b"\n")
+    return pictures
+
+
+def _next_command(folder: Path) -> str:
+    return (
+        f"fairnepv select --view text={folder}/text.npz --view vision={folder}/vision.npy "
+        f"--ids {folder}/ids.txt -k 20 --effort thorough --out picks.csv"
+    )

@@ -1,43 +1,100 @@
-"""A progress bar on stderr that listens to the loop; silent when stderr is not a terminal."""
+"""Progress on stderr with the time left; silent when stderr is not a terminal.
+
+The bar listens to the loop. It knows a stage's end where the stage does: greedy counts items, the
+relaxation has a residual to bring down to its tolerance. A local search ends when nothing improves,
+which nobody can foretell, so it shows the time left only under a time limit.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from fairnepv.loop import Progress as Listener
 from fairnepv.loop import Step
 
+_COLUMNS = (
+    SpinnerColumn(),
+    TextColumn("{task.description:<14}"),
+    BarColumn(bar_width=24),
+    TextColumn("{task.fields[said]:<28}"),
+    TimeElapsedColumn(),
+    TextColumn("left"),
+    TimeRemainingColumn(),
+)
+
 
 @contextlib.contextmanager
-def stage_bar() -> Iterator[Listener]:
+def stage_bar(time_limit: float | None = None) -> Iterator[Listener]:
     """A listener for `progress=` that shows the running stage, its step and the fair score."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:<8}"),
-        BarColumn(bar_width=20),
-        TextColumn("step {task.fields[step]:>4}  value {task.fields[value]:.4f}"),
-        TimeElapsedColumn(),
-    )
     console = Console(stderr=True)
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *_COLUMNS, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task("", total=None, step=0, value=0.0)
+        yield StageBar(bar, time_limit)
 
-        def listen(row: Step) -> None:
-            total = row.details.get("of")
-            done = row.details.get("size", 0)
-            bar.update(
-                task,
-                description=row.stage,
-                total=total,
-                completed=done,
-                step=row.step,
-                value=row.objective,
-            )
 
-        yield listen
+class StageBar:
+    """One line for the stage at hand, and one above it for a comparison of selectors."""
+
+    def __init__(self, bar: Progress, time_limit: float | None) -> None:
+        self._bar, self._limit = bar, time_limit
+        self._began = time.monotonic()
+        self._overall: TaskID | None = None
+        self._stage: TaskID | None = None
+        self._first_residual: float | None = None
+
+    def __call__(self, row: Step) -> None:
+        if row.stage == "compare":
+            self._compare(row)
+            return
+        if self._stage is None or row.step == 0:
+            self._enter(row)
+        assert self._stage is not None
+        share = self._share(row)
+        self._bar.update(
+            self._stage,
+            total=None if share is None else 1.0,
+            completed=0.0 if share is None else share,
+            said=f"step {row.step:>5}  value {row.objective:.5f}",
+        )
+
+    def _compare(self, row: Step) -> None:
+        said = f"next: {row.details['selector']}"
+        if self._overall is None:
+            self._overall = self._bar.add_task("selectors", said=said)
+        self._bar.update(
+            self._overall, total=row.details["of"], completed=row.details["size"], said=said
+        )
+
+    def _enter(self, row: Step) -> None:
+        """A fresh line, so that its clock and its pace are those of the stage."""
+        if self._stage is not None:
+            self._bar.remove_task(self._stage)
+        self._stage = self._bar.add_task(row.stage, total=None, said="")
+        self._first_residual = row.residual
+
+    def _share(self, row: Step) -> float | None:
+        """How much of the stage is done, where that can be told."""
+        if "of" in row.details:
+            return float(row.details["size"]) / float(row.details["of"])
+        if self._limit is not None:
+            return min(1.0, (time.monotonic() - self._began) / self._limit)
+        tol = row.details.get("tol")
+        if tol and row.residual and self._first_residual and self._first_residual > tol:
+            whole = math.log(self._first_residual / tol)
+            return max(0.0, min(1.0, math.log(self._first_residual / row.residual) / whole))
+        return None

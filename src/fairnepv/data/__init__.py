@@ -3,27 +3,66 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from importlib import resources
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError
 from fairnepv.views import DiagonalView
 
-_OPENMOJI_SHA256 = "8cc8b58b1b36b5ff"  # its first 16 hex digits
+_OPENMOJI_SHA256 = "a236d3f4b79b3323"  # its first 16 hex digits
 
 
-def openmoji() -> dict[str, NDArray[Any]]:
-    """2,297 pictograms: `text` (384, MiniLM of keywords), `vision` (1280, EfficientNet), `id`,
-    `label`. CC-BY-SA-4.0, see NOTICE.md."""
-    content = resources.files("fairnepv.data").joinpath("openmoji.npz").read_bytes()
+@dataclass(frozen=True)
+class Pictograms:
+    """2,297 pictograms of OpenMoji, row by row; CC-BY-SA-4.0, keywords Unicode-3.0."""
+
+    ids: NDArray[Any]  # OpenMoji's hexadecimal codes
+    titles: NDArray[Any]
+    groups: NDArray[Any]
+    keywords: list[str]  # title and keywords as one text
+    pictures: list[bytes]  # PNG, 96 x 96
+    vision: NDArray[np.float32]  # (2297, 1280) EfficientNet-Lite0 features, not normalised
+
+    @property
+    def views(self) -> dict[str, Any]:
+        """The two views of the demo: sparse TF-IDF of the keywords, and vision features."""
+        return {"text": tf_idf(self.keywords), "vision": self.vision}
+
+
+def openmoji() -> Pictograms:
+    """The pool of `fairnepv demo`."""
+    import pyarrow.parquet as pq
+
+    content = resources.files("fairnepv.data").joinpath("openmoji.parquet").read_bytes()
     if not hashlib.sha256(content).hexdigest().startswith(_OPENMOJI_SHA256):
-        raise FairnepvError("the embedded pool openmoji.npz is damaged: install fairnepv again")
-    with np.load(BytesIO(content), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in ("id", "label", "text", "vision")}
+        raise FairnepvError("the embedded pool openmoji.parquet is damaged: install fairnepv again")
+    table = pq.read_table(BytesIO(content), use_threads=False)
+    n, vision = table.num_rows, table.column("vision").combine_chunks()
+    return Pictograms(
+        ids=np.array(table.column("id").to_pylist()),
+        titles=np.array(table.column("title").to_pylist()),
+        groups=np.array(table.column("group").to_pylist()),
+        keywords=table.column("text").to_pylist(),
+        pictures=table.column("image_png").to_pylist(),
+        # Stored as float16, which is slow to widen again and again.
+        vision=vision.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(n, -1),
+    )
+
+
+def tf_idf(texts: list[str]) -> sp.csr_array:
+    """Sparse sublinear TF-IDF with rows of unit length [FairNEPv, section 6.1]."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return sp.csr_array(TfidfVectorizer(sublinear_tf=True).fit_transform(texts))
+
+
+CANDIDATE_TYPES = ("text specialist", "vision specialist", "balanced")
 
 
 def paper_instance() -> dict[str, DiagonalView]:
@@ -32,3 +71,8 @@ def paper_instance() -> dict[str, DiagonalView]:
     text = np.repeat([100.0, 0.1, 3.0], 5)
     vision = np.repeat([0.1, 100.0, 3.0], 5)
     return {"text": DiagonalView(text, eps=0), "vision": DiagonalView(vision, eps=0)}
+
+
+def paper_types() -> NDArray[Any]:
+    """What kind of candidate every row of the paper's instance is."""
+    return np.repeat(CANDIDATE_TYPES, 5)

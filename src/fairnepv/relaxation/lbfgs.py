@@ -104,7 +104,7 @@ class Lbfgs:
         return Status.STAGNATED if state.stalled >= _PATIENCE else None
 
     def report(self, state: LbfgsState) -> Mapping[str, Any]:
-        return {**describe(self._point(state.V)), "shift": None}
+        return {**describe(self._point(state.V)), "shift": None, "tol": self.tol}
 
 
 def _two_loop(gradient: Floats, S: Floats, Y: Floats, guess: Preconditioner) -> Floats:

@@ -69,7 +69,8 @@ class Scf:
         return Status.CONVERGED if unscaled < self.tol else None
 
     def report(self, state: ScfState) -> Mapping[str, Any]:
-        return {**describe(self._point(state.V)), "shift": self.sigma}
+        point = self._point(state.V)
+        return {**describe(point), "shift": self.sigma, "tol": self.tol * point.objective.k}
 
 
 def scf_step(V: Floats, A_perp: Floats, alpha: float, sigma: float) -> Floats:

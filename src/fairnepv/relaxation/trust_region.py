@@ -88,7 +88,8 @@ class TrustRegion:
         return Status.ROUNDING_FLOOR if at_floor else Status.STAGNATED
 
     def report(self, state: TrustRegionState) -> Mapping[str, Any]:
-        return {**describe(self._point(state.V)), "shift": None, "radius": state.radius}
+        point = self._point(state.V)
+        return {**describe(point), "shift": None, "tol": self.tol, "radius": state.radius}
 
 
 @dataclass(frozen=True)

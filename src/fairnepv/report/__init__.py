@@ -1,5 +1,40 @@
-"""Results for people: the report shows what it is given and never computes."""
+"""Results for people and machines: the report shows what it is given and never computes."""
 
-from fairnepv.report.terminal import comparison_table, selection_summary
+from fairnepv.report.figures import contact_sheet, draw_comparison, draw_synthetic, draw_traces
+from fairnepv.report.records import (
+    comparison_columns,
+    comparison_record,
+    relaxation_record,
+    score_record,
+    selection_record,
+    selection_table,
+    trace_table,
+)
+from fairnepv.report.terminal import (
+    comparison_table,
+    relaxation_summary,
+    score_table,
+    selection_summary,
+    trace_lines,
+)
+from fairnepv.report.words import left_behind
 
-__all__ = ["comparison_table", "selection_summary"]
+__all__ = [
+    "comparison_columns",
+    "comparison_record",
+    "comparison_table",
+    "contact_sheet",
+    "draw_comparison",
+    "draw_synthetic",
+    "draw_traces",
+    "left_behind",
+    "relaxation_record",
+    "relaxation_summary",
+    "score_record",
+    "score_table",
+    "selection_record",
+    "selection_summary",
+    "selection_table",
+    "trace_lines",
+    "trace_table",
+]

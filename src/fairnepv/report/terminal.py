@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from typing import Any
+
 from rich import box
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Table as RichTable
 
-from fairnepv.selection import Comparison, Selection
+from fairnepv.io import Table
+from fairnepv.relaxation import Relaxation
+from fairnepv.selection import Comparison, Score, Selection
 
 
-def comparison_table(comparison: Comparison, title: str) -> Table:
-    """One row per selector: each view's score, the fair score, coverage, seconds."""
-    first = comparison.rows[0]
-    table = Table(
+def plain_table(title: str | None = None) -> RichTable:
+    """The one look that all our tables have."""
+    return RichTable(
         title=title,
         title_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
+
+
+def comparison_table(comparison: Comparison, title: str) -> RichTable:
+    """One row per selector: each view's score, the fair score, coverage, seconds."""
+    first = comparison.rows[0]
+    table = plain_table(title)
     table.add_column("selector", no_wrap=True)
     for name in first.scores:
-        table.add_column(f"d {name}", justify="right")
+        table.add_column(f"d {escape(name)}", justify="right")
     table.add_column("worst view")
     table.add_column("F", justify="right", style="bold", no_wrap=True)
     for name in first.coverage:
-        table.add_column(f"C {name}", justify="right")
+        table.add_column(f"C {escape(name)}", justify="right")
     table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
     for row in comparison:
         table.add_row(
-            row.method,
+            escape(row.method),
             *(f"{value:.3f}" for value in row.scores.values()),
-            row.worst_view,
+            escape(row.worst_view),
             f"{row.fair_score:.4f}",
             *(f"{value:.3f}" for value in row.coverage.values()),
             f"{row.seconds:.2f}",
@@ -40,18 +52,66 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
     return table
 
 
+def score_table(score: Score) -> RichTable:
+    """One row per view: its score, its weight in the soft-min, its coverage."""
+    table = plain_table()
+    table.add_column("view", no_wrap=True)
+    for heading in ("d", "weight", "coverage"):
+        table.add_column(heading, justify="right")
+    bound = score.certificate.tightest if isinstance(score, Selection) and score.certificate else {}
+    if bound:
+        table.add_column("bound", justify="right")
+    for name, d in score.scores.items():
+        table.add_row(
+            escape(name) + (" (worst)" if name == score.worst_view else ""),
+            f"{d:.4f}",
+            f"{score.view_weights[name]:.3f}",
+            f"{score.coverage[name]:.4f}",
+            *([f"{bound[name]:.4f}"] if bound else []),
+        )
+    return table
+
+
 def selection_summary(selection: Selection) -> str:
-    """What was chosen and how good it is, in two sentences."""
+    """What was chosen and how good it is, in a few sentences."""
     k, n = selection.settings["k"], selection.settings["n"]
     worst = f"worst view {selection.worst_view!r} at {selection.minimum:.4f}"
     lines = [
         f"Chose {k} of {n:,} items: fair score {selection.fair_score:.4f} nats per item, {worst}."
     ]
     if selection.certificate is not None:
+        bound = selection.certificate.tightest_bound
+        share = math.exp(selection.fair_score - bound)
         lines.append(
-            f"No {k} items can score above {selection.certificate.tightest_bound:.4f} (the smaller "
-            f"of Hadamard's bound and the spectral one, {selection.upper_bound:.4f})."
+            f"No {k} items can score above {bound:.4f} (the smaller of Hadamard's bound and the "
+            f"spectral one, {selection.upper_bound:.4f}), so this is at least {100 * share:.0f}% "
+            "of the best possible per item."
         )
     lines.append(f"The search ended so: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)
     return "\n".join(lines)
+
+
+def relaxation_summary(relaxation: Relaxation) -> str:
+    values = ", ".join(f"{name} {value:.4f}" for name, value in relaxation.view_values.items())
+    steps, solver = sum(row.step > 0 for row in relaxation.trace), relaxation.solver.name
+    return "\n".join(
+        [
+            f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",
+            f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
+            f"The solver ended so: {relaxation.status.value}.",
+            f"Checked: {relaxation.checked}.",
+        ]
+    )
+
+
+def trace_lines(trace: Table) -> Iterator[str]:
+    """The trace as lines of text, one per step."""
+    columns: dict[str, Any] = dict(trace.columns)
+    yield f"{'step':>6} {'stage':<8} {'seconds':>9} {'objective':>14} {'residual':>11}"
+    for row in zip(*(columns[c] for c in _TRACE), strict=True):
+        step, stage, seconds, objective, residual = row
+        yield f"{step:>6} {stage:<8} {seconds:>9.3f} {objective:>14.8f} {residual:>11.3e}"
+
+
+_TRACE = ("step", "stage", "seconds", "objective", "residual")

@@ -25,7 +25,11 @@ class Enumeration:
     indices: Indices  # the optimum; of tied ones the first in lexicographic order
     value: float
     subsets: int  # how many were looked at
-    ties: int  # how many lie within the tie tolerance of the best
+    tied: NDArray[np.int64]  # (t, k) all that lie within the tie tolerance of the best
+
+    @property
+    def ties(self) -> int:
+        return len(self.tied)
 
 
 def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
@@ -54,7 +58,7 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
     assert len(subsets), "Problem refuses constraints that no subset meets"
     indices = subsets[0]
     value = fair_score(problem.pool, indices, problem.tau)
-    return Enumeration(indices, value, looked, len(subsets))
+    return Enumeration(indices, value, looked, subsets)
 
 
 def _batches(n: int, k: int) -> Iterator[NDArray[np.int64]]:

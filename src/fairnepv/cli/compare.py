@@ -1,0 +1,93 @@
+"""`fairnepv compare`: every selector on the same pool."""
+
+from __future__ import annotations
+
+import click
+
+from fairnepv.cli.options import (
+    ProblemOptions,
+    debug_option,
+    effort_option,
+    force_option,
+    json_option,
+    posing,
+    seed_option,
+    size_option,
+    strict_option,
+)
+
+
+@click.command()
+@size_option
+@posing
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    help="Only these selectors; repeat it.  [default: all of them]",
+)
+@effort_option
+@seed_option
+@click.option("--out", metavar="FILE", help="The table as .parquet, .csv, .json or .txt.")
+@click.option("--plot", metavar="FILE", help="Bars per view and selector, .png.")
+@force_option
+@json_option
+@strict_option
+@debug_option
+def compare(
+    problem: ProblemOptions,
+    k: int | float,
+    methods: tuple[str, ...],
+    effort: str,
+    seed: int,
+    out: str | None,
+    plot: str | None,
+    force: bool,
+    as_json: bool,
+    strict: bool,
+) -> None:
+    """Compare selectors: which view does each of them leave behind, and by how much?"""
+    from fairnepv.cli.outputs import apart, finish, output_at, print_json, show
+    from fairnepv.cli.progress import stage_bar
+    from fairnepv.io.write import TABLES, write_table
+    from fairnepv.pipeline import compare as compare_selectors
+    from fairnepv.report import (
+        comparison_columns,
+        comparison_record,
+        comparison_table,
+        draw_comparison,
+        left_behind,
+    )
+
+    table_file = output_at("--out", out, TABLES, force=force, inputs=problem.files)
+    plot_file = output_at("--plot", plot, (".png",), force=force, inputs=problem.files)
+    apart(out=table_file, plot=plot_file)
+    with stage_bar() as progress:
+        comparison = compare_selectors(
+            k=k,
+            methods=methods or None,
+            **problem.read(),
+            effort=effort,
+            random_state=seed,
+            progress=progress,
+        )
+    if table_file is not None:
+        write_table(table_file, comparison_columns(comparison))
+    if plot_file is not None:
+        plot_file.write(draw_comparison(comparison))
+    if as_json:
+        print_json(comparison_record(comparison))
+    else:
+        first = comparison.rows[0]
+        title = f"{first.settings['k']} of {first.settings['n']:,} items (C: lower is better)"
+        show(comparison_table(comparison, title))
+        if "auto" in [row.method for row in comparison]:
+            show(*left_behind(comparison))
+        show(
+            *(
+                f"Note: {note}."
+                for note in dict.fromkeys(n for row in comparison for n in row.notes)
+            )
+        )
+    ends = [row.status for row in comparison]
+    finish(next((end for end in ends if not end.ok), ends[-1]), strict=strict, written=table_file)

@@ -1,0 +1,49 @@
+"""`fairnepv score`: how a given choice does, whoever made it."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import click
+
+from fairnepv.cli.options import (
+    ProblemOptions,
+    debug_option,
+    json_option,
+    posing,
+    reading,
+)
+from fairnepv.errors import InputError, RankWarning
+
+
+@click.command()
+@posing
+@click.option(
+    "--picks",
+    required=True,
+    metavar="FILE[:COLUMN]",
+    help="What `select --out` wrote, or row numbers (ids with --by-id): .npy, .npz, .parquet, "
+    ".csv, .json, .txt.",
+)
+@click.option("--by-id", is_flag=True, help="The picks are ids, as in --ids, not row numbers.")
+@json_option
+@debug_option
+def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> None:
+    """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
+    from fairnepv.cli.outputs import print_json, show
+    from fairnepv.io import read_picks
+    from fairnepv.pipeline import score as score_rows
+    from fairnepv.report import score_record, score_table
+
+    if by_id and not problem.ids:
+        raise InputError("--by-id needs --ids, which say what the rows are called")
+    chosen = reading(partial(read_picks, column="id" if by_id else "row"), "--picks", "", picks)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", RankWarning)
+        result = score_rows(indices=chosen, by_id=by_id, **problem.read())
+    if as_json:
+        print_json({"k": len(chosen), **score_record(result)})
+    else:
+        show(f"{len(chosen)} items: fair score {result.fair_score:.4f} nats per item.")
+        show(score_table(result), *(f"Note: {note.message}." for note in notes))

@@ -1,0 +1,71 @@
+"""Where an array lies: a file, and within archives and tables the key or column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairnepv.errors import InputError
+
+_WITH_PARTS = (".npz", ".parquet", ".csv", ".json")
+
+
+@dataclass(frozen=True)
+class Source:
+    path: Path
+    part: str | None = None  # the key of an archive or the column of a table
+
+    def __str__(self) -> str:
+        return str(self.path) if self.part is None else f"{self.path}:{self.part}"
+
+    @property
+    def ending(self) -> str:
+        return self.path.suffix.lower()
+
+
+def parse_source(text: str, endings: tuple[str, ...]) -> Source:
+    """FILE or FILE:PART, of a file that exists and has one of these endings."""
+    source = split_source(text)
+    if source.ending not in endings:
+        found = f"ends in {source.ending!r}" if source.ending else "has no ending"
+        raise InputError(f"{source.path} {found}; give one of {', '.join(endings)}")
+    if source.part is not None and source.ending not in _WITH_PARTS:
+        raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")
+    if source.part == "":
+        raise InputError(f"{text}: name the part after the colon, or leave the colon out")
+    if source.path.is_dir():
+        raise InputError(f"{source.path} is a folder; name a file in it")
+    if not source.path.exists():
+        raise InputError(f"{source.path} does not exist; check the path")
+    return source
+
+
+def split_source(text: str) -> Source:
+    """At the colon behind an ending, so that colons elsewhere belong to names."""
+    lowered = text.lower()
+    for ending in _WITH_PARTS:
+        at = lowered.find(ending + ":")
+        if at >= 0:
+            cut = at + len(ending)
+            return Source(Path(text[:cut]), text[cut + 1 :])
+    head, colon, tail = text.rpartition(":")
+    if colon and Path(head).suffix and not Path(tail).suffix:
+        return Source(Path(head), tail)
+    return Source(Path(text))
+
+
+def choose_part(source: Source, parts: list[str], kind: str) -> str:
+    """The part that was asked for, or the only one there is."""
+    listed = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
+    if not parts:
+        raise InputError(f"{source.path} has no {kind}s")
+    if source.part is None:
+        if len(parts) == 1:
+            return parts[0]
+        raise InputError(
+            f"{source.path} has {len(parts)} {kind}s ({listed}); name one, as in "
+            f"{source.path.name}:{parts[0]}"
+        )
+    if source.part not in parts:
+        raise InputError(f"{source.path} has no {kind} {source.part!r}; it has {listed}")
+    return source.part

@@ -1,0 +1,133 @@
+"""Files that appear whole or not at all, and only where the user meant them to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fairnepv.errors import FairnepvError, InputError
+
+TABLES = (".parquet", ".csv", ".json", ".txt")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file to be written, checked before any work is done."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, text: str, endings: tuple[str, ...], *, force: bool) -> Output:
+        path = Path(text)
+        ending = path.suffix.lower()
+        if ending not in endings:
+            found = f"ends in {ending!r}" if ending else "has no ending"
+            raise InputError(f"{path} {found}; give one of {', '.join(endings)}")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise InputError(f"the folder {path.parent} does not exist; make it first")
+        if path.exists() and not force:
+            raise InputError(f"{path} exists already; add --force to replace it")
+        return cls(path)
+
+    def write(self, content: bytes) -> None:
+        """Through a file beside it, so that an interruption leaves the old one or the new one."""
+        try:
+            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                os.chmod(temporary, _usual_mode())
+                os.replace(temporary, self.path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+        except OSError as error:
+            raise FairnepvError(f"{self.path} cannot be written ({error.strerror})") from error
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, and what holds for the table as a whole."""
+
+    columns: Mapping[str, NDArray[Any]]
+    about: Mapping[str, Any]
+    rows_are: str  # what a row is called in JSON, such as "picks"
+
+
+def write_table(output: Output, table: Table) -> None:
+    """Parquet keeps `about` in its metadata, JSON beside the rows, text in a comment; CSV, which
+    has no room for it, in a last column of its first row."""
+    makers = {".parquet": _parquet, ".csv": _csv, ".json": _json, ".txt": _text}
+    output.write(makers[output.path.suffix.lower()](table))
+
+
+def write_array(output: Output, array: NDArray[Any]) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    output.write(buffer.getvalue())
+
+
+def table_document(table: Table) -> dict[str, Any]:
+    """The table as plain values, for JSON."""
+    columns = {name: values.tolist() for name, values in table.columns.items()}
+    names, cells = list(columns), zip(*columns.values(), strict=True)
+    return {**table.about, table.rows_are: [dict(zip(names, row, strict=True)) for row in cells]}
+
+
+def _parquet(table: Table) -> bytes:
+    arrow = pa.table({name: pa.array(values) for name, values in table.columns.items()})
+    arrow = arrow.replace_schema_metadata({"fairnepv": json.dumps(table.about)})
+    buffer = io.BytesIO()
+    pq.write_table(arrow, buffer)
+    return buffer.getvalue()
+
+
+def _csv(table: Table) -> bytes:
+    names, rows = _cells(table)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*names, "settings"])
+    for i, row in enumerate(rows):
+        writer.writerow([*row, json.dumps(table.about) if i == 0 else ""])
+    return text.getvalue().encode()
+
+
+def _json(table: Table) -> bytes:
+    return (json.dumps(table_document(table), indent=1) + "\n").encode()
+
+
+def _text(table: Table) -> bytes:
+    names, rows = _cells(table)
+    lines = [f"# fairnepv {json.dumps(table.about)}", "# " + "\t".join(names)]
+    lines += ["\t".join(_one_line(cell) for cell in row) for row in rows]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _cells(table: Table) -> tuple[list[str], list[tuple[str, ...]]]:
+    columns = [[str(value) for value in values.tolist()] for values in table.columns.values()]
+    return list(table.columns), list(zip(*columns, strict=True))
+
+
+def _one_line(cell: str) -> str:
+    return " ".join(cell.split()) if any(c in cell for c in "\t\r\n") else cell
+
+
+def _usual_mode() -> int:
+    """What a plain open() would have given; mkstemp makes private files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,128 @@
+"""Results as plain values and tables: what `--json` prints and `--out` writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairnepv import __version__
+from fairnepv.io import Table
+from fairnepv.relaxation import Relaxation
+from fairnepv.selection import Comparison, Score, Selection
+
+
+def score_record(score: Score) -> dict[str, Any]:
+    return {
+        "fair_score": score.fair_score,
+        "scores": dict(score.scores),
+        "worst_view": score.worst_view,
+        "view_weights": dict(score.view_weights),
+        "coverage": dict(score.coverage),
+    }
+
+
+def selection_record(selection: Selection) -> dict[str, Any]:
+    """Everything about a selection but its items."""
+    return {
+        "fairnepv": __version__,
+        "status": selection.status.name,
+        "complete": selection.status.ok,
+        "status_text": selection.status.value,
+        **score_record(selection),
+        "upper_bound": selection.upper_bound,
+        "tightest_bound": (
+            None if selection.certificate is None else selection.certificate.tightest_bound
+        ),
+        "efficiency": selection.efficiency,
+        "settings": dict(selection.settings),
+        "calibration": {
+            "rule": selection.calibration.rule,
+            "offsets": dict(selection.calibration.offsets or {}),
+        },
+        "seconds": selection.seconds,
+        "notes": list(selection.notes),
+    }
+
+
+def selection_table(selection: Selection) -> Table:
+    """One row per item in order of selection: id, row, order, and its marginal gain per view."""
+    columns = {
+        "id": selection.ids,
+        "row": selection.indices,
+        "order": np.arange(len(selection.indices)),
+        **{f"gain_{name}": gains for name, gains in selection.gains.items()},
+    }
+    return Table(columns, selection_record(selection), "picks")
+
+
+def comparison_record(comparison: Comparison) -> dict[str, Any]:
+    """One record per selector, with its items."""
+    rows = [
+        {"method": row.method, **selection_record(row), "picks": row.indices.tolist()}
+        for row in comparison
+    ]
+    return {"fairnepv": __version__, "selectors": rows}
+
+
+def comparison_columns(comparison: Comparison) -> Table:
+    """One row per selector: the figures of the table that people see."""
+    rows = comparison.rows
+    views = list(rows[0].scores)
+    columns = {
+        "method": np.array([row.method for row in rows]),
+        **{f"d_{name}": np.array([row.scores[name] for row in rows]) for name in views},
+        "worst_view": np.array([row.worst_view for row in rows]),
+        "fair_score": np.array([row.fair_score for row in rows]),
+        **{f"coverage_{name}": np.array([row.coverage[name] for row in rows]) for name in views},
+        "status": np.array([row.status.name for row in rows]),
+        "seconds": np.array([row.seconds for row in rows]),
+    }
+    settings = {k: v for k, v in rows[0].settings.items() if k != "method"}
+    return Table(columns, {"fairnepv": __version__, "settings": settings}, "selectors")
+
+
+def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
+    solver = relaxation.solver
+    return {
+        "fairnepv": __version__,
+        "status": relaxation.status.name,
+        "complete": relaxation.status.ok,
+        "status_text": relaxation.status.value,
+        "value": relaxation.value,
+        "view_values": dict(relaxation.view_values),
+        "view_weights": dict(relaxation.view_weights),
+        "residual": relaxation.residual,
+        "curvature": relaxation.curvature,
+        "checked": relaxation.checked,
+        "steps": sum(row.step > 0 for row in relaxation.trace),
+        "solver": {
+            "name": solver.name,
+            "tol": solver.tol,
+            "max_steps": solver.max_steps,
+            "alpha": solver.alpha,
+            "sigma": solver.sigma,
+        },
+    }
+
+
+def trace_table(relaxation: Relaxation) -> Table:
+    """One row per step; `seconds` run on from stage to stage."""
+    trace, names = relaxation.trace, list(relaxation.view_values)
+    began, stage = 0.0, ""
+    clock: list[float] = []
+    for row in trace:
+        if row.step == 0 and stage:
+            began = clock[-1]
+        stage = row.stage
+        clock.append(began + row.seconds)
+    weights = np.array([row.weights for row in trace]).reshape(len(trace), len(names))
+    columns = {
+        "step": np.arange(len(trace)),
+        "stage": np.array([row.stage for row in trace]),
+        "seconds": np.array(clock),
+        "objective": np.array([row.objective for row in trace]),
+        "residual": np.array([row.residual for row in trace]),
+        **{f"weight_{name}": weights[:, q] for q, name in enumerate(names)},
+    }
+    return Table(columns, relaxation_record(relaxation), "steps")
