@@ -303,6 +303,8 @@ def _rows_of_ids(picks: Any, ids: NDArray[Any] | None) -> Indices:
     if ids is None:
         raise InputError("by_id needs ids, which say what the rows are called")
     array = check_ids(picks, len(plain_array(picks, "picks")), "picks")
+    if array.dtype.kind == "i" and ids.dtype.kind == "U":  # names that look like numbers
+        array = array.astype(str)
     if array.dtype.kind != ids.dtype.kind:
         raise InputError(f"picks are {array.dtype}, but ids are {ids.dtype}; give the same type")
     if not len(array):
@@ -339,7 +341,9 @@ def _select(
     began = time.monotonic()
     with few_threads(problem.work()):
         found = _search(problem, method, effort, oversampling, session)
-        indices = fair_order(problem, found.indices)
+        indices = found.indices
+        with session.absorbing_interruption():
+            indices = fair_order(problem, indices)
         return make_selection(
             problem,
             indices,

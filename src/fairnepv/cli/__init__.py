@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 import warnings
+from typing import Any
 
 import click
 
@@ -19,11 +20,35 @@ from fairnepv.cli.select import select
 from fairnepv.cli.synthetic import synthetic
 from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
+_READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(click.Group):
+    """Click has its own words for Ctrl-C and for a closed pipe; ours come first."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()
+            return result
+        except KeyboardInterrupt as error:
+            raise Interrupted("interrupted; nothing was written") from error
+        except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_READER_LEFT)
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Choose k items out of n so that no view of the data is left behind."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for _command in (select, score, compare, relax, synthetic, demo):
@@ -35,22 +60,18 @@ def main() -> None:
     warnings.simplefilter("ignore", RankWarning)  # results carry the same words as notes
     try:
         commands(standalone_mode=False)
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Interrupted as error:
         _leave(130, str(error))
-    except (click.Abort, KeyboardInterrupt):
-        _leave(130, "interrupted; nothing was written")
     except NumericalError as error:
         _leave(1, str(error))
     except FairnepvError as error:
         _leave(2, str(error))
     except click.ClickException as error:
-        _leave(2, " ".join(error.format_message().split()))
+        _leave(2, error.format_message())
 
 
 def _leave(code: int, message: str) -> None:
     if "--debug" in sys.argv:
         traceback.print_exc()
-    click.echo(f"fairnepv: {message}", err=True)
+    click.echo(f"fairnepv: {' '.join(message.split())}", err=True)
     sys.exit(code)

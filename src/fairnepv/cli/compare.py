@@ -47,7 +47,7 @@ def compare(
     strict: bool,
 ) -> None:
     """Compare selectors: which view does each of them leave behind, and by how much?"""
-    from fairnepv.cli.outputs import apart, finish, output_at, print_json, show
+    from fairnepv.cli.outputs import finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES, write_table
     from fairnepv.pipeline import compare as compare_selectors
@@ -61,7 +61,6 @@ def compare(
 
     table_file = output_at("--out", out, TABLES, force=force, inputs=problem.files)
     plot_file = output_at("--plot", plot, (".png",), force=force, inputs=problem.files)
-    apart(out=table_file, plot=plot_file)
     with stage_bar() as progress:
         comparison = compare_selectors(
             k=k,

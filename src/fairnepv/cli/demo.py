@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import math
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from fairnepv.cli.options import debug_option, json_option, seed_option
-from fairnepv.errors import FairnepvError
+from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
     from fairnepv.data import Pictograms
     from fairnepv.selection import Comparison
 
+_VIEW_FILES = {"text": "text.npz", "vision": "vision.npy"}
 CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CLDR (Unicode-3.0)."
 
 
@@ -70,12 +72,12 @@ def demo(k: int, seed: int, out: str, as_json: bool) -> None:
 
 
 def _folder(out: str) -> Path:
-    """Made before the search, so that a folder that cannot be is said so at once."""
+    """Looked at before the search, so that a folder that cannot be is said so at once."""
     folder = Path(out)
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise FairnepvError(f"--out {out}: the folder cannot be made ({error.strerror})") from error
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {out}: this is a file; name a folder")
+    if not folder.parent.is_dir():
+        raise InputError(f"--out {out}: the folder {folder.parent} does not exist; make it first")
     return folder
 
 
@@ -86,6 +88,10 @@ def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]
     from fairnepv.io import Output, write_array
     from fairnepv.report import contact_sheet, draw_comparison
 
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise FairnepvError(f"{folder} cannot be made ({error.strerror})") from error
     rows = [comparison.rows[0]]
     rows += [row for row in comparison if row.method in ("text-only", "vision-only")]
     panels = {
@@ -102,14 +108,13 @@ def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]
     views = pool.views
     sparse = io.BytesIO()
     sp.save_npz(sparse, views["text"])
-    Output(folder / "text.npz").write(sparse.getvalue())
-    write_array(Output(folder / "vision.npy"), views["vision"])
+    Output(folder / _VIEW_FILES["text"]).write(sparse.getvalue())
+    write_array(Output(folder / _VIEW_FILES["vision"]), views["vision"])
     Output(folder / "ids.txt").write("\n".join(pool.ids).encode() + b"\n")
     return pictures
 
 
 def _next_command(folder: Path) -> str:
-    return (
-        f"fairnepv select --view text={folder}/text.npz --view vision={folder}/vision.npy "
-        f"--ids {folder}/ids.txt -k 20 --effort thorough --out picks.csv"
-    )
+    views = (f"--view {quote(f'{name}={folder / file}')}" for name, file in _VIEW_FILES.items())
+    ids = quote(str(folder / "ids.txt"))
+    return f"fairnepv select {' '.join(views)} --ids {ids} -k 20 --out picks.csv"

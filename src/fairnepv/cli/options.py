@@ -187,7 +187,7 @@ def _eps(texts: Sequence[str], views: list[str]) -> Any:
     if not texts:
         return 0.1
     if len(texts) == 1 and "=" not in texts[0]:
-        return _number("--eps", texts[0])
+        return _number("--eps", texts[0], texts[0])
     return _numbers("--eps", texts, views, "one value, or NAME=VALUE for each view")
 
 
@@ -207,12 +207,14 @@ def _numbers(option: str, texts: Sequence[str], views: list[str], wanted: str) -
             raise InputError(f"{option} {' '.join(texts)}: these contradict; give {wanted}")
         if name not in views:
             raise InputError(f"{option} {text}: no view is called {name!r}; there are {views}")
-        values[name] = _number(option, value)
+        values[name] = _number(option, value, text)
     return values
 
 
-def _number(option: str, text: str) -> float:
+def _number(option: str, value: str, text: str) -> float:
     try:
-        return float(text)
+        return float(value)
     except ValueError as error:
-        raise InputError(f"{option} {text}: {text!r} is not a number") from error
+        raise InputError(
+            f"{option} {text}: {value!r} is not a number; give one like 0.1"
+        ) from error

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
-from fairnepv.io import Output
+
+if TYPE_CHECKING:
+    from fairnepv.io import Output
 
 
 def output_at(
@@ -22,6 +23,8 @@ def output_at(
     inputs: Sequence[Path] = (),
 ) -> Output | None:
     """The checked output of an option, or None where it was not given."""
+    from fairnepv.io import Output
+
     if text is None:
         return None
     try:
@@ -34,22 +37,15 @@ def output_at(
     return output
 
 
-def apart(**outputs: Output | None) -> None:
-    """Refuse two options that name one file."""
-    seen: dict[Path, str] = {}
-    for option, output in outputs.items():
-        if output is not None:
-            path = output.path.resolve()
-            if path in seen:
-                raise InputError(f"--{seen[path]} and --{option} name the same file {output.path}")
-            seen[path] = option
-
-
 def show(*parts: Any) -> None:
     """Tables through Rich, sentences as they are: a path that wraps cannot be copied."""
     from rich.console import Console
 
-    console = Console()
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:  # Rich would exit with 1, which means something here
+            raise BrokenPipeError
+
+    console = OurConsole()
     for part in parts:
         if isinstance(part, str):
             click.echo(part)
@@ -58,11 +54,16 @@ def show(*parts: Any) -> None:
 
 
 def print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=1, allow_nan=False))
+    from fairnepv.io.write import to_json
+
+    click.echo(to_json(document))
 
 
 def finish(status: Status, *, strict: bool, written: Output | None = None) -> None:
-    """Exit 130 after an interruption, 1 under --strict unless all went well."""
+    """Exit 130 after an interruption, 1 under --strict unless all went well.
+
+    `written` is a file that says itself how the run ended.
+    """
     where = f"; {written.path} holds it, marked {status.name}" if written else ""
     if status is Status.INTERRUPTED:
         raise Interrupted(f"{status.value}{where}")

@@ -73,7 +73,7 @@ def relax(
     \b
     fairnepv relax --view text=t.npz --view vision=v.npy -k 50 --trace trace.png
     """
-    from fairnepv.cli.outputs import apart, finish, output_at, print_json, show
+    from fairnepv.cli.outputs import finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES, table_document, write_array, write_table
     from fairnepv.pipeline import relax as relax_problem
@@ -94,7 +94,6 @@ def relax(
         inputs=problem.files,
     )
     basis_file = output_at("--out", out, (".npy",), force=force, inputs=problem.files)
-    apart(trace=trace_file, out=basis_file)
     with stage_bar(time_limit) as progress:
         relaxation = relax_problem(
             k=k,
@@ -112,7 +111,8 @@ def relax(
     steps = trace_table(relaxation)
     if basis_file is not None:
         write_array(basis_file, relaxation.basis)
-    if trace_file is not None and trace_file.path.suffix.lower() == ".png":
+    picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
+    if trace_file is not None and picture:
         trace_file.write(draw_traces({solver: steps.columns}))
     elif trace_file is not None:
         write_table(trace_file, steps)
@@ -120,4 +120,4 @@ def relax(
         print_json(table_document(steps) if printed else relaxation_record(relaxation))
     else:
         show(*(trace_lines(steps) if printed else ()), relaxation_summary(relaxation))
-    finish(relaxation.status, strict=strict, written=basis_file or trace_file)
+    finish(relaxation.status, strict=strict, written=None if picture else trace_file)

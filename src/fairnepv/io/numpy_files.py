@@ -1,8 +1,11 @@
-"""`.npy`, mapped into memory, and `.npz`: NumPy archives and SciPy sparse matrices."""
+"""`.npy`, mapped into memory, and `.npz`: NumPy archives and SciPy sparse matrices.
+
+Whatever NumPy, zlib or SciPy make of bytes that are not what their name says, the caller gets one
+sentence: the formats have many ways to be broken, hence the wide nets.
+"""
 
 from __future__ import annotations
 
-import zipfile
 from typing import Any
 
 import numpy as np
@@ -11,30 +14,43 @@ import scipy.sparse as sp
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part
 
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError)
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+_SPARSE = {"format", "shape", "data"}
 
 
 def read_npy(source: Source) -> Any:
+    _check_magic(source, _NPY, "a .npy file")
     try:
         return np.load(source.path, mmap_mode="r", allow_pickle=False)
-    except _UNREADABLE as error:
+    except Exception as error:
         raise _unreadable(source, "a .npy file", error) from error
 
 
 def read_npz(source: Source) -> Any:
+    _check_magic(source, _ZIP, "an .npz archive")
     try:
-        with np.load(source.path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array, as .npy files do")
-            keys = list(archive.files)
-            if "format" in keys and source.part is None:
-                return sp.load_npz(source.path)
-            key = choose_part(source, keys, "key")
-            return archive[key]
+        with source.path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            if source.part is None and set(archive.files) >= _SPARSE:
+                file.seek(0)
+                return sp.load_npz(file)
+            return archive[choose_part(source, list(archive.files), "key")]
     except InputError:
         raise
-    except _UNREADABLE as error:
+    except Exception as error:
         raise _unreadable(source, "an .npz archive", error) from error
+
+
+def _check_magic(source: Source, magic: bytes, kind: str) -> None:
+    """By its first bytes: NumPy would take a stranger for a pickle."""
+    try:
+        with source.path.open("rb") as file:
+            found = file.read(len(magic))
+    except OSError as error:
+        raise InputError(f"{source} cannot be opened ({error.strerror})") from error
+    if found == magic:
+        return
+    hint = "it holds a single array, so call it .npy" if found == _NPY[:2] else "write it again"
+    raise InputError(f"{source} is not {kind}; {hint}")
 
 
 def _unreadable(source: Source, kind: str, error: Exception) -> InputError:

@@ -43,11 +43,12 @@ def parse_source(text: str, endings: tuple[str, ...]) -> Source:
 def split_source(text: str) -> Source:
     """At the colon behind an ending, so that colons elsewhere belong to names."""
     lowered = text.lower()
-    for ending in _WITH_PARTS:
-        at = lowered.find(ending + ":")
-        if at >= 0:
-            cut = at + len(ending)
-            return Source(Path(text[:cut]), text[cut + 1 :])
+    found = {lowered.find(ending + ":"): ending for ending in _WITH_PARTS}
+    found.pop(-1, None)
+    if found:
+        first = min(found)
+        cut = first + len(found[first])
+        return Source(Path(text[:cut]), text[cut + 1 :])
     head, colon, tail = text.rpartition(":")
     if colon and Path(head).suffix and not Path(tail).suffix:
         return Source(Path(head), tail)
@@ -68,4 +69,6 @@ def choose_part(source: Source, parts: list[str], kind: str) -> str:
         )
     if source.part not in parts:
         raise InputError(f"{source.path} has no {kind} {source.part!r}; it has {listed}")
+    if parts.count(source.part) > 1:
+        raise InputError(f"{source.path} has {kind} {source.part!r} more than once; rename one")
     return source.part

@@ -5,7 +5,10 @@ A column is refused where Arrow would quietly give something else: null rows, ra
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,69 +21,85 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part
 
+TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
+
 
 def read_parquet(source: Source, default: str | None = None) -> NDArray[Any]:
     """One column: lists of equal length as (n, p), plain values as (n,)."""
-    try:
-        with pq.ParquetFile(source.path) as file:
-            names = list(file.schema_arrow.names)
-            column = _choose(source, names, default)
-            chunked = file.read(columns=[column], use_threads=False).column(column)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{source.path} cannot be read as Parquet ({error})") from error
-    return _as_array(chunked.combine_chunks(), f"{source.path}, column {column!r}")
+    with _reading(source, "Parquet"), pq.ParquetFile(source.path) as file:
+        column = _choose(source, list(file.schema_arrow.names), default)
+        chunked = file.read(columns=[column], use_threads=False).column(column)
+        return _as_array(chunked.combine_chunks(), f"{source.path}, column {column!r}")
 
 
 def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
-    """One column of a CSV file with a header."""
-    try:
-        table = pyarrow.csv.read_csv(source.path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{source.path} cannot be read as CSV ({error})") from error
-    column = _choose(source, table.column_names, default)
-    return _as_array(table.column(column).combine_chunks(), f"{source.path}, column {column!r}")
+    """One column of a CSV file with a header; integers only where all are written plainly."""
+    with _reading(source, "CSV"):
+        with source.path.open(encoding="utf-8-sig", newline="") as file:
+            names = next(csv.reader(file), [])
+        column = _choose(source, names, default)
+        as_text = pyarrow.csv.ConvertOptions(
+            include_columns=[column], column_types={column: pa.string()}
+        )
+        table = pyarrow.csv.read_csv(source.path, convert_options=as_text)
+        values = np.array(table.column(0).to_pylist(), dtype=str)
+        _refuse_gaps(values == "", f"{source.path}, column {column!r}")
+        return _integers_if_all(values)
 
 
 def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
     """A list, or one field of the `picks` that `write` puts into a JSON file."""
-    try:
-        content = json.loads(source.path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source.path} cannot be read as JSON ({error})") from error
+    with _reading(source, "JSON"):
+        content = json.loads(source.path.read_text(encoding="utf-8-sig"))
     if isinstance(content, dict) and isinstance(content.get("picks"), list):
         rows = content["picks"]
         names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
         column = _choose(source, names, default)
         content = [row.get(column) if isinstance(row, dict) else None for row in rows]
-    if not isinstance(content, list) or not content:
-        raise InputError(f"{source.path} must hold a list, or an object with a list of picks")
+    elif source.part is not None:
+        raise InputError(f"{source.path} has no {source.part!r}: it is not a file of picks")
+    kinds = {type(value) for value in content} if isinstance(content, list) else set()
+    if kinds not in ({int}, {str}):
+        raise InputError(
+            f"{source.path} must hold a list of integers or of strings, or an object with a list "
+            "of picks"
+        )
     return np.array(content)
 
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
-    """The lines of a text file, up to the first tab; those behind a # are comments.
-
-    Of a table with a comment that names its columns, as `write` makes them, the default column.
-    """
-    try:
-        text = source.path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{source.path} cannot be read as text ({error})") from error
-    lines = text.splitlines()
-    comments = [line[1:].strip().split("\t") for line in lines if line.startswith("#")]
-    header = next((names for names in comments if len(names) > 1), [])
-    at = header.index(default) if default in header else 0
-    cells = [line.split("\t") for line in lines if line.strip() and not line.startswith("#")]
+    """The lines of a text file; of a table that `write` made, the default column."""
+    with _reading(source, "text"):
+        lines = source.path.read_text(encoding="utf-8-sig").splitlines()
+    at = 0
+    if len(lines) > 1 and lines[0].startswith(TEXT_MARK) and lines[1].startswith("# "):
+        header = lines[1][2:].split("\t")
+        at = header.index(default) if default in header else 0
+        lines = lines[2:]
+    cells = [line.split("\t") for line in lines if line.strip()]
     if not cells:
-        raise InputError(f"{source.path} has no lines")
+        raise InputError(f"{source.path} has no lines; put one value on each")
     if any(len(row) <= at for row in cells):
         raise InputError(f"{source.path} has lines with too few columns; write it again")
     return _integers_if_all(np.array([row[at].strip() for row in cells]))
 
 
+@contextlib.contextmanager
+def _reading(source: Source, kind: str) -> Iterator[None]:
+    """Whatever a parser makes of broken bytes becomes one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{source.path} cannot be read as {kind} ({error}); write the file again"
+        ) from error
+
+
 def _choose(source: Source, names: list[str], default: str | None) -> str:
     if source.part is None and default in names:
-        return str(default)
+        source = Source(source.path, default)
     return choose_part(source, names, "column")
 
 
@@ -98,18 +117,21 @@ def _as_array(column: Any, what: str) -> NDArray[Any]:
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([])
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    if column.null_count:
-        row = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
-        raise InputError(
-            f"{what} has {column.null_count} empty row(s), the first is row {row}; drop or fill "
-            "them"
-        )
+    _refuse_gaps(pc.is_null(column).to_numpy(zero_copy_only=False), what)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _lists(column, what)
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _refuse_gaps(missing: NDArray[Any], what: str) -> None:
+    rows = np.flatnonzero(missing)
+    if len(rows):
+        raise InputError(
+            f"{what} has {len(rows)} empty row(s), the first is row {rows[0]}; drop or fill them"
+        )
 
 
 def _lists(column: Any, what: str) -> NDArray[Any]:
@@ -123,5 +145,5 @@ def _lists(column: Any, what: str) -> NDArray[Any]:
     values = column.flatten()  # respects slices, and there are no null rows to drop
     if values.null_count:
         raise InputError(f"{what} has {values.null_count} empty value(s); drop or fill them")
-    flat = _as_array(values, what)
-    return flat.reshape(len(column), -1)
+    width = int(lengths[0]) if len(lengths) else 1
+    return _as_array(values, what).reshape(len(column), width)

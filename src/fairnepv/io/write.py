@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.tables import TEXT_MARK
 
 TABLES = (".parquet", ".csv", ".json", ".txt")
 
@@ -75,6 +76,15 @@ def write_table(output: Output, table: Table) -> None:
     output.write(makers[output.path.suffix.lower()](table))
 
 
+def to_json(document: Any) -> str:
+    """One line-broken document; dates and bytes, which JSON does not know, as text."""
+    return json.dumps(document, indent=1, allow_nan=False, default=_as_text)
+
+
+def _as_text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
 def write_array(output: Output, array: NDArray[Any]) -> None:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
@@ -107,18 +117,18 @@ def _csv(table: Table) -> bytes:
 
 
 def _json(table: Table) -> bytes:
-    return (json.dumps(table_document(table), indent=1) + "\n").encode()
+    return (to_json(table_document(table)) + "\n").encode()
 
 
 def _text(table: Table) -> bytes:
     names, rows = _cells(table)
-    lines = [f"# fairnepv {json.dumps(table.about)}", "# " + "\t".join(names)]
+    lines = [f"{TEXT_MARK}{json.dumps(table.about)}", "# " + "\t".join(names)]
     lines += ["\t".join(_one_line(cell) for cell in row) for row in rows]
     return ("\n".join(lines) + "\n").encode()
 
 
 def _cells(table: Table) -> tuple[list[str], list[tuple[str, ...]]]:
-    columns = [[str(value) for value in values.tolist()] for values in table.columns.values()]
+    columns = [[_as_text(value) for value in values.tolist()] for values in table.columns.values()]
     return list(table.columns), list(zip(*columns, strict=True))
 
 

@@ -99,7 +99,10 @@ def make_solver(
         raise InputError(f"max_steps must be a positive integer, not {max_steps!r}")
     if name == "accelerated":
         if alpha is not None or sigma is not None:
-            raise InputError("alpha and sigma belong to the SCF variants, not to 'accelerated'")
+            raise InputError(
+                "alpha and sigma belong to the SCF variants, not to 'accelerated'; drop them, or "
+                "choose solver damped, shifted or damped-shifted"
+            )
         return Solver(name, tol, max_steps or 3000)
     default_alpha, default_sigma = _VARIANTS[name]
     alpha = default_alpha if alpha is None else check_positive("alpha", alpha)

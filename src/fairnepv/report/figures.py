@@ -59,29 +59,30 @@ def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
         figure = new_figure(figsize=(8.5, 1.4 + 0.22 * len(rows) * max(2, len(views))))
         axes = figure.add_subplot()
         height = 0.8 / len(views)
+        longest = max(math.exp(max(row.scores.values())) for row in rows)
         for q, view in enumerate(views):
             at = np.arange(len(rows)) + (q - (len(views) - 1) / 2) * height
             volumes = [math.exp(row.scores[view]) for row in rows]
             bars = axes.barh(at, volumes, height * 0.9, color=_colour(q))
             _outline_worst(bars, [row.scores for row in rows], view)
             for bar, volume in zip(bars, volumes, strict=True):
-                _write_beside(axes, bar, volume)
+                _write_value(axes, bar, volume, inside=volume > 0.1 * longest)
             if certificate is not None:
                 bound = math.exp(certificate.tightest[view])
                 axes.axvline(bound, color=_colour(q), linestyle=(4 * q, (4, 4)), linewidth=1.4)
         axes.set_yticks(np.arange(len(rows)), [row.method for row in rows])
-        axes.invert_yaxis()
+        axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel(
             "share of its bound that a view keeps"
             if rows[0].settings["calibration"] == "efficiency"
             else "volume per item, exp(d)"
         )
-        axes.set_title(title)
         handles = _view_handles(views)
         if certificate is not None:
             handles.append(_line_handle(f"bound: no {rows[0].settings['k']} items reach further"))
         handles.append(_outline_handle("worst view"))
-        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.06), ncols=len(handles))
+        axes.set_title(title, pad=22 * math.ceil(len(handles) / 4) + 4)
+        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4)
         return _png(figure)
 
 
@@ -95,16 +96,16 @@ def _outline_worst(bars: Any, scores: Sequence[Mapping[str, float]], view: str) 
             bar.set(edgecolor="black", linewidth=1.4)
 
 
-def _write_beside(axes: Any, bar: Any, value: float) -> None:
+def _write_value(axes: Any, bar: Any, value: float, *, inside: bool) -> None:
     axes.annotate(
         f"{value:.3f}",
         (value, bar.get_y() + bar.get_height() / 2),
-        xytext=(-4, 0),
+        xytext=(-4 if inside else 4, 0),
         textcoords="offset points",
-        ha="right",
+        ha="right" if inside else "left",
         va="center",
         fontsize=8,
-        color="white",
+        color="white" if inside else _GREY,
     )
 
 
@@ -173,15 +174,23 @@ def draw_traces(traces: Mapping[str, Mapping[str, NDArray[Any]]], title: str = "
             for column, clock in enumerate(("step", "seconds")):
                 for line, value in enumerate(("objective", "residual")):
                     panels[line][column].plot(
-                        trace[clock], trace[value], color=_colour(i), linewidth=1.2, label=name
+                        trace[clock][1:],
+                        trace[value][1:],
+                        color=_colour(i),
+                        linewidth=1.2,
+                        label=name,
                     )
         for column, clock in enumerate(("step", "seconds")):
-            panels[1][column].set_yscale("log")
             panels[1][column].set_xlabel(clock)
-            panels[0][column].set_xscale("symlog", linthresh=10 if clock == "step" else 0.01)
+            if any(
+                len(trace["step"]) > 1 for trace in traces.values()
+            ):  # else all was said at once
+                panels[0][column].set_xscale("log")
+                panels[1][column].set_yscale("log", nonpositive="clip")
         panels[0][0].set_ylabel("objective")
         panels[1][0].set_ylabel("residual k ||A_perp||")
-        panels[0][0].legend(fontsize=8)
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
         return _png(figure)
 

@@ -1,0 +1,100 @@
+"""How the four variants of Algorithm 1 and the default converge, with figures in docs/figures."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from fairnepv.problem import Problem
+from fairnepv.report import draw_traces
+from fairnepv.studies.convergence import Convergence, convergence_study
+from pools import openmoji_minilm, pose, synthetic, uci
+from sections import markdown, provenance, publish
+
+_FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
+
+
+def problems() -> dict[str, tuple[Problem, str]]:
+    """Problems with the start to run them from: diagonal kernels make coordinate frames, which the
+    spectral start would find, stationary."""
+    small = pose(synthetic(), 2, 0.15, "none")
+    digits, pictograms = uci(), openmoji_minilm()
+    return {
+        "synthetic": (small, "random"),
+        "uci-20": (pose(digits, 20, 0.05), "spectral"),
+        "uci-60": (pose(digits, 60, 0.05), "spectral"),
+        "openmoji-20": (pose(pictograms, 20, 0.05), "spectral"),
+    }
+
+
+def row(name: str, solver: str, result: Convergence) -> list[str]:
+    relaxation, k = result.relaxation, result.relaxation.k
+    knobs = ""
+    if solver != "accelerated":
+        knobs = f"alpha {result.solver.alpha:g}, sigma {result.solver.sigma * k:g}/k"
+    reached = [result.first_below(residual) for residual in (1e-1, 1e-3, 1e-6)]
+    return [
+        name,
+        solver,
+        knobs,
+        *("–" if step is None else str(step) for step in reached),
+        f"{result.trace['residual'][-1]:.1e}",
+        f"{relaxation.value:.5f}",
+        f"{result.trace['seconds'][-1]:.2f}",
+        _ending(result),
+    ]
+
+
+def _ending(result: Convergence) -> str:
+    if result.relaxation.status.ok:
+        return "converged"
+    if result.period:
+        return f"cycle of {result.period}"
+    return "goes up and down" if result.wanders else "creeps"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=500, help="of each variant")
+    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md and docs/figures")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        run(options)
+
+
+def run(options: argparse.Namespace) -> None:
+    rows: list[list[str]] = []
+    pictures = []
+    for name, (problem, start) in problems().items():
+        study = convergence_study(problem, steps=options.steps, start=start)
+        rows += [row(name, solver, result) for solver, result in study.items()]
+        print(*rows[-len(study) :], sep="\n", flush=True)
+        pictures.append(_picture(name, problem, study, options.write))
+    headings = ["problem", "solver", "validated", "1e-1", "1e-3", "1e-6", "last residual", "value"]
+    body = "\n\n".join(
+        [
+            provenance("matplotlib"),
+            markdown([*headings, "seconds", "ended"], rows),
+            "\n".join(pictures),
+        ]
+    )
+    publish("relaxation", body, write=options.write)
+
+
+def _picture(name: str, problem: Problem, study: dict[str, Any], write: bool) -> str:
+    traces = {solver: result.trace for solver, result in study.items()}
+    title = f"{name}: half of the rows, k = {problem.k}, tau = {problem.tau}"
+    path = _FIGURES / f"convergence-{name}.png"
+    if write:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(draw_traces(traces, title))
+    return f"![{title}](docs/figures/{path.name})"
+
+
+if __name__ == "__main__":
+    main()
