@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ import numpy as np
 import pymanopt
 from pymanopt.manifolds import Grassmann
 from pymanopt.optimizers import ConjugateGradient, TrustRegions
-from threadpoolctl import threadpool_limits
 
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
@@ -29,7 +27,7 @@ from fairnepv.relaxation import make_solver, relax
 from fairnepv.relaxation.coordinates import MatrixMaps, Reduced
 from fairnepv.relaxation.starts import spectral_start
 from pools import openmoji_minilm, pose, uci
-from sections import markdown, provenance, publish
+from sections import benchmark, markdown, provenance, publish
 
 TOL = 1e-6
 SIZES, TAUS = (20, 60), (0.15, 0.05, 0.01)
@@ -211,11 +209,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--max-time", type=float, default=120.0, help="seconds for one peer")
     parser.add_argument("--pools", nargs="+", default=["UCI", "OpenMoji"])
-    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        run(options)
+    benchmark(parser, run)
 
 
 def run(options: argparse.Namespace) -> None:

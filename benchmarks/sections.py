@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
 import os
 import platform
 import re
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 _FILE = Path(__file__).resolve().parents[1] / "BENCHMARKS.md"
+
+
+def benchmark(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None]) -> None:
+    """Parse the command, add `--write`, and run with one BLAS thread for everybody."""
+    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        run(options)
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from typing import Any
-
-from threadpoolctl import threadpool_limits
 
 import fairnepv
 from fairnepv.loop import Session
@@ -14,7 +11,7 @@ from fairnepv.objective import fair_score
 from fairnepv.search import check_effort, greedy, improve
 from fairnepv.selection import Comparison
 from pools import openmoji_tf_idf, pose, synthetic, uci
-from sections import markdown, provenance, publish
+from sections import benchmark, markdown, provenance, publish
 
 # pool, sizes, tau, calibration; the synthetic instance comes with its own qualities
 SETTINGS = {
@@ -74,11 +71,7 @@ def _greedy_with_swaps(data: Any, k: int, tau: float, calibration: str) -> float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pools", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        run(options)
+    benchmark(parser, run)
 
 
 def run(options: argparse.Namespace) -> None:

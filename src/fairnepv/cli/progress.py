@@ -73,7 +73,7 @@ class StageBar:
         )
 
     def _compare(self, row: Step) -> None:
-        said = f"next: {row.details['selector']}"
+        said = f"now: {row.details['selector']}"
         if self._overall is None:
             self._overall = self._bar.add_task("selectors", said=said)
         self._bar.update(

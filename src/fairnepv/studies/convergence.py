@@ -1,7 +1,8 @@
 """How Algorithm 1 converges, in four variants, beside the default solver [FairNEPv, section 4.2].
 
-The paper chooses sigma and alpha by validation; so do we: on one half of the rows, by the residual
-after a fixed number of steps, and then every variant runs on the other half with what it was given.
+The paper chooses sigma and alpha by validation; so do we: on one problem, by the residual after a
+fixed number of steps, and then every variant runs on another with what it was given. For a real
+pool the two are halves of its rows.
 """
 
 from __future__ import annotations
@@ -53,14 +54,18 @@ class Convergence:
 
 
 def convergence_study(
-    problem: Problem, *, steps: int = 500, validation_steps: int = 200, start: str = "spectral"
+    validation: Problem,
+    test: Problem,
+    *,
+    steps: int = 500,
+    validation_steps: int = 200,
+    start: str = "spectral",
 ) -> dict[str, Convergence]:
-    """Every variant, with its knobs from the validation half, and the default, on the test half."""
-    validation, test = halves(problem)
+    """Every variant with its validated knobs, and the default, on the test problem."""
     knobs = validate(validation, steps=validation_steps, start=start)
     results = {}
     for name in SOLVERS:
-        solver = _solver(name, problem.k, steps, knobs.get(name, {}))
+        solver = _solver(name, test.k, steps, knobs.get(name, {}))
         relaxation = relax(test, solver, start=start)
         period = None if relaxation.status.ok else cycle_period(relaxation)
         results[name] = Convergence(relaxation, period)
