@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -173,5 +174,11 @@ def uci() -> dict[str, NDArray[np.float32]]:
 
 @lru_cache
 def openmoji() -> dict[str, NDArray[np.float32]]:
-    """OpenMoji, text and vision features of 2,297 pictograms."""
-    return _load(ROOT / "src/fairnepv/data/openmoji.npz", ["text", "vision"])
+    """OpenMoji, MiniLM text features and vision features of 2,297 pictograms."""
+    text = _load(ROOT / "tests/data/openmoji_minilm.npz", ["text"])
+    path = ROOT / "src/fairnepv/data/openmoji.parquet"
+    column = pq.read_table(path, columns=["vision"], use_threads=False).column("vision")
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    vision = {"vision": flat.astype(np.float32).reshape(len(column), -1)}
+    _freeze(vision.values())
+    return text | vision

@@ -6,8 +6,9 @@ kernel `L`, a pool is the list `Ls` of them, a frame `V` is n x k, a subset `S` 
 """
 
 import math
+import re
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,22 @@ def kernel(Phi: Array, eps: float, quality: Array | None = None) -> Array:
     return root @ Phi @ Phi.T @ root + eps * np.eye(n)
 
 
+def tf_idf(texts: Sequence[str]) -> Array:
+    """(1 + log tf)(log((1 + n)/(1 + df)) + 1), rows of length one (Section 6.1).
+
+    Words have two letters or more; columns are in their alphabetical order.
+    """
+    documents = [re.findall(r"\w\w+", text.lower()) for text in texts]
+    words = sorted({word for document in documents for word in document})
+    table = np.zeros((len(texts), len(words)))
+    for (i, j), _ in np.ndenumerate(table):
+        tf = documents[i].count(words[j])
+        df = sum(words[j] in document for document in documents)
+        idf = math.log((1 + len(texts)) / (1 + df)) + 1
+        table[i, j] = (1 + math.log(tf)) * idf if tf else 0.0
+    return unit_diagonal(table)
+
+
 def averaged_kernel(Ls: Kernels) -> Array:
     """(L_1 + ... + L_M) / M, the averaged-kernel baseline of Section 5."""
     return sum(Ls, np.zeros_like(Ls[0])) / len(Ls)
@@ -63,6 +80,12 @@ def subset_score(L: Array, S: Subset) -> float:
 def subset_scores(Ls: Kernels, S: Subset) -> Array:
     """(d_1(S), ..., d_M(S)), the vector that Appendix B asks to report."""
     return np.array([subset_score(L, S) for L in Ls])
+
+
+def gains(L: Array, S: Subset) -> Array:
+    """log det of the leading minors of L_S, differenced: what each item of S adds in its turn."""
+    logdets = [0.0] + [logdet(L[np.ix_(S[:j], S[:j])]) for j in range(1, len(S) + 1)]
+    return np.array([after - before for before, after in pairwise(logdets)])
 
 
 def soft_min(d: Array, tau: float) -> float:

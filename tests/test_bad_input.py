@@ -782,6 +782,45 @@ def test_indices_of_score(indices, match):
     refused(lambda: score(DATA, indices), match)
 
 
+NAMES = np.array([f"row-{i}" for i in range(N)])
+
+
+@pytest.mark.parametrize(
+    ("picks", "match"),
+    [
+        (["row-3", "row-77", "row-78"], r"picks name 2 id.*'row-77'"),
+        (["row-3", "row"], r"picks name 1 id.*'row'"),
+        (["zebra"], r"picks name 1 id.*'zebra'"),
+        (["row-3", "row-5", "row-3"], r"picks repeat.*'row-3'"),
+        ([0, 1], r"picks name 2 id.*'0'"),
+        (np.array(["row-1"], dtype="S"), r"picks are \|S5, but ids are <U"),
+        ([0.0, 1.0], r"picks must be.*float64"),
+        ([True, False], r"picks must be.*bool"),
+        ([None], r"picks must be.*object"),
+        (["row-1", 2, None], r"picks must be.*object"),
+        ([["row-1", "row-2"]], r"picks must be.*\(1, 2\)"),
+        ([["row-1"], ["row-2", "row-3"]], r"picks cannot be read as an array"),
+        (np.ma.masked_equal(["row-1", "row-2"], "row-1"), r"picks has masked values"),
+        (NAMES[:0], r"picks must be a non-empty list"),
+        ([], r"picks"),
+    ],
+    ids=str,
+)
+def test_ids_of_score(picks, match):
+    refused(lambda: score(DATA, picks, by_id=True, ids=NAMES), match)
+
+
+@pytest.mark.parametrize("picks", ["row-3", 3, None, {"row-3"}, [10**30]], ids=str)
+def test_ids_of_score_in_no_list(picks):
+    refused(lambda: score(DATA, picks, by_id=True, ids=NAMES), r"picks")
+
+
+def test_picks_by_id_need_ids():
+    refused(lambda: score(DATA, ["row-3"], by_id=True), r"by_id needs ids")
+    refused(lambda: score(DATA, [99], by_id=True, ids=np.arange(N)), r"picks name 1 id.*99")
+    refused(lambda: score(DATA, ["3"], by_id=True, ids=np.arange(N)), r"<U1, but ids are int64")
+
+
 def test_enumeration_says_how_many_subsets_it_would_take():
     many = {"v": np.random.default_rng(0).standard_normal((60, 12))}
     count = f"{math.comb(60, 10):,}"  # 75,394,027,566

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, Status
-from fairnepv.baselines import KDppSampler, _log_binomial, _log_elementary, baselines
+from fairnepv.baselines import KDppSampler, _log_binomial, _log_elementary, baselines, refuse
 from fairnepv.loop import Session
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS
@@ -186,7 +186,10 @@ DPP_POOLS = {
     "rank one": ([1], [0.3], 2),
     "almost all": ([4, 2], [0.1, 0.1], 5),
     "one item": ([3, 2], [0.1, 0.1], 1),
-}
+    "wide": ([9, 4], [0.1, 0.3], 2),
+    "wide, k four": ([20], [0.05], 4),
+    "wide of low rank": ([2, 2, 2, 2], [0.1, 0.1, 0.2, 0.1], 3),
+}  # those with more columns than the six rows are sampled from the kernel of the rows
 
 
 @pytest.mark.parametrize("pool", DPP_POOLS)
@@ -198,6 +201,7 @@ def test_samples_follow_the_k_dpp_of_the_averaged_kernel(pool):
     L = reference.averaged_kernel(kernels(views, eps))
     target = reference.kdpp_probabilities(L, k)
     sampler = KDppSampler(pose(views, k, 0.1, eps))
+    assert sampler.by_rows == (sum(widths) > 6)
     draws = 4000
     counts = Counter(tuple(sorted(sampler.draw(rng).tolist())) for _ in range(draws))
     drawn = {S: count / draws for S, count in counts.items()}
@@ -259,10 +263,49 @@ def test_k_dpp_refuses_rules_in_one_sentence(rules):
     assert "\n" not in str(error.value)
 
 
-def test_k_dpp_refuses_what_is_too_wide_for_it():
-    wide = sp.random_array((10, 6000), density=0.01, rng=np.random.default_rng(0), format="csr")
-    with pytest.raises(InputError, match="6000 feature columns"):
-        select(pose([wide], 3, 0.1, [0.1]), "k-dpp")
+def square_root(views: list[np.ndarray]) -> np.ndarray:
+    """Features (n, n) of the same averaged kernel as that of the views."""
+    beside = np.hstack(views) / math.sqrt(len(views))
+    lam, U = np.linalg.eigh(beside @ beside.T)
+    return U * np.sqrt(lam.clip(min=0.0))
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_rows_and_columns_lead_to_the_same_samples(k):
+    """One kernel from more columns than rows, and from as many."""
+    views = cases.clustered_views(np.random.default_rng(3), 8, [7, 5], 4)
+    wide = KDppSampler(pose(views, k, 0.1, [0.1, 0.1]))
+    square = KDppSampler(pose([square_root(views)], k, 0.1, [0.1]))
+    assert wide.by_rows
+    assert not square.by_rows
+    np.testing.assert_allclose(wide.lam, square.lam, rtol=1e-10)
+    np.testing.assert_allclose(wide.size_weights, square.size_weights, atol=1e-12)
+    every = np.arange(len(wide.lam))
+    by_rows, by_columns = wide._eigenvectors(every), square._eigenvectors(every)
+    np.testing.assert_allclose(np.abs(by_rows), np.abs(by_columns), atol=1e-9)
+    for seed in range(50):
+        one, two = (sampler.draw(np.random.default_rng(seed)) for sampler in (wide, square))
+        assert one.tolist() == two.tolist()
+
+
+def thin(n: int, p: int) -> sp.csr_array:
+    """One entry per row: large in shape alone."""
+    return sp.csr_array((np.ones(n), np.arange(n) % p, np.arange(n + 1)), shape=(n, p))
+
+
+def test_k_dpp_refuses_what_is_too_large_on_both_sides():
+    problem = pose([thin(5000, 3000), thin(5000, 3000)], 3, 0.1, [0.1, 0.1])
+    with pytest.raises(InputError, match=r"smaller side is 5000 .*more than 4096") as error:
+        select(problem, "k-dpp")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("n", "p"), [(10, 6000), (5000, 8), (4096, 5000), (5000, 4096)])
+def test_k_dpp_takes_what_is_small_on_one_side(n, p):
+    problem = pose([thin(n, p)], 3, 0.1, [0.1])
+    assert refuse(problem, "k-dpp") is None
+    if min(n, p) < 100:
+        assert len(select(problem, "k-dpp")) == 3
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])

@@ -1,37 +1,573 @@
-"""The command line: one demo, one table, and one line when something is wrong."""
+"""The command line: files in, one table or one document out, and one line when something is wrong.
 
+`run` calls the entry point as the shell does; signals, pipes and terminals get a process of their
+own.
+"""
+
+import csv
+import json
+import os
+import pty
 import re
+import select
+import shlex
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
 from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+import scipy.sparse as sp
+from click.testing import CliRunner
 
 import fairnepv
+from cases import PAPER_OPTIMUM
 from fairnepv import data as embedded
 from fairnepv import pipeline
 from fairnepv.cli import commands, main
-from fairnepv.data import openmoji
+from fairnepv.cli.progress import StageBar
+from fairnepv.data import Pictograms, openmoji
+from fairnepv.io import read_picks
+from fairnepv.io.write import TABLES
+from fairnepv.relaxation.lbfgs import Lbfgs
+from fairnepv.search.greedy import Greedy
+from fairnepv.search.local import LocalSearch
 
+COMMANDS = ["compare", "demo", "relax", "score", "select", "synthetic"]
 SELECTORS = [
     *("auto", "nepv", "greedy", "text-only", "vision-only"),
     *("averaged", "fixed-weight", "concatenated", "k-dpp", "random"),
 ]
+N, K = 40, 5
+VIEWS = "--view text=text.npy --view vision=pool.npz:vision"
+POSED = f"{VIEWS} -k {K}"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Run(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON on stdout, with nothing around it and nothing on stderr."""
+        assert (self.code, self.err) == (0, "")
+        return json.loads(self.out)
 
 
 @pytest.fixture
-def small(monkeypatch) -> dict[str, np.ndarray]:
+def run(monkeypatch, capsys) -> Callable[..., Run]:
+    """A command line through the entry point; later arguments are taken as they are."""
+
+    def command(line: str, *arguments: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line), *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = 0 if end.code is None else int(end.code)
+        captured = capsys.readouterr()
+        return Run(code, captured.out, captured.err)
+
+    return command
+
+
+def pool_of(n: int, width: int = 8) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(11)
+    return {name: rng.standard_normal((n, width)) for name in ("text", "vision")}
+
+
+@pytest.fixture
+def pool() -> dict[str, np.ndarray]:
+    return pool_of(N)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, pool) -> Path:
+    """The pool in files of every kind, in the current folder; ids are 00x, 01x, ..."""
+    monkeypatch.chdir(tmp_path)
+    ids = [f"{i:02}x" for i in range(N)]
+    np.save("text.npy", pool["text"])
+    np.savez("pool.npz", **pool)
+    sp.save_npz("sparse.npz", sp.csr_array(np.where(pool["text"] > 0, pool["text"], 0)))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(pool["vision"].ravel()), 8)
+    pq.write_table(pa.table({"id": ids, "v:1": lists}), "pool.parquet")
+    Path("ids.txt").write_text("\n".join(ids) + "\n")
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, hidden ones too; folders count as empty."""
+    paths = sorted(folder.rglob("*"))
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in paths}
+
+
+def stopped(*_, **__) -> None:
+    """A function in which Ctrl-C is pressed."""
+    raise KeyboardInterrupt
+
+
+def interrupt(monkeypatch, kind: type, method: str, calls: int) -> None:
+    """Ctrl-C in the given call of a method."""
+    whole, count = getattr(kind, method), iter(range(calls))
+
+    def step(*arguments):
+        if next(count, None) is None:
+            raise KeyboardInterrupt
+        return whole(*arguments)
+
+    monkeypatch.setattr(kind, method, step)
+
+
+# --- select ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "knobs"),
+    [
+        ("", {}),
+        ("--tau 0.4", {"tau": 0.4}),
+        ("--eps 0.5", {"eps": 0.5}),
+        ("--eps text=0.5 --eps vision=0.01", {"eps": {"text": 0.5, "vision": 0.01}}),
+        ("--calibration trace", {"calibration": "trace"}),
+        ("--calibration efficiency", {"calibration": "efficiency"}),
+        (
+            "--calibration text=2 --calibration vision=0.5",
+            {"calibration": {"text": 2.0, "vision": 0.5}},
+        ),
+        ("--method vision-only", {"method": "vision-only"}),
+        ("--method random --seed 3", {"method": "random", "random_state": 3}),
+        ("--effort fast", {"effort": "fast"}),
+        ("--effort thorough", {"effort": "thorough"}),
+    ],
+)
+def test_select_is_the_library_call(run, folder, pool, options, knobs):
+    """Every knob gets there: what is printed is what the library returns."""
+    document = run(f"select {POSED} {options} --json").document
+    expected = fairnepv.select(pool, K, **knobs)
+    assert [pick["row"] for pick in document["picks"]] == expected.indices.tolist()
+    assert document["fair_score"] == pytest.approx(expected.fair_score, abs=1e-12)
+    assert document["scores"] == pytest.approx(dict(expected.scores), abs=1e-12)
+    assert document["upper_bound"] == pytest.approx(expected.upper_bound, abs=1e-12)
+    assert document["status"] == expected.status.name
+    assert document["settings"] == json.loads(json.dumps(dict(expected.settings)))
+
+
+@pytest.mark.parametrize(
+    "source", ["vision=pool.npz:vision", "vision=pool.parquet:v:1", "vision=./pool.npz:vision"]
+)
+def test_a_view_is_the_same_from_every_format(run, folder, pool, source):
+    document = run(f"select --view text=text.npy --view {source} -k {K} --json").document
+    assert document["fair_score"] == pytest.approx(fairnepv.select(pool, K).fair_score, abs=1e-12)
+
+
+def test_a_column_may_be_called_like_an_archive(run, folder, pool):
+    pq.write_table(pa.table({"a.npz:b": pool["text"].tolist()}), "c.parquet")
+    document = run(f"select --view a=c.parquet:a.npz:b -k {K} --json").document
+    expected = fairnepv.select({"a": pool["text"]}, K)
+    assert document["fair_score"] == pytest.approx(expected.fair_score, abs=1e-12)
+
+
+def test_a_sparse_view_is_read(run, folder, pool):
+    views = {"text": sp.load_npz("sparse.npz"), "vision": pool["vision"]}
+    document = run(
+        f"select --view text=sparse.npz --view vision=pool.npz:vision -k {K} --json"
+    ).document
+    expected = fairnepv.select(views, K)
+    assert [pick["row"] for pick in document["picks"]] == expected.indices.tolist()
+    assert document["fair_score"] == pytest.approx(expected.fair_score, abs=1e-12)
+
+
+def test_k_may_be_a_fraction(run, folder):
+    assert len(run(f"select {VIEWS} -k 0.2 --effort fast --json").document["picks"]) == N // 5
+
+
+def test_picks_have_id_row_order_and_gains(run, folder):
+    document = run(f"select {POSED} --ids ids.txt --json").document
+    picks = document["picks"]
+    assert list(picks[0]) == ["id", "row", "order", "gain_text", "gain_vision"]
+    assert [pick["order"] for pick in picks] == list(range(K))
+    assert [pick["id"] for pick in picks] == [f"{pick['row']:02}x" for pick in picks]
+
+
+@pytest.mark.parametrize("method", ["auto", "random", "text-only"])
+def test_gains_add_up_to_the_scores(run, folder, method):
+    document = run(f"select {POSED} --method {method} --json").document
+    for view, d in document["scores"].items():
+        mean = np.mean([pick[f"gain_{view}"] for pick in document["picks"]])
+        assert mean == pytest.approx(d, abs=1e-9)
+
+
+def test_without_ids_rows_are_their_own(run, folder):
+    picks = run(f"select {POSED} --json").document["picks"]
+    assert [pick["id"] for pick in picks] == [pick["row"] for pick in picks]
+
+
+@pytest.mark.parametrize("ids", ["ids.txt", "pool.parquet", "pool.parquet:id"])
+def test_ids_come_from_any_file(run, folder, ids):
+    picks = run(f"select {POSED} --effort fast --ids {ids} --json").document["picks"]
+    assert {pick["id"] for pick in picks} == {f"{pick['row']:02}x" for pick in picks}
+
+
+def test_ids_by_view_align_the_views(run, folder, pool):
+    """Here the rows of one view come in another order."""
+    order = np.random.default_rng(5).permutation(N)
+    np.save("shuffled.npy", pool["vision"][order])
+    Path("shuffled.txt").write_text("\n".join(f"{i:02}x" for i in order))
+    views = "--view text=text.npy --view vision=shuffled.npy"
+    aligned = run(f"select {views} -k {K} --ids text=ids.txt --ids vision=shuffled.txt --json")
+    expected = fairnepv.select(pool, K)
+    assert aligned.document["fair_score"] == pytest.approx(expected.fair_score, abs=1e-12)
+    ids = [pick["id"] for pick in aligned.document["picks"]]
+    assert ids == [f"{i:02}x" for i in expected.indices]
+
+
+def test_people_get_a_table_and_the_picks(run, folder, pool):
+    code, out, err = run(f"select {POSED} --ids ids.txt")
+    expected = fairnepv.select(pool, K)
+    assert (code, err) == (0, "")
+    assert f"Chose {K} of {N} items: fair score {expected.fair_score:.4f}" in out
+    assert f"The search ended so: {expected.status.value}." in out
+    assert "Picks in order: " + ", ".join(f"{i:02}x" for i in expected.indices) in out
+
+
+def test_the_same_seed_gives_the_same_bytes(run, folder):
+    runs = [run(f"select {POSED} --method random --seed {seed} --json").document for seed in "001"]
+    assert runs[0]["picks"] == runs[1]["picks"]
+    assert runs[0]["picks"] != runs[2]["picks"]
+
+
+# --- What select writes, score reads --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", TABLES)
+@pytest.mark.parametrize("ids", ["", "--ids ids.txt"])
+def test_score_reads_what_select_wrote(run, folder, ending, ids):
+    knobs = "--tau 0.1 --eps 0.2 --calibration trace"
+    selected = run(f"select {POSED} {knobs} {ids} --out picks{ending} --json").document
+    scored = run(f"score {VIEWS} {knobs} --picks picks{ending} --json").document
+    assert scored["k"] == K
+    assert scored["fair_score"] == pytest.approx(selected["fair_score"], abs=1e-12)
+    for part in ("scores", "view_weights", "coverage"):
+        assert scored[part] == pytest.approx(selected[part], abs=1e-12)
+    assert scored["worst_view"] == selected["worst_view"]
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_score_finds_picks_by_their_ids(run, folder, pool, ending):
+    """Also in a pool whose rows come in another order."""
+    selected = run(f"select {POSED} --ids ids.txt --out picks{ending} --json").document
+    for name, view in pool.items():
+        np.save(f"turned_{name}.npy", view[::-1])
+    Path("turned.txt").write_text("\n".join(f"{i:02}x" for i in reversed(range(N))))
+    turned = "--view text=turned_text.npy --view vision=turned_vision.npy --ids turned.txt"
+    scored = run(f"score {turned} --picks picks{ending} --by-id --json").document
+    assert scored["fair_score"] == pytest.approx(selected["fair_score"], abs=1e-12)
+
+
+@pytest.mark.parametrize("ending", TABLES)
+@pytest.mark.parametrize("form", ["{:03}", "{}", "#{}", "# {}", "{}.0", "a,{}", 'say "{}"'])
+def test_hard_to_read_ids_are_found_again(run, folder, ending, form):
+    """Names that look like numbers, comments or the file's own punctuation."""
+    pq.write_table(pa.table({"id": [form.format(i) for i in range(N)]}), "i.parquet")
+    ids = "--ids i.parquet"
+    selected = run(f"select {POSED} --effort fast {ids} --out p{ending} --json").document
+    assert [pick["id"] for pick in selected["picks"]] == [
+        form.format(pick["row"]) for pick in selected["picks"]
+    ]
+    for by in ("", "--by-id"):
+        scored = run(f"score {VIEWS} {ids} --picks p{ending} {by} --json").document
+        assert scored["k"] == K
+        assert scored["fair_score"] == pytest.approx(selected["fair_score"], abs=1e-12)
+
+
+def test_names_that_are_numbers_survive_a_csv_file(run, folder):
+    """Counted from 1 and turned around, so that taking ids for rows would show."""
+    Path("i.json").write_text(json.dumps([str(N - i) for i in range(N)]))
+    selected = run(f"select {POSED} --ids i.json --out p.csv --json").document
+    ids = [str(N - pick["row"]) for pick in selected["picks"]]
+    assert [pick["id"] for pick in selected["picks"]] == ids
+    with open("p.csv", newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == ids
+    scored = run(f"score {VIEWS} --ids i.json --picks p.csv --by-id --json").document
+    assert scored["k"] == K
+    assert scored["fair_score"] == pytest.approx(selected["fair_score"], abs=1e-12)
+
+
+def test_one_id_that_begins_with_a_hash_is_counted(run, folder):
+    first = run(f"select {POSED} --json").document["picks"][0]["row"]
+    ids = [f"#{i}" if i == first else f"x{i}" for i in range(N)]
+    pq.write_table(pa.table({"id": ids}), "i.parquet")
+    run(f"select {POSED} --ids i.parquet --out p.txt")
+    assert run(f"score {VIEWS} --picks p.txt --json").document["k"] == K
+
+
+def test_ids_in_a_csv_file_keep_leading_zeros(run, folder):
+    Path("i.csv").write_text("id\n" + "\n".join(f"{i:03}" for i in range(N)) + "\n")
+    picks = run(f"select {POSED} --ids i.csv --json").document["picks"]
+    assert [pick["id"] for pick in picks] == [f"{pick['row']:03}" for pick in picks]
+
+
+def test_a_byte_order_mark_is_no_part_of_an_id(run, folder, pool):
+    Path("i.txt").write_text("\ufeff" + "\n".join(f"x{i}" for i in range(N)))
+    Path("p.txt").write_text("x0\nx1\n")
+    document = run(f"score {VIEWS} --ids i.txt --picks p.txt --by-id --json").document
+    assert document["fair_score"] == pytest.approx(fairnepv.score(pool, [0, 1]).fair_score)
+
+
+@pytest.mark.parametrize("ending", [".json", ".csv", ".txt"])
+@pytest.mark.parametrize("kind", ["dates", "bytes"])
+def test_ids_that_json_does_not_know_are_written_as_text(run, folder, ending, kind):
+    days = np.arange(N).astype("datetime64[D]")
+    names = np.array([b"x%d" % i for i in range(N)])
+    np.save("i.npy", days if kind == "dates" else names)
+    texts = days.astype(str) if kind == "dates" else names.astype(str)
+    picks = run(f"select {POSED} --effort fast --ids i.npy --out p{ending} --json").document[
+        "picks"
+    ]
+    ids = [texts[pick["row"]] for pick in picks]
+    assert [pick["id"] for pick in picks] == ids
+    assert read_picks(f"p{ending}", "id").tolist() == ids
+
+
+def test_out_holds_the_record_in_every_format(run, folder):
+    """Id, row, order and gains in columns of their types, and the settings besides."""
+    for ending in TABLES:
+        run(f"select {POSED} --ids ids.txt --out picks{ending}")
+    document = json.loads(Path("picks.json").read_text())
+    parquet = pq.read_table("picks.parquet")
+    comma = pyarrow.csv.read_csv("picks.csv")
+    assert parquet.to_pylist() == document["picks"]
+    assert comma.drop(["settings"]).to_pylist() == document["picks"]
+    lines = Path("picks.txt").read_text().splitlines()
+    assert lines[1].removeprefix("# ").split("\t") == list(document["picks"][0])
+    assert [line.split("\t") for line in lines[2:]] == [
+        [str(value) for value in pick.values()] for pick in document["picks"]
+    ]
+    records = [
+        json.loads(parquet.schema.metadata[b"fairnepv"]),
+        json.loads(comma["settings"][0].as_py()),
+        json.loads(lines[0].removeprefix("# fairnepv ")),
+        document,
+    ]
+    for record in records:
+        assert record["settings"] == document["settings"]
+        assert record["settings"]["k"] == K
+        assert record["fair_score"] == document["fair_score"]
+        assert record["complete"] is True
+
+
+def test_select_says_what_it_wrote(run, folder):
+    code, out, err = run(f"select {POSED} --out picks.csv")
+    assert (code, err) == (0, "")
+    assert out.endswith("Wrote picks.csv.\n")
+    assert "Picks in order" not in out
+
+
+def test_force_replaces_an_output(run, folder):
+    Path("picks.json").write_text("old")
+    assert run(f"select {POSED} --out picks.json --force").code == 0
+    assert len(json.loads(Path("picks.json").read_text())["picks"]) == K
+
+
+@pytest.mark.parametrize("name", ["rows.npy", "rows.txt", "rows.csv", "rows.json", "rows.parquet"])
+def test_score_takes_plain_row_numbers(run, folder, pool, name):
+    rows = [3, 17, 5]
+    np.save("rows.npy", rows)
+    Path("rows.txt").write_text("3\n17\n5\n")
+    Path("rows.csv").write_text("row\n3\n17\n5\n")
+    Path("rows.json").write_text("[3, 17, 5]")
+    pq.write_table(pa.table({"row": rows}), "rows.parquet")
+    document = run(f"score {VIEWS} --picks {name} --json").document
+    assert document["fair_score"] == pytest.approx(fairnepv.score(pool, rows).fair_score)
+
+
+def test_score_for_people(run, folder, pool):
+    Path("rows.txt").write_text("3\n17\n5\n")
+    code, out, err = run(f"score {VIEWS} --picks rows.txt")
+    assert (code, err) == (0, "")
+    fair_score = fairnepv.score(pool, [3, 17, 5]).fair_score
+    assert out.startswith(f"3 items: fair score {fair_score:.4f} nats per item.\n")
+    assert "text" in out
+    assert "vision" in out
+
+
+# --- compare --------------------------------------------------------------------------------------
+
+
+def test_compare_has_a_record_per_selector(run, folder, pool):
+    document = run(f"compare {POSED} --effort fast --seed 2 --json").document
+    expected = fairnepv.compare(pool, K, effort="fast", random_state=2)
+    assert [row["method"] for row in document["selectors"]] == SELECTORS
+    for shown, row in zip(document["selectors"], expected, strict=True):
+        assert shown["picks"] == row.indices.tolist()
+        assert shown["fair_score"] == pytest.approx(row.fair_score, abs=1e-12)
+
+
+def test_compare_takes_only_the_methods_named(run, folder):
+    document = run(f"compare {POSED} --method random --method greedy --json").document
+    assert [row["method"] for row in document["selectors"]] == ["random", "greedy"]
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_compare_writes_its_table(run, folder, ending):
+    line = f"compare {POSED} --method greedy --method random --out table{ending} --json"
+    document = run(line).document
+    methods = [row["method"] for row in document["selectors"]]
+    if ending == ".txt":
+        rows = Path("table.txt").read_text().splitlines()[2:]
+        assert [row.split("\t")[0] for row in rows] == methods
+        return
+    if ending == ".json":
+        rows = json.loads(Path("table.json").read_text())["selectors"]
+    elif ending == ".csv":
+        rows = pyarrow.csv.read_csv("table.csv").to_pylist()
+    else:
+        rows = pq.read_table("table.parquet").to_pylist()
+    assert [row["method"] for row in rows] == methods
+    assert [row["fair_score"] for row in rows] == [r["fair_score"] for r in document["selectors"]]
+
+
+def test_compare_draws_a_picture(run, folder):
+    assert run(f"compare {POSED} --effort fast --plot bars.png").code == 0
+    assert Path("bars.png").read_bytes().startswith(PNG)
+
+
+def test_compare_shows_every_selector_and_who_is_left_behind(run, folder):
+    code, out, err = run(f"compare {POSED} --effort fast")
+    assert (code, err) == (0, "")
+    assert f"{K} of {N} items" in out
+    assert all(name in out for name in SELECTORS)
+
+
+# --- relax ----------------------------------------------------------------------------------------
+
+
+def test_relax_is_the_library_call(run, folder, pool):
+    options = "--solver damped --alpha 0.5 --start random --seed 4 --tol 1e-4 --max-steps 30"
+    document = run(f"relax {POSED} {options} --json").document
+    expected = fairnepv.relax(
+        *(pool, K),
+        **{"solver": "damped", "alpha": 0.5, "start": "random"},
+        **{"random_state": 4, "tol": 1e-4, "max_steps": 30},
+    )
+    assert document["value"] == pytest.approx(expected.value, abs=1e-12)
+    assert document["residual"] == pytest.approx(expected.residual)
+    assert document["status"] == expected.status.name
+    assert document["solver"] == {
+        **{"name": "damped", "tol": 1e-4, "max_steps": 30},
+        **{"alpha": 0.5, "sigma": expected.solver.sigma},
+    }
+
+
+def test_relax_writes_an_orthonormal_basis(run, folder, pool):
+    assert run(f"relax {POSED} --out V.npy").code == 0
+    V = np.load("V.npy")
+    np.testing.assert_allclose(V, fairnepv.relax(pool, K).basis, atol=1e-12)
+    np.testing.assert_allclose(V.T @ V, np.eye(K), atol=1e-12)
+
+
+def test_a_trace_is_printed(run, folder):
+    code, out, err = run(f"relax {POSED} --trace")
+    assert (code, err) == (0, "")
+    heading, *lines = out.splitlines()
+    assert heading.split() == ["step", "stage", "seconds", "objective", "residual"]
+    steps = [line.split() for line in lines if re.match(r" +\d+ ", line)]
+    assert [int(cells[0]) for cells in steps] == list(range(len(steps)))
+    assert float(steps[-1][-1]) <= 1e-6 < float(steps[0][-1])
+    assert "Relaxed value" in out
+
+
+def test_a_trace_for_machines_is_in_the_document(run, folder):
+    document = run(f"relax {POSED} --trace --json").document
+    objectives = [row["objective"] for row in document["steps"]]
+    assert objectives[-1] == pytest.approx(document["value"])
+    assert set(document["steps"][0]) >= {"step", "stage", "seconds", "residual", "weight_text"}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".parquet"])
+@pytest.mark.parametrize("solver", ["accelerated", "damped-shifted"])
+def test_a_trace_goes_to_a_table(run, folder, ending, solver):
+    run(f"relax {POSED} --solver {solver} --trace trace{ending}")
+    if ending == ".json":
+        rows = json.loads(Path("trace.json").read_text())["steps"]
+    elif ending == ".csv":
+        rows = pyarrow.csv.read_csv("trace.csv").to_pylist()
+    else:
+        rows = pq.read_table("trace.parquet").to_pylist()
+    assert [row["step"] for row in rows] == list(range(len(rows)))
+    assert rows[-1]["residual"] < rows[0]["residual"]
+    assert rows[-1]["objective"] > rows[0]["objective"]
+    seconds = [row["seconds"] for row in rows]
+    assert seconds == sorted(seconds)
+    for row in rows:
+        assert row["weight_text"] + row["weight_vision"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "plain"])
+def test_a_trace_goes_to_a_picture(run, folder, solver):
+    assert run(f"relax {POSED} --solver {solver} --trace trace.png --out V.npy").code == 0
+    assert Path("trace.png").read_bytes().startswith(PNG)
+    assert Path("V.npy").exists()
+
+
+@pytest.mark.parametrize("k", [1, 8, 16, 30])
+@pytest.mark.parametrize("trace", ["--trace", "--trace t.csv", "--trace t.png"])
+def test_a_trace_of_any_length_can_be_shown(run, folder, k, trace):
+    """Up to the joint rank and beyond it, where there is nothing to solve."""
+    assert run(f"relax {VIEWS} -k {k} {trace}").code == 0
+
+
+# --- synthetic ------------------------------------------------------------------------------------
+
+
+def test_synthetic_for_machines(run):
+    document = run("synthetic --seeds 2 --json").document
+    assert document["seeds"] == 2
+    by_selector = {row["selector"]: row for row in document["rows"]}
+    assert len(by_selector) == len(document["rows"])
+    best = max(row["fair_score"] for row in document["rows"])
+    assert best == pytest.approx(PAPER_OPTIMUM)
+    for row in document["rows"]:
+        assert len(row["picks"]) == sum(row["types"].values()) == 5
+        assert row["minimum"] == pytest.approx(min(row["scores"].values()))
+        assert row["minimum"] <= row["fair_score"] <= row["upper_end"] + 1e-12
+    for ends in document["ends_by_oversampling"].values():
+        assert sum(ends.values()) == 2
+
+
+def test_synthetic_for_people(run, folder):
+    code, out, err = run("synthetic --seeds 2 --plot figure.png")
+    assert (code, err) == (0, "")
+    assert "Simulated" in out
+    assert "1.141" in out
+    assert out.endswith("Wrote figure.png.\n")
+    assert Path("figure.png").read_bytes().startswith(PNG)
+
+
+# --- The demo -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path) -> Pictograms:
     """The embedded pool with every 15th row, so that a demo takes a second."""
-    pool = {name: values[::15] for name, values in openmoji().items()}
+    whole = openmoji()
+    pool = Pictograms(**{f.name: getattr(whole, f.name)[::15] for f in fields(Pictograms)})
     monkeypatch.setattr(embedded, "openmoji", lambda: pool)
+    monkeypatch.chdir(tmp_path)
     return pool
-
-
-def demo(*arguments: str, columns: int = 80) -> Result:
-    result = CliRunner().invoke(commands, ["demo", *arguments], env={"COLUMNS": str(columns)})
-    assert result.exit_code == 0, result.output
-    return result
 
 
 def table(output: str) -> dict[str, list[str]]:
@@ -43,61 +579,80 @@ def table(output: str) -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in rows[:end]}
 
 
-def run_main(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
-    """The entry point as the shell calls it: exit code, stdout and stderr."""
-    monkeypatch.setattr(sys, "argv", ["fairnepv", *arguments])
-    try:
-        main()
-        code = 0
-    except SystemExit as end:
-        code = 0 if end.code is None else int(end.code)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-# --- The demo -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_the_demo_has_a_row_for_every_selector(small, columns):
+def test_the_demo_has_a_row_for_every_selector(run, small, monkeypatch):
     """By its whole name, also where the terminal is 80 columns wide."""
-    assert list(table(demo("-k", "5", columns=columns).output)) == SELECTORS
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("demo -k 5")
+    assert (code, err) == (0, "")
+    assert list(table(out)) == SELECTORS
 
 
-def test_the_demo_shows_what_the_library_returns(small):
-    output = demo("-k", "4", columns=200).output
-    views = {"text": small["text"], "vision": small["vision"]}
-    rows = fairnepv.compare(views, 4, ids=small["id"])
-    shown = table(output)
+def test_the_demo_shows_what_the_library_returns(run, small, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = run("demo -k 4").out
+    rows = fairnepv.compare(small.views, 4, ids=small.ids, calibration="efficiency")
+    shown = table(out)
     for row in rows:
         d = [f"{value:.3f}" for value in row.scores.values()]
         C = [f"{value:.3f}" for value in row.coverage.values()]
         expected = [*d, row.worst_view, f"{row.fair_score:.4f}", *C]
         assert shown[row.method][:-1] == expected  # but for the seconds
     best = rows["auto"]
-    assert f"Chose 4 of 154 items: fair score {best.fair_score:.4f}" in output
-    assert f"No 4 items can score above {best.certificate.tightest_bound:.4f}" in output
-    assert f"the spectral one, {best.upper_bound:.4f}" in " ".join(output.split())
-    assert "First picks: " + ", ".join(best.ids) in output
-    assert best.status.value in output
-    assert "OpenMoji (CC BY-SA 4.0)" in output
+    assert f"Chose 4 of {len(small.ids)} items: fair score {best.fair_score:.4f}" in out
+    assert "First picks: " + ", ".join(small.titles[best.indices]) + "." in out
+    assert best.status.value in out
+    assert "OpenMoji (CC BY-SA 4.0)" in out
 
 
-def test_the_seed_reaches_the_selectors(small):
-    tables = [table(demo("-k", "4", "--seed", seed, columns=200).output) for seed in "001"]
-    scores = [{name: cells[:-1] for name, cells in rows.items()} for rows in tables]
-    assert scores[0] == scores[1]
-    assert scores[0]["random"] != scores[2]["random"]
-    assert scores[0]["greedy"] == scores[2]["greedy"]
+def test_the_demo_leaves_pictures_and_data(run, small):
+    assert run("demo -k 4").code == 0
+    folder = Path("fairnepv-demo")
+    names = ["ids.txt", "picks.png", "scores.png", "text.npz", "vision.npy"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert (folder / "picks.png").read_bytes().startswith(PNG)
+    assert (folder / "scores.png").read_bytes().startswith(PNG)
+    np.testing.assert_array_equal(np.load(folder / "vision.npy"), small.vision)
+    text = sp.load_npz(folder / "text.npz")
+    np.testing.assert_allclose(text.toarray(), small.views["text"].toarray())
+    assert (folder / "ids.txt").read_text().split() == small.ids.tolist()
 
 
-def test_progress_stays_out_of_the_output(small):
-    result = demo("-k", "4")
-    assert "step" not in result.stdout
-    assert result.stderr == ""
+def test_the_demo_names_a_next_command_that_runs(run, small):
+    out = run("demo -k 3").out
+    [line] = [line.strip() for line in out.splitlines() if line.startswith("  fairnepv select")]
+    line = line.removeprefix("fairnepv ").replace("-k 20", "-k 3").replace("thorough", "fast")
+    assert "-k 3" in line
+    code, _, err = run(line)
+    assert (code, err) == (0, "")
+    picks = pyarrow.csv.read_csv("picks.csv")
+    assert set(picks["id"].to_pylist()) <= set(small.ids.tolist())
+    assert picks.num_rows == 3
 
 
-def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch):
+def test_the_next_command_survives_a_space(run, small):
+    out = run("demo -k 3", "--out", "my demo").out
+    [line] = [line.strip() for line in out.splitlines() if line.startswith("  fairnepv select")]
+    code, _, err = run(line.removeprefix("fairnepv ").replace("-k 20", "-k 3"))
+    assert (code, err) == (0, "")
+    assert pyarrow.csv.read_csv("picks.csv").num_rows == 3
+
+
+def test_the_demo_can_be_repeated_elsewhere(run, small):
+    for _ in range(2):
+        document = run("demo -k 3 --out there --json").document
+    assert [row["method"] for row in document["selectors"]] == SELECTORS
+    assert len(list(Path("there").iterdir())) == 5
+
+
+def test_the_seed_reaches_the_selectors(run, small):
+    runs = [run(f"demo -k 3 --seed {seed} --json").document["selectors"] for seed in "001"]
+    picks = [{row["method"]: row["picks"] for row in rows} for rows in runs]
+    assert picks[0] == picks[1]
+    assert picks[0]["random"] != picks[2]["random"]
+    assert picks[0]["greedy"] == picks[2]["greedy"]
+
+
+def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch, tmp_path):
     """The defaults, without the search: the arguments that reach the library."""
     calls = []
 
@@ -108,73 +663,566 @@ def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch):
         calls.append((views, k, options))
         raise Stop
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pipeline, "compare", compare)
     result = CliRunner().invoke(commands, ["demo"])
     assert isinstance(result.exception, Stop)
     [(views, k, options)] = calls
     assert k == 50
     assert options["random_state"] == 0
-    assert {name: view.shape for name, view in views.items()} == {
-        "text": (2297, 384),
-        "vision": (2297, 1280),
-    }
+    assert options["calibration"] == "efficiency"
+    assert views["vision"].shape == (2297, 1280)
+    assert views["text"].shape[0] == 2297
 
 
-# --- Help, version, errors ------------------------------------------------------------------------
+def test_a_damaged_pool_is_said_to_be_damaged(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(embedded, "_OPENMOJI_SHA256", "0" * 16)
+    message = "the embedded pool openmoji.parquet is damaged: install fairnepv again"
+    assert run("demo -k 4") == (2, "", f"fairnepv: {message}\n")
 
 
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_names_the_commands(flag):
-    result = CliRunner().invoke(commands, [flag])
-    assert result.exit_code == 0
-    assert "demo" in result.output
-    assert "no view of the data is left behind" in result.output
+# --- Bad input ------------------------------------------------------------------------------------
+
+BAD = {
+    # files that cannot be read
+    "select --view a=no.npy -k 3": ["--view a=no.npy", "does not exist", "check the path"],
+    "select --view a=text.doc -k 3": ["--view a=text.doc", ".doc", ".npy, .npz, .parquet"],
+    "select --view a=ids.txt -k 3": ["--view a=ids.txt", ".npy, .npz, .parquet"],
+    "select --view a=sub -k 3": ["--view a=sub", "no ending", ".npy"],
+    "select --view a=pool.npz -k 3": ["2 keys (text, vision)", "name one, as in pool.npz:text"],
+    "select --view a=pool.npz:nope -k 3": ["--view", "no key 'nope'", "it has text, vision"],
+    "select --view a=pool.parquet -k 3": ["2 columns (id, v:1)", "as in pool.parquet:id"],
+    "select --view a=pool.parquet:v -k 3": ["no column 'v'", "it has id, v:1"],
+    "select --view a=pool.parquet:id -k 3": ["must hold numbers", "str"],
+    "select --view a=objects.npy -k 3": ["--view a=objects.npy", "Python objects", "save it as"],
+    "select --view a=objects.npz:x -k 3": ["--view a=objects.npz:x", "Python objects", "save it"],
+    "select --view a=ragged.parquet:x -k 3": ["--view", "different lengths", "same number"],
+    "select --view a=empty.npy -k 3": ["--view a=empty.npy", "not a .npy file", "write it again"],
+    "select --view a=wrong.npz -k 3": ["--view a=wrong.npz", "single array", "call it .npy"],
+    "select --view a=torn.npz -k 3": ["--view a=torn.npz", ".npz archive", "write the file again"],
+    "select --view a=torn.npy -k 3": ["--view a=torn.npy", ".npy file", "write the file again"],
+    "select --view a=torn.parquet:id -k 3": ["torn.parquet", "Parquet", "write the file again"],
+    "select --view a=format.npz -k 3": ["2 keys (format, x)", "name one, as in format.npz:format"],
+    "select --view a=no_rows.parquet -k 3": ["view 'a'", "no rows"],
+    "select --view a=twice.parquet:x -k 1": ["--view a=twice.parquet:x", "'x' more than once"],
+    f"select {POSED} --ids no.txt": ["--ids no.txt", "does not exist", "check the path"],
+    f"select {POSED} --ids short.txt": ["ids", "one id per row", f"{N} in all"],
+    f"select {POSED} --ids twice.txt": ["ids repeat", "'a'", "must be unique"],
+    f"select {POSED} --ids table.csv": ["--ids table.csv", "name one, as in table.csv:name"],
+    f"select {POSED} --ids table.csv:id": ["--ids table.csv:id", "no column 'id'", "it has name"],
+    f"select {POSED} --ids objects.npy": ["--ids objects.npy", "Python objects", "save it as"],
+    f"select {POSED} --ids text.npy": ["--ids text.npy", "one value per row"],
+    f"select {POSED} --ids ragged.json": ["--ids ragged.json", "list of integers or of strings"],
+    f"select {POSED} --ids plain.json:nope": ["--ids plain.json:nope", "not a file of picks"],
+    f"select {POSED} --ids twice.csv": ["--ids twice.csv", "'id' more than once", "rename one"],
+    f"select {POSED} --ids latin.csv": ["--ids latin.csv", "as CSV", "write the file again"],
+    f"select {POSED} --ids lines.csv": ["--ids lines.csv", "as CSV", "write the file again"],
+    f"select {POSED} --ids gap.csv": ["--ids gap.csv", "1 empty row(s)", "row 7", "drop or fill"],
+    f"score {VIEWS} --picks no.csv": ["--picks no.csv", "does not exist", "check the path"],
+    f"score {VIEWS} --picks ids.txt": ["indices", "row numbers"],
+    f"score {VIEWS} --picks far.txt": ["indices", f"from 0 to {N - 1}"],
+    f"score {VIEWS} --picks far.txt --by-id --ids ids.txt": ["picks", "no row has", "'1'"],
+    f"score {VIEWS} --picks ids.txt --by-id --ids rows.txt": ["picks", "give the same type"],
+    f"score {VIEWS} --picks gap.csv --by-id --ids ids.txt": ["--picks gap.csv", "1 empty row(s)"],
+    # outputs that must not be
+    f"select {POSED} --out old.csv": ["--out", "old.csv exists already", "--force"],
+    f"select {POSED} --out no/p.csv": ["--out", "folder no does not exist", "make it first"],
+    f"select {POSED} --out p.doc": ["--out", "'.doc'", ".parquet, .csv, .json, .txt"],
+    f"select {POSED} --out p": ["--out", "no ending", ".parquet, .csv, .json, .txt"],
+    f"select {POSED} --ids ids.txt --out ids.txt --force": ["--out", "also read", "another file"],
+    f"select {POSED} --ids ids.txt --out sub/../ids.txt --force": ["--out", "another file"],
+    "select --view a=pool.parquet:v:1 -k 3 --out pool.parquet --force": ["--out", "another file"],
+    f"compare {POSED} --plot old.png": ["--plot", "exists already", "--force"],
+    f"compare {POSED} --plot bars.jpg": ["--plot", "'.jpg'", ".png"],
+    f"compare {POSED} --out old.csv": ["--out", "exists already", "--force"],
+    f"relax {POSED} --trace old.csv": ["--trace", "exists already", "--force"],
+    f"relax {POSED} --trace t.svg": ["--trace", "'.svg'", ".png"],
+    f"relax {POSED} --out text.npy --force": ["--out", "also read", "another file"],
+    f"relax {POSED} --out V.csv": ["--out", "'.csv'", ".npy"],
+    f"relax {POSED} --trace same.npy --out same.npy": ["--trace", "same.npy", ".parquet, .csv"],
+    "synthetic --plot old.png": ["--plot", "exists already", "--force"],
+    "demo --out old.csv": ["--out old.csv", "this is a file", "name a folder"],
+    "demo --out no/demo": ["--out no/demo", "the folder no does not exist", "make it first"],
+    # contradictions
+    f"select {POSED} --eps 0.1 --eps 0.2": ["--eps 0.1 0.2", "contradict", "give one value"],
+    f"select {POSED} --eps 0.1 --eps text=1": ["--eps", "contradict", "NAME=VALUE"],
+    f"select {POSED} --eps text=1 --eps text=2": ["--eps", "contradict", "NAME=VALUE"],
+    f"select {POSED} --calibration trace --calibration text=2": [
+        *("--calibration", "contradict", "one rule, or NAME=FACTOR")
+    ],
+    f"select {POSED} --calibration trace --calibration none": ["--calibration", "contradict"],
+    f"select {POSED} --view text=text.npy": ["--view text=text.npy", "given before", "rename"],
+    f"select {POSED} --ids ids.txt --ids pool.parquet": ["--ids", "given before", "one file"],
+    f"select {POSED} --ids ids.txt --ids text=ids.txt": ["--ids", "one file for all views, or"],
+    f"select {POSED} --ids text=ids.txt": ["ids", "['text']", "['text', 'vision']"],
+    f"relax {POSED} --solver accelerated --alpha 0.5": ["alpha", "'accelerated'", "SCF"],
+    f"relax {POSED} --sigma 0.5": ["sigma", "'accelerated'", "SCF"],
+    f"score {VIEWS} --picks far.txt --by-id": ["--by-id needs --ids"],
+    # values that make no sense
+    "select --view text.npy -k 3": ["--view text.npy", "write NAME=FILE"],
+    "select --view =text.npy -k 3": ["--view =text.npy", "write NAME=FILE"],
+    "select --view a= -k 3": ["--view a=", "write NAME=FILE"],
+    f"select {VIEWS} -k {N}": ["k must be from 1 to", str(N - 1)],
+    f"select {VIEWS} -k 0": ["k must be from 1 to", "not 0"],
+    f"select {VIEWS} -k many": ["-k", "'many'", "a number of items nor a fraction"],
+    f"select {VIEWS} -k 1.5": ["k must be an integer or a fraction"],
+    f"select {VIEWS}": ["'-k'"],
+    "select -k 3": ["'--view'"],
+    f"select {POSED} --tau 0": ["tau", "positive"],
+    f"select {POSED} --tau nan": ["tau", "positive", "nan"],
+    f"select {POSED} --tau warm": ["--tau", "'warm'"],
+    f"select {POSED} --eps -1": ["eps", "positive", "-1"],
+    f"select {POSED} --eps much": ["--eps much", "'much' is not a number", "like 0.1"],
+    f"select {POSED} --eps text=much": ["--eps text=much", "'much' is not a number", "like 0.1"],
+    f"select {POSED} --eps sound=1": ["--eps sound=1", "no view", "['text', 'vision']"],
+    f"select {POSED} --eps text=1": ["eps", "['vision']", "give one for each view"],
+    f"select {POSED} --calibration fair": ["calibration", "unit-diagonal, trace", "'fair'"],
+    f"select {POSED} --calibration text=2": ["calibration", "give one factor per view"],
+    f"select {POSED} --calibration text=0 --calibration vision=1": ["calibration", "positive"],
+    f"select {POSED} --method best": ["method", "auto, nepv, greedy", "'best'"],
+    f"select {POSED} --effort heroic": ["--effort", "'fast', 'balanced', 'thorough'"],
+    f"select {POSED} --seed -1": ["--seed", "-1"],
+    f"select {POSED} --time-limit 0": ["--time-limit", "0"],
+    f"compare {POSED} --method best": ["method", "auto, nepv, greedy", "'best'"],
+    f"relax {POSED} --solver magic": ["solver", "accelerated", "'magic'"],
+    f"relax {POSED} --tol 0": ["tol", "positive"],
+    f"relax {POSED} --max-steps 0": ["--max-steps", "0"],
+    f"select {POSED} --nope": ["--nope"],
+    "synthetic --seeds 0": ["--seeds", "0"],
+    "demo -k many": ["-k", "'many'"],
+    "nope": ["nope"],
+}
 
 
-def test_help_of_the_demo_names_its_options():
-    result = CliRunner().invoke(commands, ["demo", "--help"])
-    assert result.exit_code == 0
-    assert "-k" in result.output
-    assert "[default: 50]" in result.output
-    assert "--seed" in result.output
+@pytest.fixture
+def strewn(folder) -> Path:
+    """The folder with all kinds of unfit files."""
+    Path("sub").mkdir()
+    Path("old.csv").write_text("old")
+    Path("old.png").write_text("old")
+    Path("empty.npy").write_bytes(b"")
+    Path("far.txt").write_text("1\n99\n")
+    Path("short.txt").write_text("a\nb\n")
+    Path("twice.txt").write_text("\n".join(["a", "a", *map(str, range(2, N))]))
+    Path("table.csv").write_text("name,value\na,1\nb,2\n")
+    objects = np.array([{"a": 1}] * N, dtype=object)
+    np.save("objects.npy", objects)
+    np.savez("objects.npz", x=objects)
+    pq.write_table(pa.table({"x": [[1.0]] * (N - 1) + [[1.0, 2.0]]}), "ragged.parquet")
+    pq.write_table(pa.table({"x": pa.array([], pa.list_(pa.float64()))}), "no_rows.parquet")
+    twice = pa.Table.from_arrays([pa.array([1.0, 2.0])] * 2, names=["x", "x"])
+    pq.write_table(twice, "twice.parquet")
+    np.savez("format.npz", format=np.array(3), x=np.eye(3))
+    Path("twice.csv").write_text("id,id\n1,2\n")
+    Path("latin.csv").write_bytes(b"\xe4d,id\n1,2\n")
+    Path("lines.csv").write_text('id,x\n1,2\n"2,\n3\n')
+    Path("gap.csv").write_text("id,x\n" + "".join(f"{i if i != 7 else ''},0\n" for i in range(N)))
+    Path("ragged.json").write_text("[[1], [1, 2]]")
+    Path("plain.json").write_text(str(list(range(N))))
+    Path("rows.txt").write_text("\n".join(map(str, range(N))))
+    write_torn_files()
+    return folder
 
 
-def test_version(monkeypatch, capsys):
-    code, out, _ = run_main(monkeypatch, capsys, "--version")
-    assert code == 0
-    assert fairnepv.__version__ in out
+def write_torn_files() -> None:
+    """Arrays whose bytes are damaged: a header, compressed data, the first page of a table."""
+    content = Path("text.npy").read_bytes()
+    Path("wrong.npz").write_bytes(content)
+    Path("torn.npy").write_bytes(content.replace(b"(40, 8)", b"(40, 8("))
+    np.savez_compressed("torn.npz", x=np.load("text.npy"))
+    for name, source, at in (("torn.npz", "torn.npz", 200), ("torn.parquet", "pool.parquet", 4)):
+        damaged = bytearray(Path(source).read_bytes())
+        damaged[at : at + 20] = b"\xff" * 20
+        Path(name).write_bytes(damaged)
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_and_leaves_nothing(run, strewn, line):
+    """Exit code 2, nothing on stdout, and every file as it was."""
+    before = contents(strewn)
+    code, out, err = run(line)
+    assert (code, out) == (2, "")
+    assert err.startswith("fairnepv: ")
+    assert len(err.splitlines()) == 1
+    assert [word for word in BAD[line] if word not in err] == []
+    assert contents(strewn) == before
+
+
+def test_a_name_with_a_line_break_is_one_line(run, folder):
+    code, out, err = run("select -k 3 --view", "a=no\nsuch.npy")
+    assert (code, out) == (2, "")
+    assert "does not exist" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_json_does_not_change_how_errors_look(run, folder):
+    code, out, err = run("select --view a=no.npy -k 3 --json")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+def test_views_of_different_lengths_are_refused(run, folder, pool):
+    np.save("short.npy", pool["vision"][:-1])
+    code, out, err = run("select --view text=text.npy --view vision=short.npy -k 3")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert str(N) in err
+    assert str(N - 1) in err
+
+
+def test_a_bad_value_names_its_view_and_row(run, folder, pool):
+    pool["vision"][7, 2] = np.nan
+    np.save("bad.npy", pool["vision"])
+    code, out, err = run("select --view vision=bad.npy -k 3")
+    assert (code, out) == (2, "")
+    assert err.startswith("fairnepv: view 'vision' has 1 value(s) that are NaN or infinite")
+    assert "row 7" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["select --view a=no.npy -k 3 --debug", "nope --debug"])
+def test_debug_shows_where_it_happened(run, folder, line):
+    code, out, err = run(line)
+    assert (code, out) == (2, "")
+    assert err.startswith("Traceback (most recent call last):")
+    assert err.splitlines()[-1].startswith("fairnepv: ")
 
 
 @pytest.mark.parametrize("k", ["0", "-3", "154", "100000"])
-def test_a_bad_k_is_one_line_and_exit_code_2(monkeypatch, capsys, small, k):
-    code, out, err = run_main(monkeypatch, capsys, "demo", "-k", k)
+def test_a_bad_k_in_the_demo_is_one_line(run, small, tmp_path, k):
+    """And leaves no folder."""
+    assert run(f"demo -k {k}") == (2, "", f"fairnepv: k must be from 1 to n - 1 = 153, not {k}\n")
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("out", ["file", "no/demo"])
+def test_a_folder_that_cannot_be_is_said_before_the_search(run, small, monkeypatch, out):
+    monkeypatch.setattr(pipeline, "compare", stopped)
+    Path("file").write_text("old")
+    code, _, err = run(f"demo -k 3 --out {out}")
     assert code == 2
-    assert out == ""
-    assert err == f"fairnepv: k must be from 1 to n - 1 = 153, not {k}\n"
+    assert err.startswith(f"fairnepv: --out {out}: ")
+    assert Path("file").read_text() == "old"
 
 
-def test_a_negative_seed_is_one_line_and_exit_code_2(monkeypatch, capsys, small):
-    code, out, err = run_main(monkeypatch, capsys, "demo", "--seed", "-1")
-    assert (code, out) == (2, "")
-    assert err == "fairnepv: random_state must be a non-negative integer, not -1\n"
+# --- Exit codes: numerical trouble and interruptions ----------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("demo", "-k", "many"), ("demo", "--nope"), ("nope",)])
-def test_misuse_is_exit_code_2_and_names_the_culprit(monkeypatch, capsys, arguments):
-    code, out, err = run_main(monkeypatch, capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert arguments[-1] in err
-    assert "Traceback" not in err
+@pytest.mark.parametrize("ending", TABLES)
+def test_out_of_time_is_exit_code_1_under_strict(run, folder, ending):
+    line = f"select {POSED} --time-limit 1e-9 --out picks{ending}"
+    code, out, err = run(f"{line} --strict")
+    assert code == 1
+    assert "Chose 5 of 40" in out
+    assert err.startswith("fairnepv: --strict: time limit reached")
+    assert err.endswith(f"picks{ending} holds it, marked TIME_LIMIT\n")
+    assert len(err.splitlines()) == 1
+    assert run(f"score {VIEWS} --picks picks{ending} --json").document["k"] == K
+    assert run(f"{line} --force").code == 0
 
 
-def test_an_interruption_is_exit_code_130(monkeypatch, capsys, small):
-    def compare(*_, **__):
-        raise KeyboardInterrupt
+def test_out_of_time_is_marked(run, folder):
+    document = run(f"select {POSED} --time-limit 1e-9 --json").document
+    assert document["status"] == "TIME_LIMIT"
+    assert document["complete"] is False
+    assert len(document["picks"]) == K
 
-    monkeypatch.setattr(pipeline, "compare", compare)
-    code, out, err = run_main(monkeypatch, capsys, "demo", "-k", "4")
+
+def test_a_relaxation_that_did_not_converge_is_exit_code_1_under_strict(run, folder):
+    line = f"relax {POSED} --max-steps 1 --out V.npy --force"
+    assert run(line).code == 0
+    code, _, err = run(f"{line} --strict")
+    assert code == 1
+    assert err.startswith("fairnepv: --strict: step limit reached")
+    assert np.load("V.npy").shape == (N, K)
+
+
+def test_a_run_that_ended_well_is_exit_code_0_under_strict(run, folder):
+    assert run(f"select {POSED} --strict").code == 0
+    assert run(f"relax {POSED} --strict").code == 0
+
+
+INTERRUPTIONS = [
+    (Greedy, "step", 2),
+    (LocalSearch, "step", 1),
+    (Lbfgs, "step", 3),
+    (StageBar, "__call__", 4),
+    (StageBar, "__call__", 12),
+]
+
+
+@pytest.mark.parametrize("ending", TABLES)
+@pytest.mark.parametrize(("kind", "method", "calls"), INTERRUPTIONS)
+def test_an_interrupted_selection_is_written_and_marked(
+    run, folder, monkeypatch, kind, method, calls, ending
+):
+    interrupt(monkeypatch, kind, method, calls)
+    code, out, err = run(f"select {POSED} --ids ids.txt --out picks{ending} --json")
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    document = json.loads(out)
+    assert code == 130
+    assert document["status"] == "INTERRUPTED"
+    assert document["complete"] is False
+    assert err == (
+        f"fairnepv: interrupted; this is the best so far; picks{ending} holds it, marked "
+        "INTERRUPTED\n"
+    )
+    assert "INTERRUPTED" in Path(f"picks{ending}").read_bytes().decode(errors="replace")
+    rows = {pick["row"] for pick in document["picks"]}
+    assert len(rows) == K
+    fair_score = fairnepv.score(pool_of(N), sorted(rows)).fair_score
+    assert document["fair_score"] == pytest.approx(fair_score)
+
+
+def test_an_interrupted_selection_is_printed(run, folder, monkeypatch):
+    interrupt(monkeypatch, LocalSearch, "step", 1)
+    code, out, err = run(f"select {POSED}")
+    assert code == 130
+    assert "Picks in order: " in out
+    assert err == "fairnepv: interrupted; this is the best so far\n"
+
+
+def test_an_interrupted_comparison_is_written_and_marked(run, folder, monkeypatch):
+    interrupt(monkeypatch, LocalSearch, "step", 12)
+    code, out, _ = run(f"compare {POSED} --out table.csv --json")
+    rows = json.loads(out)["selectors"]
+    assert code == 130
+    assert 1 <= len(rows) < len(SELECTORS)
+    assert pyarrow.csv.read_csv("table.csv")["status"].to_pylist()[-1] == "INTERRUPTED"
+
+
+def test_an_interruption_between_two_selectors_keeps_those_that_ended(run, folder, monkeypatch):
+    interrupt(monkeypatch, StageBar, "_compare", 3)
+    code, out, err = run(f"compare {POSED} --effort fast --out table.csv --json")
+    assert code == 130
+    assert err.endswith("table.csv holds it, marked INTERRUPTED\n")
+    assert [row["method"] for row in json.loads(out)["selectors"]] == SELECTORS[:3]
+    assert pyarrow.csv.read_csv("table.csv")["status"].to_pylist()[-1] == "INTERRUPTED"
+
+
+def test_an_interrupted_relaxation_is_written_and_marked(run, folder, monkeypatch):
+    interrupt(monkeypatch, Lbfgs, "step", 3)
+    code, out, err = run(f"relax {POSED} --out V.npy --trace trace.json --json")
+    V = np.load("V.npy")
+    assert code == 130
+    assert err == (
+        "fairnepv: interrupted; this is the best so far; trace.json holds it, marked INTERRUPTED\n"
+    )
+    assert json.loads(out)["status"] == "INTERRUPTED"
+    assert json.loads(Path("trace.json").read_text())["status"] == "INTERRUPTED"
+    np.testing.assert_allclose(V.T @ V, np.eye(K), atol=1e-12)
+
+
+@pytest.mark.parametrize("trace", ["", "--trace trace.png"])
+def test_a_file_without_a_mark_is_not_called_marked(run, folder, monkeypatch, trace):
+    """An array and a picture have no room for one."""
+    interrupt(monkeypatch, Lbfgs, "step", 3)
+    code, _, err = run(f"relax {POSED} --out V.npy {trace}")
+    assert (code, err) == (130, "fairnepv: interrupted; this is the best so far\n")
+
+
+@pytest.mark.parametrize("ending", TABLES)
+@pytest.mark.parametrize("method", ["auto", "greedy", "random"])
+def test_an_interruption_after_the_search_keeps_its_result(
+    run, folder, monkeypatch, method, ending
+):
+    """The search had found its subset and was about to put it into order."""
+    line = f"select {POSED} --method {method} --json"
+    whole = run(line).document
+    monkeypatch.setattr(pipeline, "fair_order", stopped)
+    code, out, err = run(f"{line} --out picks{ending}")
+    document = json.loads(out)
+    assert code == 130
+    assert err == (
+        f"fairnepv: interrupted; this is the best so far; picks{ending} holds it, marked "
+        "INTERRUPTED\n"
+    )
+    assert document["status"] == "INTERRUPTED"
+    assert document["complete"] is False
+    assert "INTERRUPTED" in Path(f"picks{ending}").read_bytes().decode(errors="replace")
+    rows = [pick["row"] for pick in document["picks"]]
+    assert read_picks(f"picks{ending}", "row").tolist() == rows
+    assert sorted(rows) == sorted(pick["row"] for pick in whole["picks"])
+    assert document["fair_score"] == pytest.approx(whole["fair_score"], abs=1e-12)
+
+
+def test_an_interruption_before_the_search_leaves_nothing(run, folder, monkeypatch):
+    monkeypatch.setattr(pipeline, "select", stopped)
+    before = contents(folder)
+    code, out, err = run(f"select {POSED} --out picks.csv")
     assert (code, out) == (130, "")
-    assert err.strip() == "fairnepv: interrupted"
+    assert err == "fairnepv: interrupted\n"
+    assert contents(folder) == before
+
+
+# --- Processes: signals, pipes, terminals ---------------------------------------------------------
+
+# A shell that runs the tests in the background has its children ignore SIGINT.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from fairnepv.cli import main; main()"
+)
+LONG = "select --view text=long_text.npy --view vision=long_vision.npy -k 100 --effort thorough"
+
+
+def start(line: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """The command in a process of its own, as a plain terminal of 120 columns would run it."""
+    unset = ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "120"}
+    arguments = [sys.executable, "-c", PROGRAM, *shlex.split(line)]
+    return subprocess.Popen(arguments, env=environment, **streams)
+
+
+class Terminal:
+    """A pseudo-terminal to give to a process as its stderr, and what was written to it."""
+
+    def __init__(self) -> None:
+        self._reader, self.end = pty.openpty()
+        self._seen = b""
+
+    def started(self) -> None:
+        """Our copy of the process's end, without which there would be no end of file."""
+        os.close(self.end)
+
+    def read(self, until: str | None = None, seconds: float = 60.0) -> str:
+        """What was shown, without control sequences, up to a pattern or the end."""
+        deadline = time.monotonic() + seconds
+        while until is None or not re.search(until, self.text):
+            assert time.monotonic() < deadline, self.text
+            if select.select([self._reader], [], [], 0.1)[0]:
+                try:
+                    more = os.read(self._reader, 65536)
+                except OSError:  # how Linux says that the other end was closed
+                    more = b""
+                if not more:
+                    break
+                self._seen += more
+        return self.text
+
+    @property
+    def text(self) -> str:
+        plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", self._seen)
+        return plain.decode(errors="replace").replace("\r", "\n")
+
+    def close(self) -> None:
+        os.close(self._reader)
+
+
+@pytest.fixture
+def terminal():
+    terminal = Terminal()
+    yield terminal
+    terminal.close()
+
+
+@pytest.fixture
+def long_pool(tmp_path, monkeypatch) -> Path:
+    """A pool on which `LONG` takes more than half a minute."""
+    monkeypatch.chdir(tmp_path)
+    for name, view in pool_of(4000, 64).items():
+        np.save(f"long_{name}.npy", view)
+    return tmp_path
+
+
+def test_ctrl_c_writes_the_best_so_far(long_pool, terminal):
+    process = start(f"{LONG} --out picks.json", stdout=subprocess.DEVNULL, stderr=terminal.end)
+    terminal.started()
+    terminal.read(until=r"swaps .*step")
+    process.send_signal(signal.SIGINT)
+    shown = terminal.read()
+    assert process.wait(timeout=30) == 130
+    message = "fairnepv: interrupted; this is the best so far; picks.json holds it"
+    assert message in shown
+    assert "Traceback" not in shown
+    document = json.loads(Path("picks.json").read_text())
+    assert document["status"] == "INTERRUPTED"
+    assert len({pick["row"] for pick in document["picks"]}) == 100
+    assert sorted(p.name for p in long_pool.iterdir() if "long" not in p.name) == ["picks.json"]
+
+
+def test_a_terminal_shows_a_bar_and_the_time_left(long_pool, terminal):
+    process = start(f"{LONG} --time-limit 1.5", stdout=subprocess.DEVNULL, stderr=terminal.end)
+    terminal.started()
+    shown = terminal.read()
+    assert process.wait(timeout=30) == 0
+    lines = [line for line in shown.split("\n") if "swaps" in line and "step" in line]
+    assert lines
+    assert all("━" in line for line in lines)
+    assert any(re.search(r"value -?\d\.\d+ .*left 0:00:0[012]", line) for line in lines)
+
+
+def test_without_a_terminal_there_is_no_progress(long_pool):
+    process = start(
+        f"{LONG} --time-limit 0.5 --json", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert json.loads(out)["status"] == "TIME_LIMIT"
+
+
+@pytest.mark.parametrize("reader", [["head", "-1"], ["true"]])
+@pytest.mark.parametrize("output", ["--json", ""])
+def test_a_reader_that_leaves_early_is_no_error(folder, reader, output):
+    line = f"select {POSED} --effort fast --out picks.csv {output}"
+    process = start(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        subprocess.run(reader, stdin=process.stdout, stdout=subprocess.DEVNULL, check=True)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in (0, 141)  # 0 where all was written before the reader left
+    assert pyarrow.csv.read_csv("picks.csv").num_rows == K
+
+
+@pytest.mark.parametrize("line", [f"select {POSED}", f"select {POSED} --json", "", "select --help"])
+def test_a_reader_that_is_not_there_is_no_numerical_trouble(folder, line):
+    """The exit code is what a shell makes of SIGPIPE."""
+    process = start(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+# --- Help, version, installation ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_the_commands(run, flag):
+    code, out, err = run(flag)
+    assert (code, err) == (0, "")
+    assert re.findall(r"^  (\w+)  ", out, flags=re.MULTILINE) == COMMANDS
+    assert "no view of the data is left behind" in out
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("select", "-k --view --ids --tau --eps --calibration --method --effort --time-limit"),
+        ("select", "--seed --out --force --json --strict --debug"),
+        ("score", "--view --ids --picks --by-id --json --debug"),
+        ("compare", "-k --view --method --effort --seed --out --plot --force --json --strict"),
+        ("relax", "-k --view --solver --alpha --sigma --start --tol --max-steps --trace --out"),
+        ("synthetic", "--seeds --plot --force --json --debug"),
+        ("demo", "-k --seed --out --json --debug"),
+    ],
+)
+def test_help_of_a_command_names_its_options(run, command, options):
+    code, out, _ = run(f"{command} --help")
+    assert code == 0
+    assert [option for option in options.split() if option not in out] == []
+
+
+def test_no_command_is_a_call_for_help(run):
+    assert run("") == run("--help")
+
+
+def test_version(run):
+    code, out, _ = run("--version")
+    assert code == 0
+    assert fairnepv.__version__ in out
 
 
 def test_the_command_is_installed():
@@ -182,22 +1230,10 @@ def test_the_command_is_installed():
     assert script.load() is main
 
 
-# --- The embedded pool ----------------------------------------------------------------------------
-
-
-def test_the_embedded_pool_is_whole():
-    pool = openmoji()
-    assert pool["text"].shape == (2297, 384)
-    assert pool["vision"].shape == (2297, 1280)
-    assert len(set(pool["id"].tolist())) == len(pool["label"]) == 2297
-    assert np.isfinite(pool["text"]).all()
-    assert np.isfinite(pool["vision"]).all()
-
-
-def test_a_damaged_pool_is_said_to_be_damaged(monkeypatch, capsys):
-    monkeypatch.setattr(embedded, "_OPENMOJI_SHA256", "0" * 16)
-    message = "the embedded pool openmoji.npz is damaged: install fairnepv again"
-    with pytest.raises(fairnepv.FairnepvError, match=message):
-        openmoji()
-    code, out, err = run_main(monkeypatch, capsys, "demo", "-k", "4")
-    assert (code, out, err) == (2, "", f"fairnepv: {message}\n")
+def test_the_package_runs_as_a_program():
+    module = [sys.executable, "-m", "fairnepv"]
+    version = subprocess.run([*module, "--version"], capture_output=True, text=True, check=True)
+    assert fairnepv.__version__ in version.stdout
+    bad = subprocess.run([*module, "nope"], capture_output=True, text=True, check=False)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr == "fairnepv: No such command 'nope'.\n"

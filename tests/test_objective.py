@@ -18,10 +18,12 @@ from fairnepv.objective import (
     project,
     soft_min,
     soft_min_weights,
+    subset_gains,
     subset_scores,
 )
 from fairnepv.relaxation.coordinates import MatrixMaps
-from fairnepv.views import DenseView, Pool
+from fairnepv.views import Calibration, DenseView, DiagonalView, KernelView, Pool
+from problems import STORAGE, kernels
 from small_problems import accurate_point, kernels_of, objective_of, point_at, problem_of
 
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=60)
@@ -146,6 +148,124 @@ def test_subset_scores_keep_their_digits_at_a_small_ridge(eps):
     expected = (math.log(k * 169 + eps) + (k - 1) * math.log(eps)) / k
     # a row that is computed as 1e-16 of the largest still counts beside a ridge of 1e-15
     assert subset_scores(pool, np.arange(k))[0] == pytest.approx(expected, abs=1e-12)
+
+
+# --- what each item of a subset adds --------------------------------------------------------------
+
+
+@SMALL
+def test_gains_are_differences_of_log_determinants(case):
+    factors = [2.0, 0.5, 3.0, 0.1][: len(case.views)]
+    problem, Ls = problem_of(case, factors=factors), kernels_of(case, factors=factors)
+    rng = np.random.default_rng(4)
+    for size in range(1, case.k + 2):
+        S = rng.choice(problem.n, size=min(size, problem.n), replace=False)
+        gains = subset_gains(problem.pool, S)
+        assert gains.shape == (len(S), len(Ls))
+        for q, L in enumerate(Ls):
+            np.testing.assert_allclose(gains[:, q], reference.gains(L, S), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(gains.mean(axis=0), subset_scores(problem.pool, S), atol=1e-9)
+
+
+@EXAMPLES
+@given(SEEDS)
+def test_gains_follow_the_order_of_the_items(seed):
+    """What an item adds depends on those before it alone; the total on no order at all."""
+    rng = np.random.default_rng(seed)
+    views = cases.clustered_views(rng, 12, [5, 4], 4)
+    pool = Pool.of(views, eps=0.1)
+    S = rng.permutation(12)[: rng.integers(2, 9)]
+    gains = subset_gains(pool, S)
+    j = int(rng.integers(1, len(S) + 1))
+    np.testing.assert_allclose(subset_gains(pool, S[:j]), gains[:j], atol=1e-10)
+    np.testing.assert_allclose(
+        subset_gains(pool, S[::-1]).sum(axis=0), gains.sum(axis=0), atol=1e-10
+    )
+    alone = np.log([[view[i] @ view[i] + 0.1 for view in views] for i in S])
+    np.testing.assert_allclose(gains[0], alone[0], atol=1e-12)
+    assert (gains <= alone + 1e-10).all()  # others can only take away from it
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+def test_gains_of_every_kind_of_view(storage):
+    """Row scales count, and so do the offsets of a calibration, once per item."""
+    rng = np.random.default_rng(6)
+    views, eps = cases.random_views(rng, 9, [4, 3]), [0.1, 0.5]
+    quality = list(rng.uniform(0.2, 3, size=(2, 9)))
+    pool = Pool.of(
+        {name: STORAGE[storage](view) for name, view in zip("ab", views, strict=True)},
+        eps=dict(zip("ab", eps, strict=True)),
+        quality=dict(zip("ab", quality, strict=True)),
+    )
+    S = np.array([7, 0, 3, 5, 8])
+    plain = np.stack([reference.gains(L, S) for L in kernels(views, eps, quality)], axis=1)
+    none = Calibration("none").apply(pool)
+    np.testing.assert_allclose(subset_gains(none, S), plain, atol=1e-10)
+    offsets = {"a": -2.0, "b": 0.7}
+    moved = Calibration("explicit", offsets=offsets).apply(pool)
+    expected = plain + list(offsets.values())
+    np.testing.assert_allclose(subset_gains(moved, S), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.3])
+def test_gains_of_a_diagonal_view_are_the_logs_of_its_values(eps):
+    values = np.array([5.0, 1e-3, 2.0, 1e4, 1.0])
+    pool = Pool.of({"d": DiagonalView(values, eps=eps)})
+    S = np.array([3, 1, 0, 4])
+    np.testing.assert_allclose(subset_gains(pool, S)[:, 0], np.log(values[S] + eps), atol=1e-13)
+
+
+def equal_rows(eps: float) -> tuple[cases.Array, cases.Array]:
+    """Ten equal rows x, and the gains of six: log det is log(j |x|^2 + eps) + (j-1) log eps."""
+    x = np.array([3.0, -4.0, 12.0])  # squares to 169, so that nothing rounds
+    logdets = [math.log(j * 169 + eps) + (j - 1) * math.log(eps) for j in range(1, 7)]
+    return np.tile(x, (10, 1)), np.diff(logdets, prepend=0.0)
+
+
+@pytest.mark.parametrize("eps", [1e-18, 1e-100, 1e-300])
+def test_gains_of_repeated_rows_at_a_ridge_below_rounding(eps):
+    """The Gram matrix is singular in float64, and the gains do not go through it."""
+    rows, expected = equal_rows(eps)
+    S = np.arange(6)
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(reference.kernel(rows, eps)[np.ix_(S, S)])
+    for view in (rows, KernelView(rows @ rows.T)):
+        gains = subset_gains(Pool.of({"view": view}, eps=eps), S)[:, 0]
+        assert np.isfinite(gains).all()
+        if eps == 1e-18:  # a smaller one drowns in the rounding of singular values as well
+            np.testing.assert_allclose(gains, expected, atol=1e-9)
+    if eps == 1e-18:
+        pool = Pool.of({"view": rows}, eps=eps)
+        assert gains.mean() == pytest.approx(subset_scores(pool, S)[0], abs=1e-9)
+
+
+def test_gains_follow_the_order_at_a_ridge_below_rounding():
+    """A copy adds log(2 eps) whenever it comes, and its original what it has of its own."""
+    lengths, eps = np.array([13.0, 5.0, 13.0, 2.0]), 1e-18
+    rows = lengths[:, None] * np.eye(3)[[0, 1, 0, 2]]
+    pool, own, copy = Pool.of({"view": rows}, eps=eps), np.log(lengths**2), math.log(2 * eps)
+    orders = {
+        (0, 1, 2, 3): [own[0], own[1], copy, own[3]],
+        (2, 0, 3, 1): [own[2], copy, own[3], own[1]],
+        (3, 2, 1, 0): [own[3], own[2], own[1], copy],
+    }
+    for S, expected in orders.items():
+        np.testing.assert_allclose(subset_gains(pool, np.array(S))[:, 0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e-9])
+def test_gains_of_repeated_rows_at_a_small_ridge(eps):
+    rows, expected = equal_rows(eps)
+    gains = subset_gains(Pool.of({"view": rows}, eps=eps), np.arange(6))[:, 0]
+    np.testing.assert_allclose(gains, expected, atol=1e-13 * 169 / eps)
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1e-13, 1e-14, 1e-15])
+def test_gains_add_up_to_the_score_where_the_ridge_is_near_rounding(eps):
+    rows = reference.unit_diagonal(np.random.default_rng(0).standard_normal((4, 3)))
+    pool, S = Pool.of({"view": np.tile(rows, (2, 1))}, eps=eps), np.arange(8)
+    score = subset_scores(pool, S)[0]
+    assert subset_gains(pool, S).mean() == pytest.approx(score, abs=1e-6)
 
 
 @SMALL

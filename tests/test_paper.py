@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import cases
 import reference
@@ -13,11 +14,12 @@ from fairnepv.certificate import certify
 from fairnepv.errors import RankWarning
 from fairnepv.objective import StiefelObjective, ViewFactor, fair_score, soft_min, subset_scores
 from fairnepv.pipeline import exhaustive, score, select
+from fairnepv.problem import Problem
 from fairnepv.relaxation import relax
 from fairnepv.relaxation.coordinates import Ambient
 from fairnepv.relaxation.scf import scf_step
 from fairnepv.search import enumerate_subsets
-from fairnepv.views import DiagonalView, KernelView, Pool
+from fairnepv.views import Calibration, DiagonalView, KernelView, Pool
 from small_problems import (
     kernels_of,
     objective_of,
@@ -457,6 +459,50 @@ def test_appendix_b_certificate(case):
         point = point_at(case, V)
         assert certificate.upper_bound >= point.value
         assert (np.array(U) >= point.view_values - 1e-10).all()
+
+
+@pytest.mark.parametrize("widths", [[60], [60, 5], [9, 60, 30], [25, 35]], ids=str)
+def test_appendix_b_certificate_of_wide_views_on_few_rows(monkeypatch, widths):
+    """n rows stand in for more columns than a Gram matrix may have: the bound is still U_{k,q}."""
+    monkeypatch.setattr("fairnepv.certificate.WIDEST_GRAM", 40)
+    rng = np.random.default_rng(len(widths))
+    views = cases.random_views(rng, 20, widths)
+    case = cases.Case("wide", views, 6, 0.1, tuple(rng.uniform(0.01, 1, len(views))))
+    certificate = certify(problem_of(case))
+    U = [reference.spectral_value(L, case.k) for L in kernels_of(case)]
+    np.testing.assert_allclose(list(certificate.by_view.values()), U, atol=1e-9)
+    assert set(certificate.rules.values()) == {"spectral"}
+    assert list(certificate.ranks.values()) == [min(20, p) for p in widths]
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+def test_appendix_b_certificate_of_a_sparse_view_of_many_columns(rank):
+    """Five thousand columns as they are, and of low rank, where log eps fills the bound."""
+    rng = np.random.default_rng(7)
+    rows = sp.random_array((30, 5000), density=0.01, rng=rng, format="csr")
+    if rank is not None:
+        rows = sp.csr_array(rows[np.arange(30) % rank])
+    pool = Pool.of({"wide": rows}, eps=0.1)
+    certificate = certify(Problem(pool, 5, 0.1, Calibration("none")))
+    U = reference.spectral_value(reference.kernel(rows.toarray(), 0.1), 5)
+    assert certificate.upper_bound == pytest.approx(U, abs=1e-9)
+    assert certificate.ranks == {"wide": rank or 30}
+
+
+def test_appendix_b_certificate_needs_the_smaller_side_alone(monkeypatch):
+    """Thirty rows of four thousand columns take seconds otherwise."""
+    sizes = []
+
+    def counting(gram, **options):
+        sizes.append(len(gram))
+        return np.linalg.eigvalsh(gram)
+
+    monkeypatch.setattr("fairnepv.certificate.eigvalsh", counting)
+    case = cases.Case(
+        "few rows", cases.random_views(np.random.default_rng(0), 30, [200, 9]), 4, 0.1, (0.1, 0.1)
+    )
+    certify(problem_of(case))
+    assert sizes == [30, 9]
 
 
 @SMALL

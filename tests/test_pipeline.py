@@ -28,7 +28,18 @@ from fairnepv.data import paper_instance
 from fairnepv.engines import local as local_engine
 from fairnepv.loop import Step
 from fairnepv.problem import Constraints
-from problems import best_allowed_swap, case_kernels, examples, kernels
+from fairnepv.search import enumerate_subsets
+from problems import (
+    best_allowed_swap,
+    case_kernels,
+    examples,
+    feasible_subsets,
+    indices,
+    kernels,
+    pose,
+    pose_case,
+    random_rules,
+)
 
 SEEDS = st.integers(0, 10**6)
 PAPER = {"k": 5, "tau": 0.15, "calibration": "none"}
@@ -148,6 +159,36 @@ def test_no_baseline_beats_the_default(case):
     assert rows["auto"].fair_score >= best.fair_score - 1e-10
 
 
+BINDING = [(("fou", "pix"), 0, 12), (("zer", "kar"), 2, 12)]  # a hundred digits each
+
+
+@pytest.mark.parametrize(("views", "first", "k"), BINDING)
+def test_the_default_is_never_below_the_view_that_binds(monkeypatch, views, first, k):
+    """A view of soft-min weight above 0.9 decides alone: its own optimum is a start, or it won."""
+    data = {name: cases.uci()[name][first::20] for name in views}
+    default = fairnepv.select(data, k, certify=False)
+    binding = default.worst_view
+    assert default.view_weights[binding] > 0.9
+    alone = fairnepv.select(data, k, method=f"{binding}-only", certify=False)
+    assert default.fair_score >= alone.fair_score - 1e-10
+    monkeypatch.setattr("fairnepv.pipeline._further_starts", lambda *_: iter(()))
+    without = fairnepv.select(data, k, certify=False)
+    assert without.view_weights[binding] > 0.9
+    assert without.fair_score < alone.fair_score - 1e-4  # or the pool would not show it
+
+
+@examples(10)
+@given(SEEDS)
+def test_a_view_that_binds_in_a_random_pool(seed):
+    rng = np.random.default_rng(seed)
+    data = {"a": rng.normal(size=(40, 3)), "b": rng.normal(size=(40, 12))}
+    default = fairnepv.select(data, 6, certify=False)
+    binding = default.worst_view
+    assert default.view_weights[binding] > 0.9
+    alone = fairnepv.select(data, 6, method=f"{binding}-only", certify=False)
+    assert default.fair_score >= alone.fair_score - 1e-10
+
+
 def test_thorough_finds_nearly_every_optimum():
     missed = []
     for case in cases.SMALL:
@@ -229,6 +270,41 @@ def test_an_attained_bound_is_not_exceeded_by_rounding(M):
         assert sorted(result.indices) == sorted(np.argsort(-values)[:k])
         assert result.efficiency == pytest.approx(1.0, abs=1e-9)
         assert result.efficiency <= 1.0
+
+
+@BY_CASE
+def test_gains_tell_what_each_item_added_in_its_turn(case):
+    for method in ("auto", "random"):
+        result = select_case(case, method=method)
+        assert list(result.gains) == list(named(case))
+        for (name, gains), L in zip(result.gains.items(), case_kernels(case), strict=True):
+            expected = reference.gains(L, result.indices.tolist())
+            np.testing.assert_allclose(gains, expected, rtol=1e-9, atol=1e-9)
+            assert gains.mean() == pytest.approx(result.scores[name], abs=1e-9)
+
+
+def test_gains_are_calibrated_like_the_scores():
+    result = fairnepv.select(small_pool(), 6, calibration="efficiency")
+    unit = fairnepv.select(small_pool(), 6)
+    for name, gains in result.gains.items():
+        assert gains.mean() == pytest.approx(result.scores[name], abs=1e-12)
+        first = math.log(1.1) + result.calibration.offsets[name]  # one row of length one
+        assert gains[0] == pytest.approx(first, abs=1e-12)
+        assert unit.gains[name][0] == pytest.approx(math.log(1.1), abs=1e-12)
+
+
+def test_losses_are_what_one_subset_has_less_than_another():
+    rows = fairnepv.compare(small_pool(), 6, methods=["auto", "text-only"])
+    fair, single = rows["auto"], rows["text-only"]
+    losses = single.losses(fair)
+    assert list(losses) == ["text", "vision"]
+    for name, loss in losses.items():
+        assert loss == fair.scores[name] - single.scores[name]
+    assert losses["text"] < 0 < losses["vision"]
+    assert fair.losses(single) == {name: -loss for name, loss in losses.items()}
+    assert fair.losses(fair) == {"text": 0.0, "vision": 0.0}
+    again = fairnepv.score(small_pool(), single.indices)  # a plain Score knows it as well
+    assert again.losses(fair) == pytest.approx(losses, abs=1e-12)
 
 
 def test_settings_tell_how_the_selection_was_made():
@@ -693,6 +769,7 @@ class Interrupt:
 )
 def test_an_interruption_returns_the_best_so_far(method, stage, effort, after):
     data, k = real_pool("uci", 10), 8
+    del data["mor"]  # binds alone, and then the ascent takes a single step
     callback = Interrupt(stage, after)
     result = fairnepv.select(
         data, k, method=method, effort=effort, progress=callback, certify=False
@@ -779,6 +856,31 @@ def test_a_comparison_of_some_selectors():
         fairnepv.compare(small_pool(), 6, methods=["auto", "best"])
 
 
+def test_a_comparison_announces_every_selector_before_its_turn():
+    heard: list[Step] = []
+    rows = fairnepv.compare(small_pool(), 6, progress=heard.append)
+    names = all_methods(["text", "vision"])
+    turns = [step for step in heard if step.stage == "compare"]
+    assert [step.details["selector"] for step in turns] == names
+    assert [step.details["size"] for step in turns] == list(range(len(names)))
+    assert {step.details["of"] for step in turns} == {len(names)}
+    assert [step.step for step in turns] == list(range(len(names)))
+    assert [step.seconds for step in turns] == sorted(step.seconds for step in turns)
+    scores = [row.fair_score for row in rows]
+    assert [step.objective for step in turns[1:]] == list(np.maximum.accumulate(scores)[:-1])
+    # what follows an announcement is the trace of that selector, and nothing else is heard
+    starts = [*(i for i, step in enumerate(heard) if step.stage == "compare"), len(heard)]
+    assert starts[0] == 0
+    for row, begin, end in zip(rows, starts, starts[1:], strict=False):
+        assert tuple(heard[begin + 1 : end]) == row.trace
+
+
+def test_select_announces_nothing():
+    heard: list[Step] = []
+    fairnepv.select(small_pool(), 6, progress=heard.append)
+    assert "compare" not in {step.stage for step in heard}
+
+
 def test_every_row_gets_the_same_budget():
     """The same effort, so a comparison compares objectives: fast leaves every start as it is."""
     fast = fairnepv.compare(small_pool(), 6, effort="fast")
@@ -819,6 +921,88 @@ def test_score_refuses_what_is_no_subset(bad):
     with pytest.raises(InputError, match="indices") as error:
         fairnepv.score(small_pool(), bad)
     assert "\n" not in str(error.value)
+
+
+IDS = {
+    "strings": np.array([f"item-{(7 * i) % 30}" for i in range(30)]),
+    "objects": np.array([f"{(11 * i) % 30}" for i in range(30)], dtype=object),
+    "integers": (13 * np.arange(30)) % 30 - 10,
+    "large": 2**62 + (13 * np.arange(30)) % 30,
+    "bytes": np.array([b"%d" % ((17 * i) % 30) for i in range(30)]),
+    "dates": np.datetime64("2024-02-01") + (7 * np.arange(30)) % 30,
+}
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS.keys())
+def test_score_takes_ids_for_rows(ids):
+    data, rows = small_pool(), [4, 29, 0, 17]
+    expected = fairnepv.score(data, rows)
+    for picks in (ids[rows], ids[rows].tolist() if ids.dtype.kind in "iUO" else ids[rows]):
+        by_id = fairnepv.score(data, picks, by_id=True, ids=ids)
+        assert by_id == expected
+    everything = fairnepv.score(data, ids[::-1], by_id=True, ids=ids)
+    assert everything.scores == pytest.approx(fairnepv.score(data, range(30)).scores, abs=1e-12)
+
+
+def test_score_by_id_of_a_selection():
+    ids = {"text": IDS["strings"], "vision": IDS["strings"][::-1]}
+    data = small_pool()
+    data["vision"] = data["vision"][::-1]
+    chosen = fairnepv.select(data, 6, ids=ids)
+    score = fairnepv.score(data, chosen.ids, by_id=True, ids=ids)
+    assert score.scores == chosen.scores
+    assert score.coverage == chosen.coverage
+    rows = fairnepv.score(data, chosen.indices, ids=ids)  # of the first view
+    assert rows == score
+
+
+def test_numbers_may_stand_for_names_that_look_like_them():
+    data, ids = small_pool(), np.arange(30)[::-1].astype(str)
+    assert fairnepv.score(data, [0, 1], by_id=True, ids=ids) == fairnepv.score(data, [29, 28])
+
+
+def test_integer_ids_are_no_row_numbers():
+    data, ids = small_pool(), np.arange(30)[::-1]
+    assert fairnepv.score(data, [0, 1], by_id=True, ids=ids) == fairnepv.score(data, [29, 28])
+    assert fairnepv.score(data, [0, 1], ids=ids) == fairnepv.score(data, [0, 1])
+
+
+def all_tied(case: cases.Case, rules: Constraints) -> list[tuple[int, ...]]:
+    """The optima among the allowed subsets, in lexicographic order."""
+    Ls, n = case_kernels(case), len(case.views[0])
+    scores = {S: reference.fair_score(Ls, S, case.tau) for S in feasible_subsets(rules, n, case.k)}
+    best = max(scores.values())
+    return [S for S, score in scores.items() if score >= best - reference.TIE]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@BY_CASE
+def test_enumeration_lists_all_tied_optima(monkeypatch, case, seed):
+    """Without rules, and with rules that some subset meets."""
+    rng = np.random.default_rng(seed)
+    n = len(case.views[0])
+    rules = Constraints() if seed is None else random_rules(rng, n, case.k)
+    expected = all_tied(case, rules)
+    for batch in (1 << 20, 7 * case.k**2):  # all at once, and seven subsets at a time
+        monkeypatch.setattr("fairnepv.search.enumeration._BATCH_NUMBERS", batch)
+        found = enumerate_subsets(pose_case(case, rules=rules))
+        assert [tuple(S) for S in found.tied.tolist()] == expected
+        assert tuple(found.indices.tolist()) == expected[0]
+        assert found.ties == len(expected)
+
+
+def test_copies_of_an_item_are_tied():
+    """Row 0 twice more: whoever takes one of the three is tied with whoever takes another."""
+    rng = np.random.default_rng(2)
+    views = cases.with_duplicates(cases.random_views(rng, 8, [4, 3]), [(0, 5), (0, 7)])
+    problem = pose([5 * view for view in views], 3, 0.1, [0.1, 0.1])
+    alone = enumerate_subsets(problem.take(indices(0, 1, 2, 3, 4, 6)))
+    assert 0 in alone.indices
+    assert alone.ties == 1
+    tied = enumerate_subsets(problem).tied
+    rows = np.array([0, 1, 2, 3, 4, 6])[alone.indices]
+    expected = [sorted([copy, *rows[rows != 0].tolist()]) for copy in (0, 5, 7)]
+    assert tied.tolist() == sorted(expected)
 
 
 @BY_CASE
@@ -889,15 +1073,35 @@ def test_the_relaxation_has_the_same_bits_at_any_block_size():
         np.testing.assert_array_equal(one, other)
 
 
-def test_compare_leaves_out_what_cannot_be_done_on_wide_views():
+def wide_pool(n: int) -> dict[str, Any]:
     rng = np.random.default_rng(2)
-    wide = sp.random_array((40, 6000), density=0.01, rng=rng, format="csr")
-    data = {"wide": wide, "narrow": rng.standard_normal((40, 8))}
+    wide = sp.random_array((n, 6000), density=0.01, rng=rng, format="csr")
+    return {"wide": wide, "narrow": rng.standard_normal((n, 8))}
+
+
+def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
+    monkeypatch.setattr("fairnepv.baselines.WIDEST_GRAM", 39)
+    data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
     assert "k-dpp" not in methods
     assert len(methods) == 9
-    with pytest.raises(InputError, match=r"k-dpp.*6008 feature columns"):
+    with pytest.raises(InputError, match=r"k-dpp.*smaller side is 40 "):
         fairnepv.select(data, 4, method="k-dpp")
+    with pytest.raises(InputError, match=r"k-dpp.*smaller side is 40 "):
+        fairnepv.compare(data, 4, methods=["auto", "k-dpp"])
+
+
+def test_a_wide_view_of_a_small_pool_is_like_any_other():
+    """Six thousand columns on forty rows: every selector, and the spectral bound."""
+    data = wide_pool(40)
+    rows = fairnepv.compare(data, 4, effort="fast")
+    assert [row.method for row in rows] == all_methods(["wide", "narrow"])
+    views = [data["wide"].toarray(), data["narrow"]]
+    Ls = calibrated(views, "unit-diagonal", 0.1)
+    assert rows["auto"].upper_bound == pytest.approx(
+        reference.spectral_certificate(Ls, 4, 0.05), abs=1e-9
+    )
+    assert rows["auto"].certificate.ranks == {"wide": 40, "narrow": 8}
 
 
 @pytest.mark.parametrize("eps", [1e-16, 1e-100, 1e-300])

@@ -80,7 +80,7 @@ def diagonal_bound(view: View, k: int) -> float:
 def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
     """Nonzero eigenvalues of K_q, descending, from a Gram matrix of its smaller side."""
     view = pool.views[q]
-    if view.p > WIDEST_GRAM:  # n is smaller then, and K_q itself the smaller Gram matrix
+    if view.n < view.p:  # K_q itself is the smaller one
         rows = np.arange(view.n)
         gram = view.inner(rows, rows)
     elif pool.width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well

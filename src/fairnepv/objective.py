@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
@@ -70,16 +71,13 @@ def subset_gains(pool: Pool, indices: Indices) -> Floats:
 
 
 def _view_gains(view: View, indices: Indices) -> Floats:
-    L = view.inner(indices, indices)
-    L.flat[:: len(L) + 1] += view.ridge
-    R, failed = dpotrf(L, lower=False)
-    if not failed:
-        gains: Floats = 2.0 * np.log(np.diagonal(R))
-        return gains
-    # A ridge below the rounding of L: differences of what the scoring function gives, one by one.
-    sizes = range(1, len(indices) + 1)
-    logdets = [np.log(view.spectrum(indices[:j]) + view.ridge).sum() for j in sizes]
-    return np.diff(logdets, prepend=0.0)
+    """log of the conditional variances, from a QR of [Phi_S^T; sqrt(eps) I] as for frames."""
+    rows = view.rows(indices)
+    if sp.issparse(rows):
+        rows = rows[:, np.unique(rows.indices)].toarray()  # (k, p) with the columns that occur
+    R = _square_root(rows.T, view.ridge)
+    gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
+    return gains
 
 
 class Standing(NamedTuple):
@@ -212,10 +210,16 @@ def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
             return R, unit * condition
     elif eps == 0:
         raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
+    R = _square_root(X, eps)
+    diagonal = np.abs(np.diagonal(R))
+    return R, unit * float(diagonal.max() / diagonal.min())
+
+
+def _square_root(X: Floats, eps: float) -> Floats:
+    """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
     k = X.shape[1]
     R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
-    diagonal = np.abs(np.diagonal(R))
-    return np.asarray(R), unit * float(diagonal.max() / diagonal.min())
+    return np.asarray(R)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +147,11 @@ def compare(
     for name in chosen:
         session = _session(None, progress)
         if progress is not None:
-            progress(_turn_of(name, rows, len(chosen), began))
+            with session.absorbing_interruption() if rows else contextlib.nullcontext():
+                progress(_turn_of(name, rows, len(chosen), began))
+            if session.stopped:
+                rows[-1] = replace(rows[-1], status=session.stopped)
+                break
         rows.append(_select(problem, name, level, oversampling, bound, session))
         if session.stopped is Status.INTERRUPTED:
             break
@@ -302,13 +307,14 @@ def _check_indices(indices: Any, n: int) -> Indices:
 def _rows_of_ids(picks: Any, ids: NDArray[Any] | None) -> Indices:
     if ids is None:
         raise InputError("by_id needs ids, which say what the rows are called")
-    array = check_ids(picks, len(plain_array(picks, "picks")), "picks")
+    given = plain_array(picks, "picks")
+    if given.ndim != 1 or not len(given):
+        raise InputError(f"picks must be a non-empty list of ids, not {given.dtype} {given.shape}")
+    array = check_ids(given, len(given), "picks")
     if array.dtype.kind == "i" and ids.dtype.kind == "U":  # names that look like numbers
         array = array.astype(str)
     if array.dtype.kind != ids.dtype.kind:
         raise InputError(f"picks are {array.dtype}, but ids are {ids.dtype}; give the same type")
-    if not len(array):
-        raise InputError("picks are empty; name at least one id")
     by_id = np.argsort(ids, kind="stable")
     at = np.minimum(np.searchsorted(ids[by_id], array), len(ids) - 1)
     strangers = array[ids[by_id[at]] != array]

@@ -32,7 +32,7 @@ class Commands(click.Group):
             sys.stdout.flush()
             return result
         except KeyboardInterrupt as error:
-            raise Interrupted("interrupted; nothing was written") from error
+            raise Interrupted("interrupted") from error
         except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_READER_LEFT)

@@ -77,8 +77,12 @@ def write_table(output: Output, table: Table) -> None:
 
 
 def to_json(document: Any) -> str:
-    """One line-broken document; dates and bytes, which JSON does not know, as text."""
-    return json.dumps(document, indent=1, allow_nan=False, default=_as_text)
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def _plain_values(values: NDArray[Any]) -> list[Any]:
+    plain: list[Any] = values.tolist()
+    return [_as_text(value) for value in plain] if values.dtype.kind in "SM" else plain
 
 
 def _as_text(value: Any) -> str:
@@ -92,8 +96,8 @@ def write_array(output: Output, array: NDArray[Any]) -> None:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """The table as plain values, for JSON."""
-    columns = {name: values.tolist() for name, values in table.columns.items()}
+    """The table as plain values, for JSON; dates and bytes, which it does not know, as text."""
+    columns = {name: _plain_values(values) for name, values in table.columns.items()}
     names, cells = list(columns), zip(*columns.values(), strict=True)
     return {**table.about, table.rows_are: [dict(zip(names, row, strict=True)) for row in cells]}
 

@@ -103,10 +103,10 @@ def make_solver(
                 "alpha and sigma belong to the SCF variants, not to 'accelerated'; drop them, or "
                 "choose solver damped, shifted or damped-shifted"
             )
-        return Solver(name, tol, max_steps or 3000)
+        return Solver(name, tol, int(max_steps or 3000))
     default_alpha, default_sigma = _VARIANTS[name]
     alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
-    sigma = default_sigma / k if sigma is None else sigma and check_positive("sigma", sigma)
+    sigma = default_sigma / k if sigma is None else _check_sigma(sigma)
     if alpha > 1:
         raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
     if (alpha < 1) != (default_alpha < 1) or (sigma > 0) != (default_sigma > 0):
@@ -114,7 +114,12 @@ def make_solver(
             f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
             "means alpha < 1 and shifting means sigma > 0"
         )
-    return Solver(name, tol, max_steps or 1000, alpha, sigma)
+    return Solver(name, tol, int(max_steps or 1000), alpha, sigma)
+
+
+def _check_sigma(sigma: Any) -> float:
+    is_number = isinstance(sigma, int | float | np.number) and not isinstance(sigma, bool)
+    return 0.0 if is_number and sigma == 0 else check_positive("sigma", sigma)
 
 
 def relax(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ def _style() -> Iterator[Any]:
         "axes.titlesize": 11,
         "axes.titlelocation": "left",
         "legend.frameon": False,
+        "text.parse_math": False,  # a $ in a name is a $
     }
     with matplotlib.rc_context(quiet):
         yield figure.Figure
@@ -43,7 +45,9 @@ def _style() -> Iterator[Any]:
 
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", facecolor="white")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks
+        figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", facecolor="white")
     return buffer.getvalue()
 
 

@@ -19,19 +19,19 @@ def _sentence(row: Selection, fair: Selection) -> str:
     losses = row.losses(fair)
     view = max(losses, key=losses.__getitem__)
     loss = losses[view]
+    higher = row.fair_score > fair.fair_score + 1e-9
+    more = f"; its fair score is higher than that of {fair.method}" if higher else ""
     if loss < _NOTICEABLE:
-        if row.fair_score > fair.fair_score + 1e-9:
-            return f"{row.method} leaves no view behind, and scores higher than {fair.method}."
-        return f"{row.method} leaves no view behind: every view within 1% of {fair.method}."
-    return f"{row.method} leaves {view} behind: {_how_much(row, fair, view)}."
+        return f"{row.method} leaves no view behind: none is 1% below {fair.method}{more}."
+    return f"{row.method} leaves {view} behind: {_how_much(row, fair, view)}{more}."
 
 
 def _how_much(row: Selection, fair: Selection, view: str) -> str:
     if row.settings["calibration"] == "efficiency":
         kept, fair_kept = (100 * math.exp(s.scores[view]) for s in (row, fair))
         return (
-            f"it keeps {kept:.0f}% of the bound on what {view} could have alone, {fair.method} "
-            f"{fair_kept:.0f}%"
+            f"it keeps {kept:.1f}% of the bound on what {view} could have alone, {fair.method} "
+            f"{fair_kept:.1f}%"
         )
     share = 100 * math.exp(row.scores[view] - fair.scores[view])
-    return f"{share:.0f}% of the volume per item that {fair.method} has there"
+    return f"{share:.1f}% of the volume per item that {fair.method} has there"

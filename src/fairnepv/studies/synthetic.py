@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fairnepv.data import CANDIDATE_TYPES, paper_instance, paper_types
 from fairnepv.engines import few_threads
+from fairnepv.errors import InputError
 from fairnepv.loop import Session
 from fairnepv.objective import fair_score
 from fairnepv.pipeline import exhaustive, round_by_leverage, score, select
@@ -78,6 +79,8 @@ def synthetic_study(
     seeds: int = 100, progress: Callable[[int, int], None] | None = None
 ) -> SyntheticStudy:
     """The whole table, and where the paper's pipeline ends from `seeds` random frames."""
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1, not {seeds!r}")
     problem = _problem()
     with few_threads(problem.work()):
         return _study(problem, seeds, progress)

@@ -95,7 +95,7 @@ def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
         items = array.ravel().tolist()
         if all(isinstance(item, str) for item in items):
             array = array.astype(str)
-        elif all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+        elif all(type(item) is int and abs(item) < 2**63 for item in items):
             array = array.astype(np.int64)
     if array.dtype.kind in "iu" and (array.dtype != np.uint64 or array.max(initial=0) < 2**63):
         return array.astype(np.int64)
