@@ -106,10 +106,9 @@ def test_no_view_lost():
 def test_a_baseline_that_scores_higher_gets_its_due(rule):
     fair = {"text": -0.3, "vision": -0.2}
     for other in ({"text": -0.2, "vision": -0.2}, {"text": -0.25, "vision": -0.205}):
-        assert sentences(fair, other, rule) == [
-            "other leaves no view behind: none is 1% below auto; its fair score is higher than that "
-            "of auto."
-        ]
+        (said,) = sentences(fair, other, rule)
+        assert said.startswith("other leaves no view behind: none is 1% below auto; ")
+        assert said.endswith("; its fair score is higher than that of auto.")
 
 
 @pytest.mark.parametrize(("loss", "behind"), [(0.0099, False), (0.0101, True)])
