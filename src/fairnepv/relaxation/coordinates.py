@@ -156,13 +156,18 @@ class MatrixMaps:
         return tuple(np.split(Z, self._cuts))
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
-        return self.split(self._R.T @ V)
+        return self.split(_thin_product(V, self._R))
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        return self._R @ np.vstack(Y)
+        return _thin_product(np.vstack(Y), self._R.T)
 
     def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        return tuple(R @ y for R, y in zip(self._views, Y, strict=True))
+        return tuple(_thin_product(y, R.T) for R, y in zip(self._views, Y, strict=True))
+
+
+def _thin_product(X: Floats, R: Floats) -> Floats:
+    """R^T X for few columns X, as (X^T R)^T: that takes OpenBLAS two thirds of the time."""
+    return np.ascontiguousarray((X.T @ R).T)
 
 
 class PoolMaps:
