@@ -111,10 +111,12 @@ def peer(problem: Problem, maps: MatrixMaps, start: Any, optimizer: Callable[...
         riemannian_hessian=numpy_function(lambda V, xi: -2.0 * at(V).hessian(xi)),
     )
     began = time.perf_counter()
-    result = optimizer().run(posed, initial_point=start)
-    seconds = time.perf_counter() - began
-    products = counting.products
-    point = f.at(result.point)
+    try:
+        found = optimizer().run(posed, initial_point=start).point
+    except np.linalg.LinAlgError:  # a step that is not a number, as its conjugate gradient may take
+        return Run(time.perf_counter() - began, counting.products, np.inf, np.nan)
+    seconds, products = time.perf_counter() - began, counting.products
+    point = f.at(found)
     return Run(seconds, products, point.residual, point.value)
 
 
@@ -134,7 +136,7 @@ def optimizers(k: int, max_time: float) -> dict[str, Callable[..., Any]]:
 def median_run(run: Callable[[], Run], repeats: int) -> Run:
     """The run of median time; what took long once is not repeated."""
     runs = [run()]
-    while len(runs) < repeats and runs[0].seconds < 20:
+    while len(runs) < repeats and runs[0].seconds < 4:
         runs.append(run())
     return sorted(runs)[(len(runs) - 1) // 2]
 
@@ -188,7 +190,9 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def _cell(run: Run) -> str:
     text = f"{run.seconds:.2f} s, {run.products}"
-    return text if run.reached else f"{text} (only {run.residual:.0e})"
+    if run.reached:
+        return text
+    return f"{text} ({'broke down' if np.isinf(run.residual) else f'only {run.residual:.0e}'})"
 
 
 def summary(results: list[dict[str, Any]]) -> str:
