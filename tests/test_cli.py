@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,11 +36,13 @@ from fairnepv import pipeline
 from fairnepv.cli import commands, main
 from fairnepv.cli.progress import StageBar
 from fairnepv.data import Pictograms, openmoji
+from fairnepv.errors import Status
 from fairnepv.io import read_picks
 from fairnepv.io.write import TABLES
 from fairnepv.relaxation.lbfgs import Lbfgs
 from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
+from fairnepv.selection import Comparison
 
 COMMANDS = ["compare", "demo", "relax", "score", "select", "synthetic"]
 SELECTORS = [
@@ -492,9 +494,9 @@ def test_a_trace_is_printed(run, folder):
 
 def test_a_trace_for_machines_is_in_the_document(run, folder):
     document = run(f"relax {POSED} --trace --json").document
-    objectives = [row["objective"] for row in document["steps"]]
+    objectives = [row["objective"] for row in document["trace"]]
     assert objectives[-1] == pytest.approx(document["value"])
-    assert set(document["steps"][0]) >= {"step", "stage", "seconds", "residual", "weight_text"}
+    assert set(document["trace"][0]) >= {"step", "stage", "seconds", "residual", "weight_text"}
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".parquet"])
@@ -502,7 +504,7 @@ def test_a_trace_for_machines_is_in_the_document(run, folder):
 def test_a_trace_goes_to_a_table(run, folder, ending, solver):
     run(f"relax {POSED} --solver {solver} --trace trace{ending}")
     if ending == ".json":
-        rows = json.loads(Path("trace.json").read_text())["steps"]
+        rows = json.loads(Path("trace.json").read_text())["trace"]
     elif ending == ".csv":
         rows = pyarrow.csv.read_csv("trace.csv").to_pylist()
     else:
@@ -607,7 +609,7 @@ def test_the_demo_shows_what_the_library_returns(run, small, monkeypatch):
 def test_the_demo_leaves_pictures_and_data(run, small):
     assert run("demo -k 4").code == 0
     folder = Path("fairnepv-demo")
-    names = ["ids.txt", "picks.png", "scores.png", "text.npz", "vision.npy"]
+    names = ["NOTICE.txt", "ids.txt", "picks.png", "scores.png", "text.npz", "vision.npy"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert (folder / "picks.png").read_bytes().startswith(PNG)
     assert (folder / "scores.png").read_bytes().startswith(PNG)
@@ -641,7 +643,67 @@ def test_the_demo_can_be_repeated_elsewhere(run, small):
     for _ in range(2):
         document = run("demo -k 3 --out there --json").document
     assert [row["method"] for row in document["selectors"]] == SELECTORS
-    assert len(list(Path("there").iterdir())) == 5
+    assert len(list(Path("there").iterdir())) == 6
+
+
+def test_the_demo_leaves_a_folder_of_yours_alone(run, small):
+    Path("mine").mkdir()
+    Path("mine/ids.txt").write_text("mine")
+    refused = run("demo -k 3 --out mine")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--force" in refused.err
+    assert Path("mine/ids.txt").read_text() == "mine"
+    assert run("demo -k 3 --out mine --force").code == 0
+
+
+def test_an_interruption_outranks_other_endings(run, folder, monkeypatch):
+    """A comparison whose first selector ran out of passes and whose last was interrupted."""
+    compare = pipeline.compare
+
+    def stopped(*arguments, **options):
+        rows = compare(*arguments, **options).rows
+        ends = [Status.PASS_LIMIT, *[Status.COMPLETE] * (len(rows) - 2), Status.INTERRUPTED]
+        return Comparison(tuple(replace(r, status=e) for r, e in zip(rows, ends, strict=True)))
+
+    monkeypatch.setattr(pipeline, "compare", stopped)
+    assert run(f"compare {POSED} --effort fast").code == 130
+
+
+def test_a_file_that_cannot_be_written_does_not_take_the_result_along(run, folder, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    result = run(f"select {POSED} --effort fast --out p.csv")
+    assert result.code == 2
+    assert "No space left on device" in result.err
+    assert "Picks in order" in result.out
+    assert not Path("p.csv").exists()
+
+
+@pytest.mark.parametrize("option", ["--view a=", "--out "])
+def test_a_name_that_no_system_takes(run, folder, option):
+    ending = ".npy" if "view" in option else ".csv"
+    result = run(f"select {POSED} {option}{'x' * 300}{ending}")
+    assert (result.code, result.out) == (2, "")
+    assert len(result.err.splitlines()) == 1
+
+
+def test_a_link_stays_a_link(run, folder):
+    Path("there.csv").write_text("old")
+    Path("link.csv").symlink_to("there.csv")
+    assert run(f"select {POSED} --effort fast --out link.csv").code == 2
+    assert run(f"select {POSED} --effort fast --out link.csv --force").code == 0
+    assert Path("link.csv").is_symlink()
+    assert Path("there.csv").read_text() != "old"
+
+
+def test_numbers_of_many_views_are_readable_on_80_columns(run, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    views = " ".join(f"--view {name}=text.npy" for name in "abcd")
+    out = run(f"compare {views} -k 3 --effort fast --method auto").out
+    assert "…" not in out
+    assert out.count("d ") >= 4
 
 
 def test_the_seed_reaches_the_selectors(run, small):

@@ -474,9 +474,18 @@ def test_numbers_too_large_for_64_bits_stay_names(ending):
     assert read_ids(ids_file(ending, [10**30, 1])).tolist() == [str(10**30), "1"]
 
 
-def test_lines_end_at_a_tab_and_empty_ones_are_skipped():
-    Path("ids.txt").write_text("\nx 1\tone\n  \nx 2\ttwo\r\n\nx 3\n")
-    assert read_ids("ids.txt").tolist() == ["x 1", "x 2", "x 3"]
+def test_lines_are_whole_and_empty_ones_are_skipped():
+    Path("ids.txt").write_text("\nx 1\tone\n  \nx\u20282\r\n\nx 3\n", newline="")
+    assert read_ids("ids.txt").tolist() == ["x 1\tone", "x\u20282", "x 3"]
+
+
+def test_a_csv_without_commas_or_with_gaps_is_refused():
+    Path("ids.csv").write_text("id;name\n1;foo\n")
+    with pytest.raises(InputError, match="not separated by commas"):
+        read_ids("ids.csv")
+    Path("ids.csv").write_text("id\na\n\nb\n")
+    with pytest.raises(InputError, match="1 empty row"):
+        read_ids("ids.csv")
 
 
 @pytest.mark.parametrize(

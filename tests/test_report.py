@@ -361,7 +361,7 @@ def test_the_trace_of_a_relaxation(make):
     weights = np.stack([columns["weight_fou"], columns["weight_pix"]], axis=1)
     assert [tuple(row) for row in weights.tolist()] == [step.weights for step in trace]
     document = plain(table_document(table))
-    assert len(document["steps"]) == len(trace)
+    assert len(document["trace"]) == len(trace)
     assert len(list(trace_lines(table))) == len(trace) + 1
 
 

@@ -68,6 +68,12 @@ def main() -> None:
         _leave(2, str(error))
     except click.ClickException as error:
         _leave(2, error.format_message())
+    except click.Abort:
+        _leave(130, "interrupted")
+    except OSError as error:
+        _leave(2, f"{error.filename or 'a file'}: {error.strerror}; check the path and its rights")
+    except MemoryError:
+        _leave(2, "there is not enough memory for this; try fewer rows, or float32 views")
 
 
 def _leave(code: int, message: str) -> None:

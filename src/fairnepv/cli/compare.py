@@ -88,5 +88,7 @@ def compare(
                 for note in dict.fromkeys(n for row in comparison for n in row.notes)
             )
         )
-    ends = [row.status for row in comparison]
-    finish(next((end for end in ends if not end.ok), ends[-1]), strict=strict, written=table_file)
+    last = comparison.rows[-1].status  # an interruption ends the comparison, and says so here
+    bad = [row.status for row in comparison if not row.status.ok]
+    ended = last if last.stops_everything or not bad else bad[0]
+    finish(ended, strict=strict, written=table_file)

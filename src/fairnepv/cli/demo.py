@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairnepv.cli.options import debug_option, json_option, seed_option
+from fairnepv.cli.options import debug_option, force_option, json_option, seed_option
 from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
     from fairnepv.data import Pictograms
     from fairnepv.selection import Comparison
 
+_MARK = "NOTICE.txt"  # also how a later demo knows the folder as its own
 _VIEW_FILES = {"text": "text.npz", "vision": "vision.npy"}
 CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CLDR (Unicode-3.0)."
 
@@ -29,11 +30,12 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
     default="fairnepv-demo",
     show_default=True,
     metavar="FOLDER",
-    help="Where pictures and data go; files of an earlier demo are replaced.",
+    help="Where pictures and data go; those of an earlier demo are replaced.",
 )
+@force_option
 @json_option
 @debug_option
-def demo(k: int, seed: int, out: str, as_json: bool) -> None:
+def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
     from fairnepv.cli.outputs import finish, print_json, show
     from fairnepv.cli.progress import stage_bar
@@ -46,7 +48,7 @@ def demo(k: int, seed: int, out: str, as_json: bool) -> None:
         selection_summary,
     )
 
-    folder = _folder(out)
+    folder = _folder(out, force)
     pool = openmoji()
     with stage_bar() as progress:
         comparison = compare(
@@ -62,7 +64,7 @@ def demo(k: int, seed: int, out: str, as_json: bool) -> None:
         print_json(comparison_record(comparison))
     else:
         best = comparison.rows[0]
-        title = "OpenMoji, 2,297 pictograms (d and F: nats per item; C: low is good)"
+        title = f"OpenMoji, {len(pool.ids):,} pictograms (d, F: nats per item; C: low is good)"
         show(comparison_table(comparison, title), selection_summary(best), "")
         show(*left_behind(comparison), "")
         show("First picks: " + ", ".join(map(str, pool.titles[best.indices[:8]])) + ".")
@@ -71,13 +73,17 @@ def demo(k: int, seed: int, out: str, as_json: bool) -> None:
     finish(comparison.rows[-1].status, strict=False)
 
 
-def _folder(out: str) -> Path:
-    """Looked at before the search, so that a folder that cannot be is said so at once."""
+def _folder(out: str, force: bool) -> Path:
+    """Looked at before the search: a new or empty folder, or one that a demo has made."""
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {out}: this is a file; name a folder")
     if not folder.parent.is_dir():
         raise InputError(f"--out {out}: the folder {folder.parent} does not exist; make it first")
+    if folder.is_dir() and any(folder.iterdir()) and not (force or (folder / _MARK).exists()):
+        raise InputError(
+            f"--out {out}: the folder holds files of yours; add --force to write beside them"
+        )
     return folder
 
 
@@ -101,9 +107,10 @@ def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]
         )
         for row in rows
     }
+    Output(folder / _MARK).write(f"Made by `fairnepv demo`. {CREDIT}\n".encode())
     pictures = [folder / "picks.png", folder / "scores.png"]
     Output(pictures[0]).write(contact_sheet(panels, CREDIT))
-    title = f"{rows[0].settings['k']} of 2,297 pictograms, efficiency calibration"
+    title = f"{rows[0].settings['k']} of {len(pool.ids):,} pictograms, efficiency calibration"
     Output(pictures[1]).write(draw_comparison(comparison, title))
     views = pool.views
     sparse = io.BytesIO()

@@ -30,6 +30,11 @@ class ProblemOptions:
 
         return [split_source(text).path for text in (*self.views.values(), *self.ids.values())]
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the problem was, for records that should be reproducible."""
+        return {"views": dict(self.views), "ids": dict(self.ids), **self.knobs}
+
     def read(self) -> dict[str, Any]:
         """The keyword arguments that every library call takes, `data` among them."""
         from fairnepv.io import read_features, read_ids

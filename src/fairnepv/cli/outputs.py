@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,15 @@ def output_at(
     return output
 
 
+def failure(write: Callable[..., None], *arguments: Any) -> FairnepvError | None:
+    """What kept a file from being written; the result is shown before that is raised."""
+    try:
+        write(*arguments)
+    except FairnepvError as error:
+        return error
+    return None
+
+
 def show(*parts: Any) -> None:
     """Tables through Rich, sentences as they are: a path that wraps cannot be copied."""
     from rich.console import Console
@@ -46,6 +56,8 @@ def show(*parts: Any) -> None:
             raise BrokenPipeError
 
     console = OurConsole()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 160  # a pipe has no width, and a table that is cut has no numbers
     for part in parts:
         if isinstance(part, str):
             click.echo(part)

@@ -35,7 +35,12 @@ from fairnepv.cli.options import (
     type=click.Choice(["spectral", "random"]),
     help="Where to begin.",
 )
-@click.option("--tol", default=1e-6, show_default=True, help="Residual at which to stop.")
+@click.option(
+    "--tol",
+    default=1e-6,
+    show_default=True,
+    help="Residual at which to stop; the paper's unscaled one for Algorithm 1.",
+)
 @click.option("--max-steps", type=click.IntRange(min=1), help="At most so many steps.")
 @time_limit_option
 @seed_option
@@ -79,7 +84,6 @@ def relax(
     from fairnepv.pipeline import relax as relax_problem
     from fairnepv.report import (
         draw_traces,
-        relaxation_record,
         relaxation_summary,
         trace_lines,
         trace_table,
@@ -108,7 +112,8 @@ def relax(
             random_state=seed,
             progress=progress,
         )
-    steps = trace_table(relaxation)
+    settings = {**problem.settings, "start": start, "random_state": seed}
+    steps = trace_table(relaxation, settings)
     if basis_file is not None:
         write_array(basis_file, relaxation.basis)
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
@@ -117,7 +122,7 @@ def relax(
     elif trace_file is not None:
         write_table(trace_file, steps)
     if as_json:
-        print_json(table_document(steps) if printed else relaxation_record(relaxation))
+        print_json(table_document(steps) if printed else steps.about)
     else:
         show(*(trace_lines(steps) if printed else ()), relaxation_summary(relaxation))
     finish(relaxation.status, strict=strict, written=None if picture else trace_file)

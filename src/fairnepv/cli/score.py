@@ -43,7 +43,7 @@ def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> No
         warnings.simplefilter("always", RankWarning)
         result = score_rows(indices=chosen, by_id=by_id, **problem.read())
     if as_json:
-        print_json({"k": len(chosen), **score_record(result)})
+        print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:
         show(f"{len(chosen)} items: fair score {result.fair_score:.4f} nats per item.")
         show(score_table(result), *(f"Note: {note.message}." for note in notes))

@@ -57,7 +57,7 @@ def select(
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """
-    from fairnepv.cli.outputs import finish, output_at, print_json, show
+    from fairnepv.cli.outputs import failure, finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES, table_document, write_table
     from fairnepv.pipeline import select as choose
@@ -75,14 +75,15 @@ def select(
             progress=progress,
         )
     table = selection_table(selection)
-    if output is not None:
-        write_table(output, table)
+    unwritten = None if output is None else failure(write_table, output, table)
     if as_json:
         print_json(table_document(table))
     else:
         show(score_table(selection), selection_summary(selection))
-        if output is None:
+        if output is None or unwritten:
             show("Picks in order: " + ", ".join(map(str, selection.ids.tolist())))
         else:
             show(f"Wrote {output.path}.")
+    if unwritten:
+        raise unwritten
     finish(selection.status, strict=strict, written=output)

@@ -37,11 +37,14 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
     with _reading(source, "CSV"):
         with source.path.open(encoding="utf-8-sig", newline="") as file:
             names = next(csv.reader(file), [])
+        if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+            raise InputError(f"{source.path} is not separated by commas; write it again so")
         column = _choose(source, names, default)
         as_text = pyarrow.csv.ConvertOptions(
             include_columns=[column], column_types={column: pa.string()}
         )
-        table = pyarrow.csv.read_csv(source.path, convert_options=as_text)
+        every_line = pyarrow.csv.ParseOptions(ignore_empty_lines=False)
+        table = pyarrow.csv.read_csv(source.path, convert_options=as_text, parse_options=every_line)
         values = np.array(table.column(0).to_pylist(), dtype=str)
         _refuse_gaps(values == "", f"{source.path}, column {column!r}")
         return _integers_if_all(values)
@@ -70,15 +73,18 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     """The lines of a text file; of a table that `write` made, the default column."""
     with _reading(source, "text"):
-        lines = source.path.read_text(encoding="utf-8-sig").splitlines()
-    at = 0
+        lines = source.path.read_text(encoding="utf-8-sig").replace("\r\n", "\n").split("\n")
+    at = None
     if len(lines) > 1 and lines[0].startswith(TEXT_MARK) and lines[1].startswith("# "):
         header = lines[1][2:].split("\t")
         at = header.index(default) if default in header else 0
         lines = lines[2:]
-    cells = [line.split("\t") for line in lines if line.strip()]
-    if not cells:
+    lines = [line for line in lines if line.strip()]
+    if not lines:
         raise InputError(f"{source.path} has no lines; put one value on each")
+    if at is None:
+        return _integers_if_all(np.array([line.strip() for line in lines]))
+    cells = [line.split("\t") for line in lines]
     if any(len(row) <= at for row in cells):
         raise InputError(f"{source.path} has lines with too few columns; write it again")
     return _integers_if_all(np.array([row[at].strip() for row in cells]))

@@ -40,19 +40,22 @@ class Output:
             raise InputError(f"{path} is a folder; name a file in it")
         if not path.parent.is_dir():
             raise InputError(f"the folder {path.parent} does not exist; make it first")
-        if path.exists() and not force:
+        if not os.access(path.parent, os.W_OK):
+            raise InputError(f"the folder {path.parent} cannot be written to; name another one")
+        if os.path.lexists(path) and not force:
             raise InputError(f"{path} exists already; add --force to replace it")
         return cls(path)
 
     def write(self, content: bytes) -> None:
         """Through a file beside it, so that an interruption leaves the old one or the new one."""
+        target = self.path.resolve()  # a link stays a link
         try:
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                os.chmod(temporary, _usual_mode())
-                os.replace(temporary, self.path)
+                os.chmod(temporary, _mode(target))
+                os.replace(temporary, target)
             except BaseException:
                 os.unlink(temporary)
                 raise
@@ -140,8 +143,10 @@ def _one_line(cell: str) -> str:
     return " ".join(cell.split()) if any(c in cell for c in "\t\r\n") else cell
 
 
-def _usual_mode() -> int:
-    """What a plain open() would have given; mkstemp makes private files."""
+def _mode(target: Path) -> int:
+    """That of the file that is replaced, or what open() would give; mkstemp makes private ones."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

@@ -11,17 +11,18 @@ import functools
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from fairnepv.engines import Block
 from fairnepv.objective import FeatureMaps
 from fairnepv.problem import Problem
 from fairnepv.relaxation.stiefel import orthonormalize
 from fairnepv.views import Pool
-from fairnepv.views.base import Floats, inverse_norms
+from fairnepv.views.base import Floats, Indices, inverse_norms
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
-_TYPICAL_EVALUATIONS = 300
+_TYPICAL_EVALUATIONS = 150  # of the objective and of the Hessian, together
 
 
 class Coordinates(Protocol):
@@ -59,11 +60,10 @@ def choose_coordinates(problem: Problem) -> Coordinates:
     if P > WIDEST_GRAM:
         return Ambient(pool)
     # A product with all feature maps costs `stored` k here and P^2 k there; the reduced form
-    # pays n P^2 for the Gram matrix and its eigenvectors beforehand, which run at several times the
-    # speed of thin products and so count as 3 P^3.
+    # pays n P^2 for the Gram matrix and P^3 for its factor and the start beforehand.
     ambient = _TYPICAL_EVALUATIONS * (4.0 * stored * k + 4.0 * n * k**2)
     reduced = _TYPICAL_EVALUATIONS * (4.0 * P**2 * k + 4.0 * P * k**2)
-    return Reduced(pool) if reduced + n * P**2 + 3.0 * P**3 < ambient else Ambient(pool)
+    return Reduced(pool) if reduced + n * P**2 + P**3 < ambient else Ambient(pool)
 
 
 class Ambient:
@@ -99,7 +99,8 @@ class Reduced:
     """The joint range of the views, found from one pass for the Gram matrix.
 
     Columns are brought to unit length before the rank is decided, so that neither a view nor a
-    column is lost for its units; what then drowns in rounding depends on the other columns.
+    column is lost for its units; what then drowns in rounding depends on the other columns. R is
+    triangular by views, the widest first, so that products skip what is zero.
     """
 
     passes_per_product = 0
@@ -108,13 +109,16 @@ class Reduced:
         self._pool = pool
         lengths = np.sqrt(np.diagonal(pool.gram))
         inverse = inverse_norms(np.diagonal(pool.gram))
-        lam, E = eigh(pool.gram * inverse * inverse[:, None], check_finite=False)
-        lam, E = lam[::-1], E[:, ::-1]
-        noise = max(len(lam), 100) * np.finfo(np.float64).eps * lam[0]
-        self.dimension = int((lam > noise).sum())
-        root, E = np.sqrt(lam[: self.dimension]), E[:, : self.dimension]
-        self.R = root[:, None] * E.T * lengths  # (r, P), Phi = Q R
-        self._C = inverse[:, None] * E / root  # (P, r), Q = Phi C
+        R, independent = _triangular_by_views(
+            pool.gram * inverse * inverse[:, None], [view.p for view in pool.views]
+        )
+        self.dimension = len(R)
+        self.R = R * lengths  # (r, P), Phi = Q R
+        self._C = np.zeros((pool.width, self.dimension))  # (P, r), Q = Phi C
+        self._C[independent] = solve_triangular(
+            R[:, independent], np.eye(self.dimension), check_finite=False
+        )
+        self._C *= inverse[:, None]
 
     @functools.cached_property
     def maps(self) -> MatrixMaps:
@@ -142,27 +146,63 @@ class Reduced:
         return self._pool.map(_block_row_norms, state, width=2 * Y.shape[1], fixed=True)
 
 
+def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indices]:
+    """R (r, P) with R^T R = gram to rounding, and r independent columns that make R triangular.
+
+    A Cholesky factorisation that pivots within one view after the other, the widest first: the rows
+    of R that a view adds are zero in the columns of the views before it.
+    """
+    noise = max(len(gram), 100) * np.finfo(np.float64).eps * float(np.linalg.norm(gram))
+    starts = np.cumsum([0, *widths])
+    blocks = [np.arange(starts[q], starts[q + 1]) for q in np.argsort(widths, kind="stable")[::-1]]
+    rest, rows, independent = gram.copy(), [], []
+    for q, block in enumerate(blocks):
+        own = rest[np.ix_(block, block)]
+        if np.diagonal(own).max() <= noise:  # LAPACK would take the first pivot all the same
+            continue
+        T, pivots, rank, _ = dpstrf(own, tol=noise, lower=False)
+        chosen = block[pivots[:rank] - 1]
+        ahead = np.concatenate(blocks[q:])
+        strip = np.zeros((rank, len(gram)))
+        strip[:, ahead] = solve_triangular(
+            np.triu(T[:rank, :rank]), rest[np.ix_(chosen, ahead)], trans="T", check_finite=False
+        )
+        later = ahead[len(block) :]
+        rest[np.ix_(later, later)] -= strip[:, later].T @ strip[:, later]
+        rows.append(strip)
+        independent.append(chosen)
+    return np.vstack(rows), np.concatenate(independent)
+
+
 class MatrixMaps:
-    """Feature maps held as one (r, P) matrix, the views side by side."""
+    """Feature maps held as matrices (r, p_q), one per view, without the rows of zeros below."""
 
     def __init__(self, R: Floats, widths: list[int]) -> None:
-        self._R = R
         self._cuts = np.cumsum(widths)[:-1]
-        self._views = np.split(R, self._cuts, axis=1)
-        self.traces = np.array([np.vdot(R, R) for R in self._views])
+        self._views = [_without_zeros_below(R_q) for R_q in np.split(R, self._cuts, axis=1)]
+        self.traces = np.array([np.vdot(R_q, R_q) for R_q in self._views])
         self.dimension = len(R)
 
     def split(self, Z: Floats) -> tuple[Floats, ...]:
         return tuple(np.split(Z, self._cuts))
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
-        return self.split(_thin_product(V, self._R))
+        return tuple(_thin_product(V[: len(R)], R) for R in self._views)
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        return _thin_product(np.vstack(Y), self._R.T)
+        first, *others = self.images(Y)
+        return sum(others, start=first)
 
     def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        return tuple(_thin_product(y, R.T) for R, y in zip(self._views, Y, strict=True))
+        images = tuple(np.zeros((self.dimension, y.shape[1])) for y in Y)
+        for R, y, image in zip(self._views, Y, images, strict=True):
+            image[: len(R)] = _thin_product(y, R.T)
+        return images
+
+
+def _without_zeros_below(R: Floats) -> Floats:
+    nonzero = np.flatnonzero(R.any(axis=1))
+    return np.ascontiguousarray(R[: nonzero[-1] + 1 if len(nonzero) else 1])
 
 
 def _thin_product(X: Floats, R: Floats) -> Floats:

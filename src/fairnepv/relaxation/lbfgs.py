@@ -42,7 +42,7 @@ class LbfgsState:
 
 
 class Lbfgs:
-    """Monotone ascent of f_tau until k ||A_perp||_F <= tol."""
+    """Ascent of f_tau, monotone up to its rounding, until k ||A_perp||_F <= tol."""
 
     stage = "ascent"
 
@@ -51,7 +51,7 @@ class Lbfgs:
         objective: StiefelObjective,
         start: Floats,
         *,
-        tol: float = 1e-3,
+        tol: float = 1e-6,
         passes_per_product: int = 0,
     ) -> None:
         self.tol = tol

@@ -2,7 +2,7 @@
 
 Write A_q = L_q V G_q^-1 = V + b_q: b_q, (n, k) and normal to V, is view q's own gradient, and
 A_perp = (1/k) sum_q w_q b_q. Let C_q be the Schur complement, what is left of L_q once V is known.
-At a stationary point the negative Hessian of f_tau, in units of 2/k, maps a tangent x to
+The negative Hessian of f_tau, in units of 2/k, maps a tangent x to
 
     x - sum_q w_q C_q x G_q^-1  +  sum_q w_q b_q x^T b_q
       + (2 / (k tau)) sum_q w_q (<b_q, x> - sum_p w_p <b_p, x>) b_q.
@@ -35,7 +35,8 @@ class Preconditioner:
     def __init__(self, point: Point) -> None:
         f = point.objective
         # Phi_q Phi_q^T V G_q^-1 stands for b_q, from which it differs along V by V (I - N_q) only.
-        # Inner products with tangent vectors are the same, and the ascent projects its direction.
+        # Inner products with tangent vectors are the same, and the ascent projects its direction;
+        # what its memory holds off the tangent space is of second order and does no harm.
         along_V = [np.eye(f.k) - factor.N for factor in point.factors]
         self._inverse = 0.5 * f.k * _inverse_right(point, along_V)  # (k, k)
         self._pulled = [image @ self._inverse for image in point.view_images]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,10 @@ class Relaxation:
     coordinates: Coordinates = field(repr=False)
     frame: Floats = field(repr=False)  # in those coordinates
     k: int = field(repr=False)
+
+    @property
+    def steps(self) -> int:
+        return count_steps(self.trace)
 
     @functools.cached_property
     def basis(self) -> Floats:
@@ -147,6 +151,11 @@ def relax(
             raise NumericalError(Status.INDEFINITE.value) from error
 
 
+def count_steps(trace: Sequence[Step]) -> int:
+    """A stage of s steps leaves s + 1 rows, its start among them."""
+    return sum(row.step > 0 for row in trace)
+
+
 class _Solve:
     """One solve; its stages share the step budget and the trace."""
 
@@ -181,8 +190,10 @@ class _Solve:
         for attempt in range(_ESCAPES + 1):
             outcome = self._run(Lbfgs, V, self.solver.tol)
             V, status = outcome.state.V, outcome.status
-            short = self._residual(self.objective.at(V)) > self.solver.tol
-            if status is Status.STAGNATED or (status is Status.CONVERGED and short):
+            if status is Status.STAGNATED or (
+                status is Status.CONVERGED
+                and self._residual(self.objective.at(V)) > self.solver.tol
+            ):
                 V, status = self._newton(V)
             if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
                 return V, status, None
@@ -245,8 +256,7 @@ class _Solve:
 
     @property
     def _steps(self) -> int:
-        # A stage of s steps leaves s + 1 rows, its start among them.
-        return sum(row.step > 0 for row in self.trace)
+        return count_steps(self.trace)
 
     def _record(self, point: Point, status: Status, curvature: Curvature | None) -> Relaxation:
         pool = self.problem.pool

@@ -1,7 +1,6 @@
 """The second-order finisher: a trust-region Newton method with truncated conjugate gradients.
 
-Where the first-order ascent creeps (k above the width of the binding view, small tau), this ends
-the job in some tens of outer steps (DESIGN 3.2).
+For where the ascent stalls, and for last steps in n dimensions (DESIGN 3.2).
 """
 
 from __future__ import annotations

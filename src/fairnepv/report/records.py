@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,8 @@ def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
         "residual": relaxation.residual,
         "curvature": relaxation.curvature,
         "checked": relaxation.checked,
-        "steps": sum(row.step > 0 for row in relaxation.trace),
+        "steps": relaxation.steps,
+        "k": relaxation.k,
         "solver": {
             "name": solver.name,
             "tol": solver.tol,
@@ -106,7 +108,7 @@ def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
     }
 
 
-def trace_table(relaxation: Relaxation) -> Table:
+def trace_table(relaxation: Relaxation, settings: Mapping[str, Any] | None = None) -> Table:
     """One row per step; `seconds` run on from stage to stage."""
     trace, names = relaxation.trace, list(relaxation.view_values)
     began, stage = 0.0, ""
@@ -125,4 +127,5 @@ def trace_table(relaxation: Relaxation) -> Table:
         "residual": np.array([row.residual for row in trace]),
         **{f"weight_{name}": weights[:, q] for q, name in enumerate(names)},
     }
-    return Table(columns, relaxation_record(relaxation), "steps")
+    about = {**relaxation_record(relaxation), "settings": dict(settings or {})}
+    return Table(columns, about, "trace")

@@ -27,16 +27,20 @@ def plain_table(title: str | None = None) -> RichTable:
 
 
 def comparison_table(comparison: Comparison, title: str) -> RichTable:
-    """One row per selector: each view's score, the fair score, coverage, seconds."""
+    """One row per selector: each view's score, the fair score, coverage, seconds.
+
+    Coverage is left to the files where there are more than three views: a terminal is 80 wide.
+    """
     first = comparison.rows[0]
+    covered = list(first.coverage) if len(first.scores) <= 3 else []
     table = plain_table(title)
     table.add_column("selector", no_wrap=True)
     for name in first.scores:
-        table.add_column(f"d {escape(name)}", justify="right")
+        table.add_column(f"d {escape(name)}", justify="right", no_wrap=True)
     table.add_column("worst view")
     table.add_column("F", justify="right", style="bold", no_wrap=True)
-    for name in first.coverage:
-        table.add_column(f"C {escape(name)}", justify="right")
+    for name in covered:
+        table.add_column(f"C {escape(name)}", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
     for row in comparison:
@@ -45,7 +49,7 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
             *(f"{value:.3f}" for value in row.scores.values()),
             escape(row.worst_view),
             f"{row.fair_score:.4f}",
-            *(f"{value:.3f}" for value in row.coverage.values()),
+            *(f"{row.coverage[name]:.3f}" for name in covered),
             f"{row.seconds:.2f}",
             style="green" if row.fair_score >= best - 1e-9 else None,
         )
@@ -94,7 +98,7 @@ def selection_summary(selection: Selection) -> str:
 
 def relaxation_summary(relaxation: Relaxation) -> str:
     values = ", ".join(f"{name} {value:.4f}" for name, value in relaxation.view_values.items())
-    steps, solver = sum(row.step > 0 for row in relaxation.trace), relaxation.solver.name
+    steps, solver = relaxation.steps, relaxation.solver.name
     return "\n".join(
         [
             f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",

@@ -19,8 +19,8 @@ from fairnepv.problem import Problem
 from fairnepv.relaxation import SOLVERS, Relaxation, Solver, make_solver, relax
 from fairnepv.report import trace_table
 
-ALPHAS = (0.2, 0.35, 0.5, 0.7, 0.85)
-SIGMAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)  # in units of 1/k
+ALPHAS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)
+SIGMAS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)  # in units of 1/k
 _LONGEST_PERIOD = 12
 _TAIL = 4 * _LONGEST_PERIOD
 _SAME = 0.01  # of the swing
