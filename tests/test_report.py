@@ -399,6 +399,13 @@ def drawn(monkeypatch) -> list[Figure]:
     return caught
 
 
+def check_ticks(figure: Figure) -> None:
+    """Numbers that people read: formulas are not parsed, so none may be left in a label."""
+    texts = [text.get_text() for axes in figure.axes for text in axes.get_xticklabels()]
+    texts += [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
+    assert not [text for text in texts if "$" in text or "\\" in text]
+
+
 def check_picture(content: bytes) -> Image.Image:
     """A PNG that fits on a screen and is not blank."""
     assert content.startswith(b"\x89PNG")
@@ -476,6 +483,7 @@ def test_the_papers_figure(drawn):
     paper = cases.paper_instance()
     qualities = {name: paper[name] for name in ("text", "vision")}
     check_picture(draw_synthetic(paper_types(), qualities, SCORES))
+    check_ticks(drawn[-1])
     left, right = drawn[0].axes
     heights = [bar.get_height() for bar in right.patches]
     assert sorted(heights) == pytest.approx([-2.3, 0.5, 1.1, 1.1, 1.8, 4.6])
@@ -491,6 +499,7 @@ def test_the_papers_figure(drawn):
 def test_traces_as_curves(drawn):
     traces = {name: trace_table(RELAXATIONS[name]()).columns for name in ("accelerated", "plain")}
     check_picture(draw_traces(traces, "Digits"))
+    check_ticks(drawn[-1])
     panels = drawn[0].axes
     assert len(panels) == 4
     for axes, value in zip(panels, ("objective", "objective", "residual", "residual"), strict=True):

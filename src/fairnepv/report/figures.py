@@ -43,6 +43,12 @@ def _style() -> Iterator[Any]:
         yield figure.Figure
 
 
+def _plain_powers(axis: Any) -> None:
+    """Ticks of a logarithmic axis as 0.01 and 1e-06: formulas are not parsed, see `_style`."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
+
+
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
@@ -191,6 +197,8 @@ def draw_traces(traces: Mapping[str, Mapping[str, NDArray[Any]]], title: str = "
             ):  # else all was said at once
                 panels[0][column].set_xscale("log")
                 panels[1][column].set_yscale("log", nonpositive="clip")
+                _plain_powers(panels[1][column].xaxis)
+                _plain_powers(panels[1][column].yaxis)
         panels[0][0].set_ylabel("objective")
         panels[1][0].set_ylabel("residual k ||A_perp||")
         handles, labels = panels[0][0].get_legend_handles_labels()
@@ -236,6 +244,7 @@ def _draw_qualities(axes: Any, types: NDArray[Any], qualities: Mapping[str, NDAr
     middles = [at[types == kind].mean() for kind in kinds]
     axes.set_xticks(middles, [kind.replace(" ", "\n") for kind in kinds])
     axes.set_yscale("log")
+    _plain_powers(axes.yaxis)
     axes.set_ylabel("quality")
     axes.set_title("(a) the candidates")
     axes.legend(loc="upper right")
