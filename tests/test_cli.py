@@ -782,7 +782,7 @@ BAD = {
     f"select {POSED} --ids lines.csv": ["--ids lines.csv", "as CSV", "write the file again"],
     f"select {POSED} --ids gap.csv": ["--ids gap.csv", "1 empty row(s)", "row 7", "drop or fill"],
     f"score {VIEWS} --picks no.csv": ["--picks no.csv", "does not exist", "check the path"],
-    f"score {VIEWS} --picks ids.txt": ["indices", "row numbers"],
+    f"score {VIEWS} --picks ids.txt": ["--picks ids.txt", "not row numbers", "--by-id"],
     f"score {VIEWS} --picks far.txt": ["indices", f"from 0 to {N - 1}"],
     f"score {VIEWS} --picks far.txt --by-id --ids ids.txt": ["picks", "no row has", "'1'"],
     f"score {VIEWS} --picks ids.txt --by-id --ids rows.txt": ["picks", "give the same type"],

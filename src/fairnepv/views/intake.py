@@ -77,7 +77,10 @@ def check_ids(ids: Any, n: int, what: str) -> NDArray[Any]:
     """(n,) row ids without repeats, all of one comparable type."""
     array = _comparable(plain_array(ids, what), what)
     if array.ndim != 1 or len(array) != n:
-        raise InputError(f"{what} must be one id per row, {n} in all, not shape {array.shape}")
+        raise InputError(
+            f"{what} must be one id per row, {n} in all, not shape {array.shape}; give the ids of "
+            "these very rows"
+        )
     values, first, counts = np.unique(array, return_index=True, return_counts=True)
     if len(values) < n:
         repeated = values[counts > 1]
