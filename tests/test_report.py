@@ -513,7 +513,7 @@ def test_traces_as_curves(drawn):
 @pytest.mark.parametrize("name", ["several stages", "out of time", "degenerate"])
 def test_traces_of_any_length_as_curves(name):
     """Many steps, the start alone, and nothing at all."""
-    draw_traces({name: trace_table(RELAXATIONS[name]()).columns})
+    check_picture(draw_traces({name: trace_table(RELAXATIONS[name]()).columns}))
 
 
 def tile(shade: int) -> bytes:

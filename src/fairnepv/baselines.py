@@ -119,7 +119,7 @@ class KDppSampler:
         pool = _mean(problem.pool)
         self.pool, self.n, self.k = pool, problem.n, problem.k
         self.by_rows = problem.n < pool.width
-        lam, E = eigh(_whole_kernel(pool) if self.by_rows else pool.gram)
+        lam, E = eigh(pool.views[0].whole_kernel() if self.by_rows else pool.gram)
         keep = lam > len(lam) * np.finfo(np.float64).eps * lam[-1]
         self.lam, self.E = lam[keep], E[:, keep]
         self.log_e = _log_elementary(self.lam, min(self.k, len(self.lam)))
@@ -170,12 +170,6 @@ class KDppSampler:
                 chosen.append(j - 1)
                 size -= 1
         return np.array(chosen, dtype=np.int64)
-
-
-def _whole_kernel(pool: Pool) -> Floats:
-    """K (n, n) of a pool with one view and few rows."""
-    rows = np.arange(pool.n)
-    return pool.views[0].inner(rows, rows)
 
 
 def _project_rows(block: Block, C: Floats) -> Floats:

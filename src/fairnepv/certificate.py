@@ -81,8 +81,7 @@ def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
     """Nonzero eigenvalues of K_q, descending, from a Gram matrix of its smaller side."""
     view = pool.views[q]
     if view.n < view.p:  # K_q itself is the smaller one
-        rows = np.arange(view.n)
-        gram = view.inner(rows, rows)
+        gram = view.whole_kernel()
     elif pool.width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well
         start = sum(view.p for view in pool.views[:q])
         block = slice(start, start + view.p)

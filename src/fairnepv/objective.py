@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
@@ -72,10 +71,7 @@ def subset_gains(pool: Pool, indices: Indices) -> Floats:
 
 def _view_gains(view: View, indices: Indices) -> Floats:
     """log of the conditional variances, from a QR of [Phi_S^T; sqrt(eps) I] as for frames."""
-    rows = view.rows(indices)
-    if sp.issparse(rows):
-        rows = rows[:, np.unique(rows.indices)].toarray()  # (k, p) with the columns that occur
-    R = _square_root(rows.T, view.ridge)
+    R = _square_root(view.compact_rows(indices).T, view.ridge)
     gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
     return gains
 

@@ -49,7 +49,7 @@ from fairnepv.selection import (
 from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive, plain_array
 from fairnepv.views.base import Indices
-from fairnepv.views.intake import check_ids
+from fairnepv.views.intake import check_ids, find_ids
 
 OWN_METHODS = ("auto", "nepv", "greedy")
 Start = Callable[[Session], Found]
@@ -315,15 +315,14 @@ def _rows_of_ids(picks: Any, ids: NDArray[Any] | None) -> Indices:
         array = array.astype(str)
     if array.dtype.kind != ids.dtype.kind:
         raise InputError(f"picks are {array.dtype}, but ids are {ids.dtype}; give the same type")
-    by_id = np.argsort(ids, kind="stable")
-    at = np.minimum(np.searchsorted(ids[by_id], array), len(ids) - 1)
-    strangers = array[ids[by_id[at]] != array]
+    rows = find_ids(array, ids)
+    strangers = array[ids[rows] != array]
     if len(strangers):
         raise InputError(
             f"picks name {len(strangers)} id(s) that no row has, for example "
             f"{strangers[0].item()!r}; check that ids and picks belong together"
         )
-    return np.asarray(by_id[at], dtype=np.int64)
+    return rows
 
 
 def _session(time_limit: Any, progress: Progress | None) -> Session:

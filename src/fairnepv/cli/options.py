@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,14 +134,12 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not 
     name = "k"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> int | float:
-        try:
-            return int(value)
-        except ValueError:
-            pass
-        try:
-            return float(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a number of items nor a fraction", parameter, context)
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return kind(value)
+        return self.fail(
+            f"{value!r} is neither a number of items nor a fraction", parameter, context
+        )
 
 
 size_option = click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
@@ -29,7 +30,7 @@ class Pictograms:
     pictures: list[bytes]  # PNG, 96 x 96
     vision: NDArray[np.float32]  # (2297, 1280) EfficientNet-Lite0 features, not normalised
 
-    @property
+    @functools.cached_property
     def views(self) -> dict[str, Any]:
         """The two views of the demo: sparse TF-IDF of the keywords, and vision features."""
         return {"text": tf_idf(self.keywords), "vision": self.vision}

@@ -26,18 +26,27 @@ class Source:
 def parse_source(text: str, endings: tuple[str, ...]) -> Source:
     """FILE or FILE:PART, of a file that exists and has one of these endings."""
     source = split_source(text)
-    if source.ending not in endings:
-        found = f"ends in {source.ending!r}" if source.ending else "has no ending"
-        raise InputError(f"{source.path} {found}; give one of {', '.join(endings)}")
+    check_ending(source.path, endings)
     if source.part is not None and source.ending not in _WITH_PARTS:
         raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")
     if source.part == "":
         raise InputError(f"{text}: name the part after the colon, or leave the colon out")
-    if source.path.is_dir():
-        raise InputError(f"{source.path} is a folder; name a file in it")
+    refuse_folder(source.path)
     if not source.path.exists():
         raise InputError(f"{source.path} does not exist; check the path")
     return source
+
+
+def check_ending(path: Path, endings: tuple[str, ...]) -> None:
+    ending = path.suffix.lower()
+    if ending not in endings:
+        found = f"ends in {ending!r}" if ending else "has no ending"
+        raise InputError(f"{path} {found}; give one of {', '.join(endings)}")
+
+
+def refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it")
 
 
 def split_source(text: str) -> Source:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import TEXT_MARK
 
 TABLES = (".parquet", ".csv", ".json", ".txt")
@@ -32,12 +33,8 @@ class Output:
     @classmethod
     def at(cls, text: str, endings: tuple[str, ...], *, force: bool) -> Output:
         path = Path(text)
-        ending = path.suffix.lower()
-        if ending not in endings:
-            found = f"ends in {ending!r}" if ending else "has no ending"
-            raise InputError(f"{path} {found}; give one of {', '.join(endings)}")
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; name a file in it")
+        check_ending(path, endings)
+        refuse_folder(path)
         if not path.parent.is_dir():
             raise InputError(f"the folder {path.parent} does not exist; make it first")
         if not os.access(path.parent, os.W_OK):

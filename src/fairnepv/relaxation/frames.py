@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.views.base import Floats
-
-
-class FrameState(Protocol):
-    @property
-    def V(self) -> Floats: ...
-
-    @property
-    def passes(self) -> int: ...
 
 
 class PointMemo:

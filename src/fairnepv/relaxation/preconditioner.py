@@ -14,8 +14,8 @@ applied from the right. And a small tau makes the last term huge along M - 1 dir
 Woodbury's formula takes out exactly. The transposed term is bounded and left to the memory of the
 ascent.
 
-On the UCI and OpenMoji pools this cut the ascent to 1e-6 from 80-970 steps to 45-140, about the
-same for every tau (`benchmarks/peers.py`).
+In trials on the UCI and OpenMoji pools this cut the ascent to 1e-6 from 80-970 steps to 45-140,
+about the same for every tau; `benchmarks/peers.py` counts the products of today.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from fairnepv.objective import Point, StiefelObjective, soft_min, soft_min_weigh
 from fairnepv.problem import Problem, by_view
 from fairnepv.relaxation.coordinates import Ambient, Coordinates, Reduced, choose_coordinates
 from fairnepv.relaxation.curvature import Curvature, largest_curvature
+from fairnepv.relaxation.frames import PointMemo
 from fairnepv.relaxation.lbfgs import Lbfgs
 from fairnepv.relaxation.scf import Scf
 from fairnepv.relaxation.starts import check_start, small_range, start_frame
@@ -176,13 +177,15 @@ class _Solve:
         self.objective = StiefelObjective(
             coordinates.maps, pool.eps, pool.offsets, self.problem.tau, self.problem.k
         )
+        self._point = PointMemo(self.objective, coordinates.passes_per_product)
+        self._judged: tuple[Point, float] | None = None  # the last point and its residual
 
     def from_(self, frame: Floats) -> Relaxation:
         if self.solver.name == "accelerated":
             V, status, curvature = self._accelerated(frame)
         else:
             V, status, curvature = self._scf(frame)
-        return self._record(self.objective.at(V), status, curvature)
+        return self._record(self._point(V), status, curvature)
 
     def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
         """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
@@ -191,13 +194,12 @@ class _Solve:
             outcome = self._run(Lbfgs, V, self.solver.tol)
             V, status = outcome.state.V, outcome.status
             if status is Status.STAGNATED or (
-                status is Status.CONVERGED
-                and self._residual(self.objective.at(V)) > self.solver.tol
+                status is Status.CONVERGED and self._residual(self._point(V)) > self.solver.tol
             ):
                 V, status = self._newton(V)
             if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
                 return V, status, None
-            point = self.objective.at(V)
+            point = self._point(V)
             curvature = self._check(point, attempt)
             if not curvature.ascends:
                 return V, status, curvature
@@ -216,17 +218,18 @@ class _Solve:
         V, status = outcome.state.V, outcome.status
         if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
             return V, status
-        if self._residual(self.objective.at(V)) > self.solver.tol:
+        if self._residual(self._point(V)) > self.solver.tol:
             V = self.coordinates.lift(V)
             self._enter(Ambient(self.problem.pool))
             outcome = self._run(TrustRegion, V, self.solver.tol)
         return outcome.state.V, outcome.status
 
     def _residual(self, point: Point) -> float:
-        """k ||A_perp||_F in n dimensions, whatever the coordinates."""
-        return float(
-            np.hypot(point.residual, point.objective.k * self.coordinates.left_out(point.pulls))
-        )
+        """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
+        if self._judged is None or self._judged[0] is not point:
+            left_out = point.objective.k * self.coordinates.left_out(point.pulls)
+            self._judged = point, float(np.hypot(point.residual, left_out))
+        return self._judged[1]
 
     def _scf(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
         outcome = self._run(
@@ -235,7 +238,7 @@ class _Solve:
         V, status = outcome.state.V, outcome.status
         if status is not Status.CONVERGED:
             return V, status, None
-        curvature = self._check(self.objective.at(V), 0)
+        curvature = self._check(self._point(V), 0)
         return V, Status.SADDLE if curvature.ascends else status, curvature
 
     def _check(self, point: Point, attempt: int) -> Curvature:

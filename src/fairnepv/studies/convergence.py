@@ -7,6 +7,7 @@ pool the two are halves of its rows.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Convergence:
     def solver(self) -> Solver:
         return self.relaxation.solver
 
-    @property
+    @functools.cached_property
     def trace(self) -> Mapping[str, NDArray[Any]]:
         return trace_table(self.relaxation).columns
 

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
@@ -67,6 +68,16 @@ class View(ABC):
         """(n,) diagonal of K."""
         raw = self.raw_squared_norms()
         return raw if self.scale is None else raw * self.scale**2
+
+    def compact_rows(self, indices: Indices) -> Floats:
+        """Dense `rows(indices)`, of a sparse view only the columns that occur in them."""
+        rows = self.rows(indices)
+        return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
+
+    def whole_kernel(self) -> Floats:
+        """K itself, (n, n), for views of few rows."""
+        everyone = np.arange(self.n)
+        return self.inner(everyone, everyone)
 
     @property
     def stored(self) -> int:

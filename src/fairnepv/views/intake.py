@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive, plain_array
-from fairnepv.views.base import Floats, View
+from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView, row_chunks
 from fairnepv.views.kernel import KernelView, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
@@ -90,6 +90,13 @@ def check_ids(ids: Any, n: int, what: str) -> NDArray[Any]:
             f"{repeated[0].item()!r} (row {row}); ids must be unique"
         )
     return array
+
+
+def find_ids(wanted: NDArray[Any], ids: NDArray[Any]) -> Indices:
+    """The row of every wanted id; any row at all for one that is not among the ids."""
+    by_id = np.argsort(ids, kind="stable")
+    at = np.minimum(np.searchsorted(ids[by_id], wanted), len(ids) - 1)
+    return by_id[at].astype(np.int64)
 
 
 def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from fairnepv.engines import Block, Engine, LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.intake import check_ids, check_quality, check_view, named_views
+from fairnepv.views.intake import check_ids, check_quality, check_view, find_ids, named_views
 
 R = TypeVar("R")
 
@@ -224,6 +224,5 @@ def _alignment(
                 f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
                 f"in one and not in the other, for example {strangers[0].item()!r}"
             )
-        by_id = np.argsort(own, kind="stable")
-        orders[name] = by_id[np.searchsorted(own[by_id], common)].astype(np.int64)
+        orders[name] = find_ids(common, own)
     return common, orders

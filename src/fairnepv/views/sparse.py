@@ -65,9 +65,7 @@ class SparseView(View):
         return product
 
     def spectrum(self, indices: Indices) -> Floats:
-        rows = self.rows(indices)
-        support = np.unique(rows.indices)  # the other columns hold nothing but zeros
-        return spectrum_of_rows(rows[:, support].toarray())
+        return spectrum_of_rows(self.compact_rows(indices))
 
     def take(self, indices: Indices) -> SparseView:
         return SparseView(self.data[indices], self.eps).scaled(self._scales(indices), self.offset)
