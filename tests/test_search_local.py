@@ -17,7 +17,8 @@ from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subsets, improve
 from fairnepv.search import enumeration as enumeration_module
 from fairnepv.search.effort import Effort, _perturb
-from fairnepv.search.local import LocalState, SwapLadders, _best_swaps
+from fairnepv.search.local import LocalState, SwapLadders, best_swaps
+from fairnepv.search.table import SwapTable
 from fairnepv.search.subset import Subset
 from problems import (
     STORAGE,
@@ -120,7 +121,7 @@ def test_thirty_exchanges_in_a_row_stay_exact(storage):
 def test_a_pass_finds_the_best_row_for_every_slot(case, block):
     problem, Ls = pose_case(case, block=block), case_kernels(case)
     S = first_rows(case).tolist()
-    best = _best_swaps(Subset.of(problem, indices(*S)), by_view=True)
+    best = best_swaps(SwapTable.of(Subset.of(problem, indices(*S))), by_view=True)
     criteria = [reference.swap_values(Ls, S, case.tau)]
     if len(Ls) > 1:
         criteria += [reference.swap_values([L], S, case.tau) for L in Ls]
@@ -140,7 +141,7 @@ def test_a_pass_finds_the_best_row_for_every_slot(case, block):
 
 def test_a_pass_judges_by_fairness_alone_when_asked():
     case = cases.SMALL[2]
-    best = _best_swaps(Subset.of(pose_case(case), first_rows(case)), by_view=False)
+    best = best_swaps(SwapTable.of(Subset.of(pose_case(case), first_rows(case))), by_view=False)
     assert set(best.criteria.tolist()) == {0}
     assert len(best.moves(0)) == case.k
 
@@ -161,7 +162,7 @@ def test_a_pass_offers_only_what_the_rules_allow(kind, block):
         best = values.max(axis=0)
         slots = [int(j) for j in np.argsort(-best) if np.isfinite(best[j])]
         expected = [(j, (int(values[:, j].argmax()),)) for j in slots]
-        assert _best_swaps(Subset.of(problem, indices(*S)), by_view=False).moves(0) == expected
+        assert best_swaps(SwapTable.of(Subset.of(problem, indices(*S))), by_view=False).moves(0) == expected
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -265,7 +266,7 @@ def test_swaps_of_one_pass_do_not_break_a_quota_together():
     Phi = np.array([[0.1, 0.0], [0.0, 0.1], [1.0, 0.0], [0.0, 1.0]])
     rules = Constraints(quotas=Quotas(np.array([0, 0, 1, 1]), np.array([0, 0]), np.array([2, 1])))
     problem = pose([Phi], 2, 0.1, [0.01], rules=rules)
-    best = _best_swaps(Subset.of(problem, indices(0, 1)), by_view=False)
+    best = best_swaps(SwapTable.of(Subset.of(problem, indices(0, 1))), by_view=False)
     assert best.moves(0) == [(0, (2,)), (1, (3,))]
     outcome = search(problem, [0, 1])
     check_one_swap_optimum(outcome, kernels([Phi], [0.01]), 0.1, rules)

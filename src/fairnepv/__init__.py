@@ -16,11 +16,14 @@ _HOMES = {
     "score": "pipeline",
     "relax": "pipeline",
     "exhaustive": "pipeline",
+    "certify": "pipeline",
+    "verify_bound": "pipeline",
     "FairSelector": "estimator",
     "Selection": "selection",
     "Score": "selection",
     "Comparison": "selection",
     "Optimum": "selection",
+    "Certificate": "certificate",
     "Calibration": "views",
     "DiagonalView": "views",
     "KernelView": "views",
@@ -29,6 +32,7 @@ _HOMES = {
     "FairnepvError": "errors",
     "InputError": "errors",
     "NumericalError": "errors",
+    "UnsupportedError": "errors",
     "RankWarning": "errors",
     "Status": "errors",
 }
@@ -36,6 +40,7 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
+    from fairnepv.certificate import Certificate as Certificate
     from fairnepv.engines import LocalEngine as LocalEngine
     from fairnepv.errors import FairnepvError as FairnepvError
     from fairnepv.errors import InputError as InputError

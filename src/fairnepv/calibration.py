@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.certificate import certify
+from fairnepv.certificate import view_bound
 from fairnepv.errors import InputError
-from fairnepv.problem import Problem
+from fairnepv.problem import Constraints, Problem
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import check_positive
 
 RULES = ("unit-diagonal", "trace", "none", "efficiency")
 
 
-def calibrate(pool: Pool, rule: Any, k: int) -> Calibration:
+def calibrate(pool: Pool, rule: Any, k: int, constraints: Constraints | None = None) -> Calibration:
     """A rule by name, explicit factors {view: c} on L, or a record from an earlier result."""
     if isinstance(rule, Calibration):
         return rule
@@ -33,7 +33,7 @@ def calibrate(pool: Pool, rule: Any, k: int) -> Calibration:
     if rule == "trace":
         return Calibration(rule, factors=_trace_factors(pool))
     unit = Calibration(rule, normalize=True)
-    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k)
+    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, constraints)
 
 
 def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
@@ -60,10 +60,14 @@ def _trace_factors(pool: Pool) -> dict[str, float]:
     return factors
 
 
-def _efficiency(pool: Pool, unit: Calibration, k: int) -> Calibration:
+def _efficiency(
+    pool: Pool, unit: Calibration, k: int, constraints: Constraints | None
+) -> Calibration:
     """Divide each view by the best it could reach alone for this k, so exp(d_q) is at most 1.
 
-    exp(d_q) then reads as the share of its own optimum that a view keeps (DESIGN 3.7).
+    exp(d_q) then reads as the share of its own bound, under the same constraints, that a view
+    keeps (DESIGN 3.7).
     """
-    alone = certify(Problem(unit.apply(pool), k, 1.0, unit)).tightest
-    return replace(unit, offsets={name: -bound for name, bound in alone.items()})
+    rules = constraints or Constraints()
+    problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules)
+    return replace(unit, offsets={name: -view_bound(problem, name)[0] for name in pool.names})

@@ -17,6 +17,10 @@ class InputError(FairnepvError, ValueError):
     """The input cannot be used; nothing was computed and nothing was written."""
 
 
+class UnsupportedError(InputError):
+    """A combination of method and constraints that is not supported; the message says what is."""
+
+
 class NumericalError(FairnepvError, ArithmeticError):
     """Under `strict=True`: a run ended in a status that is not a success."""
 
@@ -48,10 +52,20 @@ class Status(Enum):
         "range instead; lower k to get an informative relaxation"
     )
     COMPLETE = "complete: the method did all that it was asked to do"
+    OPTIMAL = "optimal: no other set of this size can score higher, which is proven"
+    TARGET = "target reached: the certified efficiency is as high as was asked for"
     LOCAL_OPTIMUM = "local optimum: no allowed move improves the fair score"
     STEP_LIMIT = "step limit reached before convergence: raise max_steps or loosen the tolerance"
     PASS_LIMIT = (
         "pass budget spent before a local optimum was confirmed: raise max_passes or the effort"
+    )
+    FLOORS_MISSED = (
+        "no set was found that meets every floor; this one comes closest, and whether another "
+        "does is not known: lower the floors, or raise the effort"
+    )
+    NODE_LIMIT = (
+        "node limit reached before the optimum was proven; this is the best so far, with the bound "
+        "that is proven: raise node_limit"
     )
     TIME_LIMIT = "time limit reached; this is the best so far: raise time_limit"
     INTERRUPTED = "interrupted; this is the best so far"
@@ -83,5 +97,7 @@ _SUCCESS = {
     Status.ROUNDING_FLOOR,
     Status.DEGENERATE,
     Status.COMPLETE,
+    Status.OPTIMAL,
+    Status.TARGET,
     Status.LOCAL_OPTIMUM,
 }

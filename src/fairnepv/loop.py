@@ -147,13 +147,22 @@ class Session:
     """
 
     def __init__(
-        self, *, time_limit: float | None = None, progress: Progress | None = None
+        self,
+        *,
+        time_limit: float | None = None,
+        progress: Progress | None = None,
+        goal: float | None = None,
     ) -> None:
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.progress = progress
+        self.goal = goal  # an objective that is good enough
         self.trace: list[Step] = []
         self.notes: list[str] = []  # what a stage wants the user to know besides its status
         self.stopped: Status | None = None
+
+    def ended(self, status: Status) -> bool:
+        """Whether, after a run that ended so, nothing further should start."""
+        return self.stopped is not None or status is Status.TARGET
 
     @contextlib.contextmanager
     def absorbing_interruption(self) -> Iterator[None]:

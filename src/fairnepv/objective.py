@@ -8,6 +8,7 @@ that the trust region needs.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -15,9 +16,11 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
+from fairnepv.problem import Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
 
+_FLOOR_PRICE = 1e3  # of a nat by which a view misses its floor: more than any trade can pay
 _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no more than 1e-11
 
 # --- the soft-min -------------------------------------------------------------------------------
@@ -47,6 +50,15 @@ def soft_min_weights(d: Floats, tau: float) -> Floats:
     return w
 
 
+def merit(d: Floats, tau: float, floors: Floats | None) -> Any:
+    """What a search maximises: F_tau, less a steep price of what views miss to their floors."""
+    F = soft_min(d, tau)
+    if floors is None:
+        return F
+    missed = np.maximum(floors.reshape((-1,) + (1,) * (d.ndim - 1)) - d, 0.0).sum(axis=0)
+    return F - _FLOOR_PRICE * missed
+
+
 # --- subsets ------------------------------------------------------------------------------------
 
 
@@ -62,6 +74,22 @@ def subset_scores(pool: Pool, indices: Indices) -> Floats:
 def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
     """F_tau(S) [FairNEPv, Eq. (D-Fair)]."""
     return float(soft_min(subset_scores(pool, indices), tau))
+
+
+def fair_value(problem: Problem, d: Floats) -> float:
+    """F_tau of view scores d, under the priorities of the problem."""
+    return float(soft_min(d + problem.lifts, problem.tau))
+
+
+def subset_merit(problem: Problem, indices: Indices) -> float:
+    """What the search maximises, by the function that scores: F_tau where every floor is met."""
+    d = subset_scores(problem.pool, indices)
+    return float(merit(d + problem.lifts, problem.tau, lifted_floors(problem)))
+
+
+def lifted_floors(problem: Problem) -> Floats | None:
+    """Floors on what stands inside of the soft-min."""
+    return None if problem.floors is None else problem.floors + problem.lifts
 
 
 def subset_gains(pool: Pool, indices: Indices) -> Floats:
@@ -83,12 +111,29 @@ class Standing(NamedTuple):
     offsets: Floats  # (M,)
     size: int
     tau: float
+    floors: Floats | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, logdets: Floats, size: int) -> Standing:
+        return cls(logdets, problem.offsets, size, problem.tau, lifted_floors(problem))
 
     def fair_scores(self, log_ratios: Floats) -> Any:
-        """F_tau once the log-determinants have changed by `log_ratios` (M, ...)."""
+        """The merit once the log-determinants have changed by `log_ratios` (M, ...)."""
         shape = (-1,) + (1,) * (log_ratios.ndim - 1)
         d = (self.logdets.reshape(shape) + log_ratios) / self.size + self.offsets.reshape(shape)
-        return soft_min(d, self.tau)
+        return merit(d, self.tau, self.floors)
+
+    def may_exceed(self, ratios: Sequence[Floats], value: float) -> Any:
+        """Where determinants changed by these factors could make the merit exceed `value`.
+
+        F is concave in the log-determinants and log r <= r - 1, so F can rise by at most
+        (1/k) sum_q w_q (r_q - 1): no logarithm is needed to see that most swaps are hopeless.
+        """
+        d = self.logdets / self.size + self.offsets
+        w = soft_min_weights(d, self.tau)
+        needed = self.size * (value - float(soft_min(d, self.tau)))
+        rise = sum(w_q * r for w_q, r in zip(w, ratios, strict=True))
+        return rise - 1.0 >= needed
 
 
 # --- frames -------------------------------------------------------------------------------------

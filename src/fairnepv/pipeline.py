@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairnepv.baselines import baselines, refuse
 from fairnepv.calibration import calibrate
-from fairnepv.certificate import Certificate
+from fairnepv.certificate import (
+    GAP,
+    Certificate,
+    Proof,
+    Verified,
+    check_proof,
+    refuse_unreachable_floors,
+)
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import Engine, few_threads
-from fairnepv.errors import InputError, NumericalError, RankWarning, Status
+from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, Step
-from fairnepv.objective import soft_min_weights, subset_scores
-from fairnepv.problem import Problem, check_k, check_random_state, check_tau
-from fairnepv.relaxation import Relaxation, Solver, make_solver
+from fairnepv.methods import OWN_METHODS, Plan, check_method, find
+from fairnepv.posing import Posing, check_indices, check_priorities, pose, rows_of_ids
+from fairnepv.problem import Problem, by_view, check_tau
+from fairnepv.relaxation import Relaxation, make_solver
 from fairnepv.relaxation import relax as solve_relaxation
-from fairnepv.search import (
-    Effort,
-    Found,
-    better,
-    check_effort,
-    enumerate_subsets,
-    fair_order,
-    greedy,
-    improve,
-    restart_from,
-    shortlist,
-)
+from fairnepv.search import check_effort, enumerate_subsets, fair_order, misses_floors
 from fairnepv.search.enumeration import LIMIT
 from fairnepv.selection import (
     Comparison,
@@ -47,20 +43,12 @@ from fairnepv.selection import (
     score_subset,
 )
 from fairnepv.views import Pool
-from fairnepv.views.arrays import check_positive, plain_array
-from fairnepv.views.base import Indices
-from fairnepv.views.intake import check_ids, find_ids
-
-OWN_METHODS = ("auto", "nepv", "greedy")
-Start = Callable[[Session], Found]
-# Plenty for an ordering of candidates (DESIGN 3.2).
-_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
-_BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
+from fairnepv.views.arrays import check_positive
 
 
 def select(
     data: Any,
-    k: int | float,
+    k: Any,
     *,
     views: Mapping[str, Any] | None = None,
     tau: float = 0.05,
@@ -68,49 +56,195 @@ def select(
     calibration: Any = "unit-diagonal",
     quality: Any = None,
     ids: Any = None,
+    include: Any = None,
+    include_counts: bool = True,
+    exclude: Any = None,
+    groups: Any = None,
+    quotas: Any = None,
+    priorities: Mapping[str, float] | None = None,
+    floors: Mapping[str, float] | None = None,
+    nested: bool = False,
     method: str = "auto",
     effort: str = "balanced",
     oversampling: float = 3.0,
     certify: bool = True,
+    gap: float = GAP,
+    target_efficiency: float | None = None,
+    node_limit: int | None = None,
     random_state: int = 0,
     time_limit: float | None = None,
     strict: bool = False,
     engine: Engine | None = None,
     progress: Progress | None = None,
-) -> Selection:
+) -> Any:
     """Choose k items so that no view is left behind, and say how good the choice is.
 
     data: mapping from view names to (n, p) arrays, SciPy sparse matrices or views, or a list of
         them; with `views`, one (n, p) array whose columns `views` maps to names.
-    k: how many, or a fraction of n.
+    k: how many, or a fraction of n; a list of sizes gives a mapping from size to Selection, each
+        contained in the next where `nested` is true.
     tau: temperature of the soft-min; as it falls, F_tau approaches the worst view's score.
     eps: ridge, common or by view name.
     calibration: 'unit-diagonal', 'trace', 'none', 'efficiency', factors on L by view name, or the
         `calibration` of an earlier result.
-    quality: per-item weights (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) + eps I.
+    quality: per-item weights (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) + eps I;
+        `fairnepv.typicality(data)` makes some that keep junk outliers out.
     ids: (n,) row ids, or row ids by view name, by which the views are then aligned.
-    method: 'auto', 'nepv' (the paper's pipeline), 'greedy', or a baseline: '<view>-only',
-        'averaged', 'fixed-weight', 'concatenated', 'k-dpp', 'random'.
-    effort: 'fast' (fair greedy), 'balanced' (the better of two starts, swaps, pair exchanges) or
-        'thorough' (more starts, perturbation and restart).
+    include, exclude: items that must and must not be chosen, by id where there are ids, else by row
+        number, or a Selection. Included ones come first and count towards k, unless
+        `include_counts` is false: then k more are chosen. Scores are always those of the whole set.
+    groups, quotas: (n,) labels, and per label a number, (least, most) with None for free, or
+        'proportional' (the default) for all labels.
+    priorities: weights of the views in the soft-min, by name, summing to 1.
+    floors: the least d_q that a view must keep, by name.
+    method: 'auto', 'exact' (branch and bound: the proven optimum of a small pool), 'nepv' (the
+        paper's pipeline), 'greedy', or a baseline: '<view>-only', 'averaged', 'fixed-weight',
+        'concatenated', 'k-dpp', 'softmax', 'd-optimal', 'saturate', 'random'.
+    effort: 'fast' (fair greedy), 'balanced' (several starts, swaps, pair exchanges, restarts) or
+        'thorough' (more of each).
     oversampling: the shortlist of the NEPv start holds this many times k items.
-    certify: also bound what any k items could score.
-    time_limit: seconds for the search; the best so far is returned and marked. Reading, calibration
-        and the bound come on top.
+    certify: also bound what any k items could score, to within a duality gap of `gap`.
+    target_efficiency: stop as soon as the certified efficiency is this high, between 0 and 1.
+    node_limit: of 'exact': the best so far and the gap proven by then are returned.
+    time_limit: seconds for the search; the best so far is returned and marked. Reading and
+        calibration come on top, and so does the bound, which gets as long again.
     strict: raise NumericalError unless the search ended well.
     progress: called with a `Step` after every step of every stage.
     """
-    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
-    chosen = _method(problem, method)
-    level = check_effort(effort)
-    oversampling = _check_oversampling(oversampling)
-    session = _session(time_limit, progress)
-    bound = _certify(problem) if certify else None
-    selection = _select(problem, chosen, level, oversampling, bound, session)
-    _warn(_rank_notes(problem, bound))
-    if strict and not selection.status.ok:
+    posing: Posing = {
+        "views": views,
+        "tau": tau,
+        "eps": eps,
+        "calibration": calibration,
+        "quality": quality,
+        "ids": ids,
+        "include": include,
+        "include_counts": include_counts,
+        "exclude": exclude,
+        "groups": groups,
+        "quotas": quotas,
+        "priorities": priorities,
+        "floors": floors,
+        "random_state": random_state,
+        "engine": engine,
+    }
+    wishes = Wishes(
+        method,
+        effort,
+        oversampling,
+        certify,
+        gap,
+        target_efficiency,
+        node_limit,
+        time_limit,
+        strict,
+        progress,
+    )
+    if np.ndim(k) == 0:
+        if nested:
+            raise InputError("nested needs several sizes, as in k=[100, 500]")
+        return _select_one(data, k, posing, wishes)
+    return _select_sizes(data, k, nested, posing, wishes)
+
+
+class Wishes(NamedTuple):
+    """How a selection is to be made, as the user says it."""
+
+    method: str
+    effort: str
+    oversampling: float
+    certify: bool
+    gap: float
+    target_efficiency: float | None
+    node_limit: int | None
+    time_limit: float | None
+    strict: bool
+    progress: Progress | None
+
+
+def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes) -> Selection:
+    gap = check_positive("gap", wishes.gap)
+    target = _check_target(wishes)
+    problem = pose(data, k, **posing)
+    plan = Plan(
+        check_method(problem, wishes.method),
+        check_effort(wishes.effort),
+        _check_oversampling(wishes.oversampling),
+        _check_node_limit(wishes),
+    )
+    session = _session(wishes.time_limit, wishes.progress)
+    refuse_unreachable_floors(problem)
+    if wishes.certify:
+        certificate = _certify(problem, gap, wishes.time_limit, session)
+        plan = replace(plan, certificate=certificate)
+        session.goal = None if target is None else certificate.upper_bound + math.log(target)
+    selection = _carry_out(problem, plan, session)
+    _warn(_rank_notes(problem, plan.certificate))
+    if wishes.strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection
+
+
+def _select_sizes(
+    data: Any, sizes: Any, nested: bool, posing: Posing, wishes: Wishes
+) -> dict[int, Selection]:
+    """A selection per size, in the order given; nested ones grow from the smallest."""
+    wanted = np.asarray(sizes).tolist()
+    if np.ndim(sizes) != 1 or not wanted or len(set(wanted)) < len(wanted):
+        raise InputError(f"k must be a size or a list of sizes, each once, not {sizes!r}")
+    more = 0
+    if nested and not posing.get("include_counts", True):
+        if not all(isinstance(size, int) for size in wanted):
+            raise InputError("nested sizes beside included items must be whole numbers")
+        more = int(np.size(posing.get("include", ())))
+        posing = {**posing, "include_counts": True}
+    found: dict[Any, Selection] = {}
+    for size in sorted(wanted):
+        smaller = found[size] = _select_one(data, size + more, posing, wishes)
+        if nested:
+            named = smaller.indices if posing.get("ids") is None else smaller.ids
+            posing = {**posing, "include": named}
+    return {len(found[size].indices): found[size] for size in wanted}
+
+
+def certify(
+    data: Any,
+    k: int | float,
+    *,
+    gap: float = GAP,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+    **problem: Unpack[Posing],
+) -> Certificate:
+    """What no k items can exceed: a proven bound on F_tau, and on every view alone.
+
+    gap: duality gap in nats per item at which the solver stops.
+    problem: as for `select`: tau, eps, calibration, include, groups, ...
+    """
+    gap = check_positive("gap", gap)
+    posed = pose(data, k, **problem)
+    session = _session(time_limit, progress)
+    certificate = _certify(posed, gap, time_limit, session)
+    _warn(_rank_notes(posed, certificate))
+    return certificate
+
+
+def verify_bound(
+    data: Any,
+    certificate: Certificate | Proof,
+    *,
+    views: Mapping[str, Any] | None = None,
+    quality: Any = None,
+    ids: Any = None,
+    engine: Engine | None = None,
+) -> Verified:
+    """What the dual variables of a certificate prove for this data, whoever made them.
+
+    The certificate knows its problem (k, tau, calibration, constraints); only data is handed in.
+    """
+    proof = certificate.proof if isinstance(certificate, Certificate) else certificate
+    pool = Pool.of(data, views=views, eps=proof.terms.eps, ids=ids, quality=quality, engine=engine)
+    return check_proof(pool, proof)
 
 
 def compare(
@@ -118,30 +252,27 @@ def compare(
     k: int | float,
     *,
     methods: Sequence[str] | None = None,
-    views: Mapping[str, Any] | None = None,
-    tau: float = 0.05,
-    eps: float | Mapping[str, float] = 0.1,
-    calibration: Any = "unit-diagonal",
-    quality: Any = None,
-    ids: Any = None,
     effort: str = "balanced",
     oversampling: float = 3.0,
-    random_state: int = 0,
-    engine: Engine | None = None,
+    gap: float = GAP,
     progress: Progress | None = None,
+    **problem: Unpack[Posing],
 ) -> Comparison:
-    """One row per selector on the same problem, all with the same rounding budget."""
-    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
+    """One row per selector on the same problem, all with the same rounding budget.
+
+    problem: as for `select`: tau, eps, calibration, include, groups, ...
+    """
+    posed = pose(data, k, **problem)
     if methods is None:
-        known = (*OWN_METHODS, *baselines(problem.pool.names))
-        methods = [name for name in known if refuse(problem, name) is None]
+        known = (*OWN_METHODS, *baselines(posed.pool.names))
+        methods = [name for name in known if name != "exact" and refuse(posed, name) is None]
     names = [methods] if isinstance(methods, str) else list(methods)
     if not names:
         raise InputError("methods is empty; name at least one, or leave it out for all")
-    chosen = [_method(problem, name) for name in names]
-    level = check_effort(effort)
-    oversampling = _check_oversampling(oversampling)
-    bound = _certify(problem)
+    chosen = [check_method(posed, name) for name in names]
+    plan = Plan("", check_effort(effort), _check_oversampling(oversampling))
+    refuse_unreachable_floors(posed)
+    plan = replace(plan, certificate=_certify(posed, gap, None, _session(None, progress)))
     began = time.monotonic()
     rows: list[Selection] = []
     for name in chosen:
@@ -152,10 +283,10 @@ def compare(
             if session.stopped:
                 rows[-1] = replace(rows[-1], status=session.stopped)
                 break
-        rows.append(_select(problem, name, level, oversampling, bound, session))
+        rows.append(_carry_out(posed, replace(plan, method=name), session))
         if session.stopped is Status.INTERRUPTED:
             break
-    _warn(_rank_notes(problem, bound))
+    _warn(_rank_notes(posed, plan.certificate))
     return Comparison(tuple(rows))
 
 
@@ -170,6 +301,7 @@ def score(
     calibration: Any = "unit-diagonal",
     quality: Any = None,
     ids: Any = None,
+    priorities: Mapping[str, float] | None = None,
     engine: Engine | None = None,
 ) -> Score:
     """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
@@ -179,9 +311,10 @@ def score(
     """
     tau = check_tau(tau)
     pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
-    rows = _rows_of_ids(indices, pool.ids) if by_id else _check_indices(indices, pool.n)
+    rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)
     rule = calibrate(pool, calibration, len(rows))
-    problem = Problem(rule.apply(pool), len(rows), tau, rule)
+    weights = check_priorities(priorities, pool.names)
+    problem = Problem(rule.apply(pool), len(rows), tau, rule, priorities=weights)
     _warn(_width_notes(problem))
     with few_threads(problem.work()):
         return score_subset(problem, rows)
@@ -191,23 +324,16 @@ def relax(
     data: Any,
     k: int | float,
     *,
-    views: Mapping[str, Any] | None = None,
-    tau: float = 0.05,
-    eps: float | Mapping[str, float] = 0.1,
-    calibration: Any = "unit-diagonal",
-    quality: Any = None,
-    ids: Any = None,
     solver: str = "accelerated",
     start: Any = "spectral",
     tol: float = 1e-6,
     max_steps: int | None = None,
     alpha: float | None = None,
     sigma: float | None = None,
-    random_state: int = 0,
     time_limit: float | None = None,
     strict: bool = False,
-    engine: Engine | None = None,
     progress: Progress | None = None,
+    **problem: Unpack[Posing],
 ) -> Relaxation:
     """Maximise f_tau over orthonormal frames [FairNEPv, Eq. (P-Fair)].
 
@@ -215,69 +341,37 @@ def relax(
         its own `alpha` and `sigma`.
     start: 'spectral', 'random', a frame (n, k) to warm-start from, or k row indices.
     tol: on k ||A_perp||_F for 'accelerated', on the paper's ||A - V/k||_F for the others.
+    problem: as for `select`: tau, eps, calibration, ...; frames know no rows, so items and groups
+        cannot be constrained here.
     """
-    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, random_state, engine)
-    chosen = make_solver(
-        solver, k=problem.k, tol=tol, max_steps=max_steps, alpha=alpha, sigma=sigma
-    )
+    posed = pose(data, k, **problem)
+    if posed.constraints or posed.floors is not None:
+        raise UnsupportedError(
+            "relax does not support include, exclude, groups or floors, since a frame has no rows "
+            "to choose; use select or certify"
+        )
+    chosen = make_solver(solver, k=posed.k, tol=tol, max_steps=max_steps, alpha=alpha, sigma=sigma)
     session = _session(time_limit, progress)
-    result = solve_relaxation(problem, chosen, start=start, session=session)
+    result = solve_relaxation(posed, chosen, start=start, session=session)
     if strict and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
     return result
 
 
 def exhaustive(
-    data: Any,
-    k: int | float,
-    *,
-    views: Mapping[str, Any] | None = None,
-    tau: float = 0.05,
-    eps: float | Mapping[str, float] = 0.1,
-    calibration: Any = "unit-diagonal",
-    quality: Any = None,
-    ids: Any = None,
-    limit: int = LIMIT,
-    engine: Engine | None = None,
+    data: Any, k: int | float, *, limit: int = LIMIT, **problem: Unpack[Posing]
 ) -> Optimum:
-    """The discrete optimum of a small pool by looking at all C(n, k) subsets."""
-    problem = _pose(data, k, views, tau, eps, calibration, quality, ids, 0, engine)
-    _warn(_width_notes(problem))
-    with few_threads(problem.work()):
-        return make_optimum(problem, enumerate_subsets(problem, limit))
+    """The discrete optimum of a small pool by looking at all C(n, k) subsets.
+
+    problem: as for `select`: tau, eps, calibration, include, groups, ...
+    """
+    posed = pose(data, k, **problem)
+    _warn(_width_notes(posed))
+    with few_threads(posed.work()):
+        return make_optimum(posed, enumerate_subsets(posed, limit))
 
 
-# --- posing the problem -------------------------------------------------------------------------
-
-
-def _pose(
-    data: Any,
-    k: Any,
-    views: Mapping[str, Any] | None,
-    tau: Any,
-    eps: Any,
-    calibration: Any,
-    quality: Any,
-    ids: Any,
-    random_state: Any,
-    engine: Engine | None,
-) -> Problem:
-    """Every check of what a user hands in, and the calibrated problem that comes of it."""
-    tau, seed = check_tau(tau), check_random_state(random_state)
-    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
-    k = check_k(k, pool.n)
-    rule = calibrate(pool, calibration, k)
-    return Problem(rule.apply(pool), k, tau, rule, random_state=seed)
-
-
-def _method(problem: Problem, name: Any) -> str:
-    known = (*OWN_METHODS, *baselines(problem.pool.names))
-    if not isinstance(name, str) or name not in known:
-        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
-    reason = refuse(problem, name)
-    if reason:
-        raise InputError(reason)
-    return name
+# --- what is asked for ----------------------------------------------------------------------------
 
 
 def _check_oversampling(value: Any) -> float:
@@ -287,42 +381,27 @@ def _check_oversampling(value: Any) -> float:
     return oversampling
 
 
-def _check_indices(indices: Any, n: int) -> Indices:
-    array = plain_array(indices, "indices")
-    if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
-        raise InputError(
-            f"indices must be a non-empty list of row numbers, not {array.dtype} of shape "
-            f"{array.shape}"
-        )
-    if array.min() < 0 or array.max() >= n:
-        raise InputError(
-            f"indices must be row numbers from 0 to {n - 1}, but they reach from {array.min()} to "
-            f"{array.max()}"
-        )
-    if len(np.unique(array)) < len(array):
-        raise InputError("indices name some row more than once; a subset has each row once")
-    return array.astype(np.int64)
+def _check_target(wishes: Wishes) -> float | None:
+    value = wishes.target_efficiency
+    if value is None:
+        return None
+    target = check_positive("target_efficiency", value)
+    if target > 1:
+        raise InputError(f"target_efficiency must be between 0 and 1, not {value!r}")
+    if not wishes.certify:
+        raise InputError("target_efficiency needs the bound; leave certify on")
+    return target
 
 
-def _rows_of_ids(picks: Any, ids: NDArray[Any] | None) -> Indices:
-    if ids is None:
-        raise InputError("by_id needs ids, which say what the rows are called")
-    given = plain_array(picks, "picks")
-    if given.ndim != 1 or not len(given):
-        raise InputError(f"picks must be a non-empty list of ids, not {given.dtype} {given.shape}")
-    array = check_ids(given, len(given), "picks")
-    if array.dtype.kind == "i" and ids.dtype.kind == "U":  # names that look like numbers
-        array = array.astype(str)
-    if array.dtype.kind != ids.dtype.kind:
-        raise InputError(f"picks are {array.dtype}, but ids are {ids.dtype}; give the same type")
-    rows = find_ids(array, ids)
-    strangers = array[ids[rows] != array]
-    if len(strangers):
-        raise InputError(
-            f"picks name {len(strangers)} id(s) that no row has, for example "
-            f"{strangers[0].item()!r}; check that ids and picks belong together"
-        )
-    return rows
+def _check_node_limit(wishes: Wishes) -> int | None:
+    value: Any = wishes.node_limit
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"node_limit must be a positive integer, not {value!r}")
+    if wishes.method != "exact":
+        raise InputError(f"node_limit is for method 'exact', not {wishes.method!r}; drop it")
+    return int(value)
 
 
 def _session(time_limit: Any, progress: Progress | None) -> Session:
@@ -332,111 +411,46 @@ def _session(time_limit: Any, progress: Progress | None) -> Session:
     return Session(time_limit=limit, progress=progress)
 
 
-# --- the method ---------------------------------------------------------------------------------
+# --- the method -----------------------------------------------------------------------------------
 
 
-def _select(
-    problem: Problem,
-    method: str,
-    effort: Effort,
-    oversampling: float,
-    certificate: Certificate | None,
-    session: Session,
-) -> Selection:
+def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     began = time.monotonic()
     with few_threads(problem.work()):
-        found = _search(problem, method, effort, oversampling, session)
+        found = find(problem, plan, session)
         indices = found.indices
         with session.absorbing_interruption():
             indices = fair_order(problem, indices)
+        status = session.stopped or found.status
+        if status.ok and misses_floors(problem, indices):
+            status = Status.FLOORS_MISSED
         return make_selection(
             problem,
             indices,
-            certificate=certificate,
-            settings=_settings(problem, method, effort, oversampling),
+            certificate=plan.certificate,
+            proven=found.upper,
+            settings=_settings(problem, plan),
             trace=tuple(session.trace),
-            status=session.stopped or found.status,
+            status=status,
             seconds=time.monotonic() - began,
-            notes=(*_rank_notes(problem, certificate), *session.notes),
+            notes=(
+                *_rank_notes(problem, plan.certificate),
+                *(plan.certificate.notes if plan.certificate else ()),
+                *session.notes,
+            ),
         )
 
 
-def _search(
-    problem: Problem, method: str, effort: Effort, oversampling: float, session: Session
-) -> Found:
-    if method == "greedy":
-        return greedy(problem, session)
-    if method == "nepv":
-        start = nepv_start(problem, oversampling, session)
-        return improve(problem, start, effort.one_swaps, session)
-    if method == "auto":
-        return _auto(problem, effort, oversampling, session)
-    return baselines(problem.pool.names)[method](problem, effort, session)
-
-
-def _auto(problem: Problem, effort: Effort, oversampling: float, session: Session) -> Found:
-    """The better of two starts at one-swap optima, then pairs; then further starts and restarts.
-
-    What more effort adds comes after what less effort does, so it never ends with less.
-    """
-    best = improve(problem, greedy(problem, session), effort.one_swaps, session)
-    if effort.max_passes == 0 or session.stopped:
-        return best
-    without_restarts = replace(effort, restarts=0)
-    with session.absorbing_interruption():
-        start = nepv_start(problem, oversampling, session)
-        best = better(problem, best, improve(problem, start, effort.one_swaps, session))
-    best = improve(problem, best, without_restarts, session)
-    for further in _further_starts(problem, effort, oversampling, best):
-        if session.stopped:
-            break
-        with session.absorbing_interruption():
-            found = improve(problem, further(session), without_restarts, session)
-            best = better(problem, best, found)
-    return restart_from(problem, best, effort, session)
-
-
-def _further_starts(
-    problem: Problem, effort: Effort, oversampling: float, best: Found
-) -> Iterator[Start]:
-    """What is tried besides, each a function of the session that it runs in.
-
-    Where one view binds all but alone, its own optimum is nearly fair and a start of its own; a
-    thorough search starts from every view's.
-    """
-    names = problem.pool.names
-    weights = soft_min_weights(subset_scores(problem.pool, best.indices), problem.tau)
-    binding = [name for name, w in zip(names, weights, strict=True) if w > _BINDS]
-    if effort.restarts:
-        yield partial(nepv_start, problem, oversampling, start="random")
-    if len(names) > 1:
-        for name in names if effort.restarts else binding:
-            yield partial(_single_view_start, problem, name, replace(effort, restarts=0))
-
-
-def _single_view_start(problem: Problem, name: str, effort: Effort, session: Session) -> Found:
-    """The local optimum of one view alone, as the baseline of that view finds it."""
-    alone = problem.over(problem.pool.only(name))
-    return improve(alone, greedy(alone, session), effort, session)
-
-
-def nepv_start(
-    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
-) -> Found:
-    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
-    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
-    if relaxation.status is not Status.CONVERGED:
-        session.notes.append(f"relaxation: {relaxation.status.value}")
-    return round_by_leverage(problem, relaxation, oversampling, session)
-
-
-def round_by_leverage(
-    problem: Problem, relaxation: Relaxation, oversampling: float, session: Session
-) -> Found:
-    """The subset that fair greedy finds among the items of highest leverage."""
-    rows = shortlist(problem, relaxation.leverage, oversampling)
-    found = greedy(problem.take(rows), session)
-    return Found(rows[found.indices], found.status)
+def _certify(
+    problem: Problem, gap: float, time_limit: float | None, search: Session
+) -> Certificate:
+    """The bound, under a clock of its own; an interruption there stops the search as well."""
+    session = Session(time_limit=time_limit, progress=search.progress)
+    with few_threads(problem.work()):
+        certificate = make_certificate(problem, gap=gap, session=session)
+    if session.stopped is Status.INTERRUPTED:
+        search.stopped = session.stopped
+    return certificate
 
 
 def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:
@@ -446,19 +460,14 @@ def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:
     return Step("compare", len(rows), 0, time.monotonic() - began, best, details=details)
 
 
-def _certify(problem: Problem) -> Certificate:
-    with few_threads(problem.work()):
-        return make_certificate(problem)
-
-
 # --- what is said about it ----------------------------------------------------------------------
 
 
-def _settings(problem: Problem, method: str, effort: Effort, oversampling: float) -> dict[str, Any]:
-    pool = problem.pool
+def _settings(problem: Problem, plan: Plan) -> dict[str, Any]:
+    pool, rules = problem.pool, problem.constraints
     return {
-        "method": method,
-        "effort": effort.name,
+        "method": plan.method,
+        "effort": plan.effort.name,
         "n": problem.n,
         "k": problem.k,
         "views": {name: view.p for name, view in pool.items()},
@@ -466,9 +475,20 @@ def _settings(problem: Problem, method: str, effort: Effort, oversampling: float
         "eps": {name: view.ridge for name, view in pool.items()},
         "calibration": problem.calibration.rule,
         "quality": pool.quality is not None,
-        "oversampling": oversampling,
+        "included": len(rules.fixed_in),
+        "excluded": len(rules.fixed_out),
+        "quotas": None if rules.quotas is None else rules.quotas.described(),
+        "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
+        "floors": None if problem.floors is None else _floors(problem),
+        "oversampling": plan.oversampling,
         "random_state": problem.random_state,
     }
+
+
+def _floors(problem: Problem) -> dict[str, float]:
+    assert problem.floors is not None
+    named = zip(problem.pool.names, problem.floors.tolist(), strict=True)
+    return {name: value for name, value in named if np.isfinite(value)}
 
 
 def _rank_notes(problem: Problem, certificate: Certificate | None) -> tuple[str, ...]:

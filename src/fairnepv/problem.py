@@ -33,6 +33,16 @@ class Quotas:
     groups: Codes  # (n,)
     least: Codes  # (G,)
     most: Codes  # (G,)
+    labels: tuple[Any, ...] | None = None  # what the groups are called
+
+    def name(self, group: int) -> str:
+        return repr(group if self.labels is None else self.labels[group])
+
+    def described(self) -> dict[str, tuple[int, int]]:
+        """(least, most) by the name of the group."""
+        limits = zip(self.least.tolist(), self.most.tolist(), strict=True)
+        labels = range(len(self.least)) if self.labels is None else self.labels
+        return {str(label): pair for label, pair in zip(labels, limits, strict=True)}
 
     def count(self, indices: Indices) -> Codes:
         return np.bincount(self.groups[indices], minlength=len(self.least))
@@ -49,38 +59,57 @@ class Constraints:
     def __bool__(self) -> bool:
         return bool(len(self.fixed_in) or len(self.fixed_out) or self.quotas)
 
-    def check(self, n: int, k: int) -> None:
-        """Refuse what no subset of size k can satisfy."""
-        for name, items in (("in", self.fixed_in), ("out", self.fixed_out)):
+    def check(self, n: int, k: int, ids: NDArray[Any] | None = None) -> None:
+        """Refuse what no set of k rows can satisfy, and name what is in conflict."""
+        for name, items in (("include", self.fixed_in), ("exclude", self.fixed_out)):
             if len(items) and (items.min() < 0 or items.max() >= n):
-                raise InputError(f"items fixed {name} must be rows from 0 to {n - 1}")
+                raise InputError(f"{name} must be rows from 0 to {n - 1}")
         if len(np.unique(self.fixed_in)) < len(self.fixed_in):
-            raise InputError("items fixed in name some row more than once")
+            raise InputError("include names some row more than once")
         both = np.intersect1d(self.fixed_in, self.fixed_out)
         if len(both):
-            raise InputError(f"item {both[0]} is both fixed in and fixed out; drop one of the two")
+            item = both[0] if ids is None else ids[both[0]]
+            raise InputError(
+                f"item {item.item()!r} is in include and in exclude; drop it from one of the two"
+            )
         if len(self.fixed_in) > k:
-            raise InputError(f"{len(self.fixed_in)} items are fixed in, but k is only {k}")
+            raise InputError(
+                f"include has {len(self.fixed_in)} items, but k is only {k}; raise k, or choose k "
+                "more with include_counts=False"
+            )
         available = n - len(np.unique(self.fixed_out))
         if available < k:
-            raise InputError(f"k = {k}, but only {available} of {n} items are not fixed out")
+            raise InputError(
+                f"k = {k}, but exclude leaves only {available} of {n} items; lower k or exclude fewer"
+            )
         if self.quotas is not None:
             self._check_quotas(self.quotas, k)
 
     def _check_quotas(self, quotas: Quotas, k: int) -> None:
         open_rows = np.setdiff1d(np.arange(len(quotas.groups)), self.fixed_out)
-        most = np.minimum(quotas.count(open_rows), quotas.most)
-        least = np.maximum(quotas.count(self.fixed_in), quotas.least)
-        short = np.flatnonzero(least > most)
-        if len(short):
-            group = short[0]
+        available, included = quotas.count(open_rows), quotas.count(self.fixed_in)
+        for g, (low, high) in enumerate(zip(quotas.least, quotas.most, strict=True)):
+            group = f"the quota of group {quotas.name(g)}"
+            if low > available[g]:
+                raise InputError(
+                    f"{group} asks for at least {low} items, but only {available[g]} rows of it "
+                    "are not excluded; lower the quota or exclude fewer"
+                )
+            if included[g] > high:
+                raise InputError(
+                    f"{group} allows at most {high} items, but include has {included[g]} of them; "
+                    "raise the quota or include fewer"
+                )
+        least = int(np.maximum(included, quotas.least).sum())
+        most = int(np.minimum(available, quotas.most).sum())
+        if least > k:
             raise InputError(
-                f"group {group} needs {least[group]} items, but at most {most[group]} can be "
-                "chosen from it"
+                f"quotas and include ask for {least} items in all, but k = {k}; raise k or lower "
+                "a quota"
             )
-        if not least.sum() <= k <= most.sum():
+        if most < k:
             raise InputError(
-                f"the quotas allow {least.sum()} to {most.sum()} items in all, but k = {k}"
+                f"the quotas allow {most} items in all, but k = {k}; lower k or raise a quota"
             )
 
     def is_met(self, indices: Indices) -> bool:
@@ -130,6 +159,27 @@ class Constraints:
         moves = (counts < self.quotas.most)[:, None] & (counts > self.quotas.least)[own]
         return SwapRules(blocked, self.quotas.groups, (same | moves) & open_slots)
 
+    def best_set(self, scores: Floats, k: int) -> Indices:
+        """The k rows of the largest sum of scores that meet every rule.
+
+        First what must be there, then what groups need, then the best of the rest: the rules are
+        those of a matroid, so taking the best at every turn is optimal.
+        """
+        if not self:
+            return np.argpartition(scores, len(scores) - k)[len(scores) - k :]
+        order = np.argsort(-scores, kind="stable")
+        order = order[~np.isin(order, np.concatenate([self.fixed_in, self.fixed_out]))]
+        room = k - len(self.fixed_in)
+        if self.quotas is None:
+            return np.concatenate([self.fixed_in, order[:room]])
+        groups = self.quotas.groups[order]
+        taken = self.quotas.count(self.fixed_in)
+        ranks = taken[groups] + _rank_within(groups)  # of every row in its group, those in first
+        needed = ranks < self.quotas.least[groups]
+        possible = order[(ranks < self.quotas.most[groups]) & ~needed]
+        rest = possible[: room - int(needed.sum())]
+        return np.concatenate([self.fixed_in, order[needed], rest])
+
     def take(self, rows: Indices) -> Constraints:
         """The same rules for a sub-pool of these rows; items fixed in must be among them."""
         position = {int(row): i for i, row in enumerate(rows)}
@@ -139,6 +189,16 @@ class Constraints:
         return Constraints(
             np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64), quotas
         )
+
+
+def _rank_within(groups: Codes) -> Codes:
+    """For every position how often its group occurs before it."""
+    by_group = np.argsort(groups, kind="stable")
+    ordered = groups[by_group]
+    first = np.searchsorted(ordered, ordered, side="left")
+    ranks = np.empty(len(groups), dtype=np.int64)
+    ranks[by_group] = np.arange(len(groups)) - first
+    return ranks
 
 
 @dataclass(frozen=True)
@@ -171,6 +231,8 @@ class Problem:
     constraints: Constraints = field(default_factory=Constraints)
     tolerances: Tolerances = field(default_factory=Tolerances)
     random_state: int = 0
+    priorities: Floats | None = None  # (M,) weights in the soft-min, summing to one; None: equal
+    floors: Floats | None = None  # (M,) least d_q, -inf where there is none; None: none at all
 
     def __post_init__(self) -> None:
         self.constraints.check(self.pool.n, self.k)
@@ -179,6 +241,23 @@ class Problem:
     def n(self) -> int:
         return self.pool.n
 
+    @property
+    def lifts(self) -> Floats:
+        """(M,) -tau log(M pi_q): what priorities pi add to d_q inside of the soft-min.
+
+        -tau log sum_q pi_q exp(-d_q/tau) is the plain soft-min of d_q + lift_q, so nothing else
+        needs to know of priorities.
+        """
+        M = len(self.pool.views)
+        if self.priorities is None or np.isinf(self.tau):
+            return np.zeros(M)
+        return np.asarray(-self.tau * np.log(M * self.priorities))
+
+    @property
+    def offsets(self) -> Floats:
+        """(M,) what stands beside (1/k) log det (K_q + eps_q I) inside of the soft-min."""
+        return np.asarray(self.pool.offsets + self.lifts)
+
     def rng(self, *purpose: int) -> np.random.Generator:
         """A generator of its own for each purpose, so that resuming needs no stored state."""
         seeds = np.random.SeedSequence(self.random_state, spawn_key=purpose)
@@ -186,7 +265,8 @@ class Problem:
 
     def over(self, pool: Pool, tau: float | None = None) -> Problem:
         """The same task on other views of the same rows, as the baselines pose it."""
-        return replace(self, pool=pool, tau=self.tau if tau is None else tau)
+        tau = self.tau if tau is None else tau
+        return replace(self, pool=pool, tau=tau, priorities=None, floors=None)
 
     def take(self, rows: Indices) -> Problem:
         """The same task on these rows alone; indices then count within `rows`."""

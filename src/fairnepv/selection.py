@@ -14,7 +14,7 @@ from fairnepv.certificate import Certificate
 from fairnepv.engines import Block
 from fairnepv.errors import Status
 from fairnepv.loop import Step
-from fairnepv.objective import soft_min, soft_min_weights, subset_gains, subset_scores
+from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Enumeration
 from fairnepv.views import Calibration
@@ -51,6 +51,7 @@ class Selection(Score):
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
     gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
     certificate: Certificate | None
+    proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
     settings: Mapping[str, Any]
     trace: tuple[Step, ...]
@@ -71,8 +72,10 @@ class Selection(Score):
 
     @property
     def upper_bound(self) -> float | None:
-        """No subset of size k can score above this; None when no bound was asked for."""
-        return None if self.certificate is None else self.certificate.upper_bound
+        """No k items that the constraints allow score above this; None when none was asked for."""
+        bounds = [] if self.certificate is None else [self.certificate.upper_bound]
+        bounds += [] if self.proven is None else [self.proven]
+        return min(bounds, default=None)
 
     @property
     def gap(self) -> float | None:
@@ -131,8 +134,8 @@ def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
     d = subset_scores(pool, indices)
     return {
         "scores": by_view(pool, d),
-        "fair_score": float(soft_min(d, problem.tau)),
-        "view_weights": by_view(pool, soft_min_weights(d, problem.tau)),
+        "fair_score": fair_value(problem, d),
+        "view_weights": by_view(pool, soft_min_weights(d + problem.lifts, problem.tau)),
         "coverage": by_view(pool, coverage(problem, indices)),
     }
 

@@ -13,7 +13,7 @@ from scipy.linalg import svdvals
 from fairnepv.engines import few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
-from fairnepv.objective import Point, StiefelObjective, soft_min, soft_min_weights
+from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.problem import Problem, by_view
 from fairnepv.relaxation.coordinates import Ambient, Coordinates, Reduced, choose_coordinates
 from fairnepv.relaxation.curvature import Curvature, largest_curvature
@@ -175,7 +175,7 @@ class _Solve:
         pool = self.problem.pool
         self.coordinates = coordinates
         self.objective = StiefelObjective(
-            coordinates.maps, pool.eps, pool.offsets, self.problem.tau, self.problem.k
+            coordinates.maps, pool.eps, self.problem.offsets, self.problem.tau, self.problem.k
         )
         self._point = PointMemo(self.objective, coordinates.passes_per_product)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual
@@ -265,7 +265,7 @@ class _Solve:
         pool = self.problem.pool
         return Relaxation(
             value=point.value,
-            view_values=by_view(pool, point.view_values),
+            view_values=by_view(pool, point.view_values - self.problem.lifts),
             view_weights=by_view(pool, point.weights),
             residual=self._residual(point),
             curvature=None if curvature is None else curvature.largest,
@@ -316,9 +316,9 @@ def _degenerate(
         lam[: len(singular)] = singular**2
         g[q] += np.log(lam + eps).mean()
     return Relaxation(
-        value=float(soft_min(g, problem.tau)),
+        value=fair_value(problem, g),
         view_values=by_view(pool, g),
-        view_weights=by_view(pool, soft_min_weights(g, problem.tau)),
+        view_weights=by_view(pool, soft_min_weights(g + problem.lifts, problem.tau)),
         residual=0.0,
         curvature=None,
         checked="k against the joint rank of the views; this value is the global maximum",

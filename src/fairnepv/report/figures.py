@@ -78,7 +78,7 @@ def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
             for bar, volume in zip(bars, volumes, strict=True):
                 _write_value(axes, bar, volume, inside=volume > 0.1 * longest)
             if certificate is not None:
-                bound = math.exp(certificate.tightest[view])
+                bound = math.exp(certificate.by_view[view])
                 axes.axvline(bound, color=_colour(q), linestyle=(4 * q, (4, 4)), linewidth=1.4)
         axes.set_yticks(np.arange(len(rows)), [row.method for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)

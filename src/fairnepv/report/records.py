@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv import __version__
+from fairnepv.certificate import Certificate
 from fairnepv.io import Table
 from fairnepv.relaxation import Relaxation
 from fairnepv.selection import Comparison, Score, Selection
@@ -23,6 +24,20 @@ def score_record(score: Score) -> dict[str, Any]:
     }
 
 
+def certificate_record(certificate: Certificate) -> dict[str, Any]:
+    """Everything about a bound but its dual variables."""
+    return {
+        "upper_bound": certificate.upper_bound,
+        "duality_gap": certificate.duality_gap,
+        "by_view": dict(certificate.by_view),
+        "weights": dict(certificate.weights),
+        "spectral_bound": certificate.spectral_bound,
+        "spectral_by_view": dict(certificate.spectral),
+        "status": certificate.status.name,
+        "notes": list(certificate.notes),
+    }
+
+
 def selection_record(selection: Selection) -> dict[str, Any]:
     """Everything about a selection but its items."""
     return {
@@ -32,10 +47,10 @@ def selection_record(selection: Selection) -> dict[str, Any]:
         "status_text": selection.status.value,
         **score_record(selection),
         "upper_bound": selection.upper_bound,
-        "tightest_bound": (
-            None if selection.certificate is None else selection.certificate.tightest_bound
-        ),
         "efficiency": selection.efficiency,
+        "certificate": (
+            None if selection.certificate is None else certificate_record(selection.certificate)
+        ),
         "settings": dict(selection.settings),
         "calibration": {
             "rule": selection.calibration.rule,

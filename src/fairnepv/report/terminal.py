@@ -10,6 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from fairnepv.errors import Status
 from fairnepv.io import Table
 from fairnepv.relaxation import Relaxation
 from fairnepv.selection import Comparison, Score, Selection
@@ -62,7 +63,7 @@ def score_table(score: Score) -> RichTable:
     table.add_column("view", no_wrap=True)
     for heading in ("d", "weight", "coverage"):
         table.add_column(heading, justify="right")
-    bound = score.certificate.tightest if isinstance(score, Selection) and score.certificate else {}
+    bound = score.certificate.by_view if isinstance(score, Selection) and score.certificate else {}
     if bound:
         table.add_column("bound", justify="right")
     for name, d in score.scores.items():
@@ -71,7 +72,7 @@ def score_table(score: Score) -> RichTable:
             f"{d:.4f}",
             f"{score.view_weights[name]:.3f}",
             f"{score.coverage[name]:.4f}",
-            *([f"{bound[name]:.4f}"] if bound else []),
+            *([rounded_up(bound[name])] if bound else []),
         )
     return table
 
@@ -84,16 +85,30 @@ def selection_summary(selection: Selection) -> str:
         f"Chose {k} of {n:,} items: fair score {selection.fair_score:.4f} nats per item, {worst}."
     ]
     if selection.certificate is not None:
-        bound = selection.certificate.tightest_bound
-        share = math.exp(selection.fair_score - bound)
-        lines.append(
-            f"No {k} items can score above {bound:.4f} (the smaller of Hadamard's bound and the "
-            f"spectral one, {selection.upper_bound:.4f}), so this is at least {100 * share:.0f}% "
-            "of the best possible per item."
-        )
+        lines.append(_how_good(selection))
     lines.append(f"The search ended so: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)
     return "\n".join(lines)
+
+
+def _how_good(selection: Selection) -> str:
+    """The bound, rounded up, and the share of it that is reached, rounded down."""
+    certificate, bound = selection.certificate, selection.upper_bound
+    assert certificate is not None and bound is not None and selection.efficiency is not None
+    if selection.status is Status.OPTIMAL:
+        return "This is the best possible: branch and bound has proven that no other set scores higher."
+    share = math.floor(1000 * selection.efficiency) / 10
+    return (
+        f"No {selection.settings['k']} items can score above {rounded_up(bound)}, so this is at "
+        f"least {share:.1f}% of the best possible per item (proven, duality gap "
+        f"{certificate.duality_gap:.1g}; the paper's spectral bound is "
+        f"{rounded_up(certificate.spectral_bound)})."
+    )
+
+
+def rounded_up(bound: float, digits: int = 4) -> str:
+    """A bound as text that still holds as printed."""
+    return f"{math.ceil(bound * 10**digits) / 10**digits:.{digits}f}"
 
 
 def relaxation_summary(relaxation: Relaxation) -> str:

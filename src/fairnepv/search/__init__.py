@@ -13,7 +13,13 @@ from fairnepv.search.effort import (
     improve,
     restart_from,
 )
-from fairnepv.search.enumeration import Enumeration, enumerate_subsets
+from fairnepv.search.enumeration import (
+    Enumeration,
+    enumerate_subsets,
+    misses_floors,
+    refuse_missed_floors,
+)
+from fairnepv.search.exact import Exact
 from fairnepv.search.greedy import Greedy, complete, fair_order
 from fairnepv.search.local import LocalSearch
 from fairnepv.search.screening import shortlist
@@ -22,6 +28,7 @@ __all__ = [
     "EFFORTS",
     "Effort",
     "Enumeration",
+    "Exact",
     "Found",
     "Greedy",
     "LocalSearch",
@@ -32,6 +39,8 @@ __all__ = [
     "fair_order",
     "greedy",
     "improve",
+    "misses_floors",
+    "refuse_missed_floors",
     "restart_from",
     "shortlist",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Session
-from fairnepv.objective import fair_score
+from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, complete
 from fairnepv.search.local import LocalSearch
@@ -23,22 +23,39 @@ from fairnepv.views.base import Indices
 
 @dataclass(frozen=True)
 class Effort:
+    """Budgets are passes and counts, which depend on the size of the problem and on nothing else."""
+
     name: str
     max_passes: int  # per local search; 0 leaves a start as it is
     pairs: int  # pair exchanges tried at a one-swap optimum
-    restarts: int  # perturbations of the best set
+    restarts: int = 0  # perturbations of the best set, at most
+    patience: int = 0  # so many of them in a row may fail
+    samples: int = 0  # starts drawn from the relaxed solution
+    work: float = 0.0  # multiply-adds in units of `Problem.work` that restarts may take in all
 
     @property
     def one_swaps(self) -> Effort:
-        """The same effort without pair exchanges and restarts."""
-        return replace(self, pairs=0, restarts=0)
+        """The same effort without pair exchanges."""
+        return replace(self, pairs=0)
+
+    def restarts_for(self, problem: Problem) -> int:
+        """Small problems are perturbed often, large ones hardly."""
+        return min(self.restarts, int(self.work / problem.work()))
+
+    def affords_all_starts(self, problem: Problem) -> bool:
+        return problem.work() <= _ALL_STARTS
 
 
 EFFORTS = {
-    "fast": Effort("fast", max_passes=0, pairs=0, restarts=0),
-    "balanced": Effort("balanced", max_passes=2000, pairs=16, restarts=0),
-    "thorough": Effort("thorough", max_passes=10000, pairs=64, restarts=10),
+    "fast": Effort("fast", max_passes=0, pairs=0),
+    "balanced": Effort(
+        "balanced", max_passes=2000, pairs=16, restarts=40, patience=15, samples=2, work=4e9
+    ),
+    "thorough": Effort(
+        "thorough", max_passes=10000, pairs=64, restarts=400, patience=60, samples=8, work=1e11
+    ),
 }
+_ALL_STARTS = 3e9  # multiply-adds of one pass up to which every start is tried
 
 
 def check_effort(name: Any) -> Effort:
@@ -53,6 +70,7 @@ class Found:
 
     indices: Indices
     status: Status
+    upper: float | None = None  # what branch and bound has proven that no subset exceeds
 
 
 def greedy(problem: Problem, session: Session) -> Found:
@@ -68,42 +86,43 @@ def greedy(problem: Problem, session: Session) -> Found:
 
 
 def improve(problem: Problem, start: Found, effort: Effort, session: Session) -> Found:
-    """One-swaps, pair exchanges and restarts, as far as the effort goes."""
+    """One-swaps and pair exchanges, as far as the effort goes."""
     if effort.max_passes == 0 or session.stopped:
         return start
-    return restart_from(problem, _local(problem, start.indices, effort, session), effort, session)
+    search = LocalSearch(problem, start.indices, pairs=effort.pairs, goal=session.goal)
+    outcome = session.run(search, max_passes=effort.max_passes)
+    return Found(outcome.state.indices, outcome.status)
 
 
 def restart_from(problem: Problem, found: Found, effort: Effort, session: Session) -> Found:
     """The best of a local optimum and of what its perturbations lead to."""
-    for restart in range(effort.restarts):
-        if session.stopped:
+    failures = 0
+    for restart in range(effort.restarts_for(problem)):
+        if session.ended(found.status) or failures >= effort.patience:
             break
-        perturbed = _perturb(problem, found.indices, restart, session)
-        found = better(problem, found, _local(problem, perturbed, effort, session))
+        perturbed = Found(_perturb(problem, found.indices, restart, session), found.status)
+        candidate = better(problem, found, improve(problem, perturbed, effort.one_swaps, session))
+        failures = failures + 1 if candidate is found else 0
+        found = candidate
+    if failures < effort.restarts_for(problem):  # what came of restarts has seen no pairs yet
+        found = better(problem, found, improve(problem, found, effort, session))
     return replace(found, status=session.stopped or found.status)
 
 
 def better(problem: Problem, left: Found, right: Found) -> Found:
     """The one with the higher fair score; the left one when they are tied."""
-    gain = fair_score(problem.pool, right.indices, problem.tau) - fair_score(
-        problem.pool, left.indices, problem.tau
-    )
+    gain = subset_merit(problem, right.indices) - subset_merit(problem, left.indices)
     return right if gain > problem.tolerances.tie else left
-
-
-def _local(problem: Problem, start: Indices, effort: Effort, session: Session) -> Found:
-    search = LocalSearch(problem, start, pairs=effort.pairs)
-    outcome = session.run(search, max_passes=effort.max_passes)
-    return Found(outcome.state.indices, outcome.status)
 
 
 def _perturb(problem: Problem, indices: Indices, restart: int, session: Session) -> Indices:
     """Some items dropped at random and replaced greedily by others."""
     rules = problem.constraints
     free = indices[~np.isin(indices, rules.fixed_in)]
-    count = min(len(free), max(2, math.ceil(0.1 * problem.k)))
-    dropped = problem.rng(2, restart).choice(free, size=count, replace=False)
+    rng = problem.rng(2, restart)
+    most = min(len(free), max(3, math.ceil(0.15 * problem.k)))
+    count = int(rng.integers(min(2, most), most + 1))
+    dropped = rng.choice(free, size=count, replace=False)
     kept = indices[~np.isin(indices, dropped)]
     spare = problem.n - len(rules.fixed_out) - len(kept) - count
     barred = dropped if spare >= count and rules.quotas is None else dropped[:0]

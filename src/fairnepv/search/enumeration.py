@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.objective import fair_score, soft_min
+from fairnepv.objective import lifted_floors, merit, subset_merit, subset_scores
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
 LIMIT = 2_000_000
 _MOST_WORK = 1e12  # subsets times k^3 operations of a determinant
 _BATCH_NUMBERS = 1 << 20
+_FLOOR_ROUNDING = 1e-9  # a floor that is missed by less is met
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
         subsets, scores = subsets[tied], scores[tied]
     assert len(subsets), "Problem refuses constraints that no subset meets"
     indices = subsets[0]
-    value = fair_score(problem.pool, indices, problem.tau)
+    if problem.floors is not None:
+        refuse_missed_floors(problem, indices)
+    value = subset_merit(problem, indices)
     return Enumeration(indices, value, looked, subsets)
 
 
@@ -86,5 +89,27 @@ def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
             K = view.inner(rows, rows)
             L = K[position[:, :, None], position[:, None, :]] + view.ridge * np.eye(problem.k)
         d.append(np.linalg.slogdet(L)[1] / problem.k + view.offset)
-    scores: Floats = soft_min(np.array(d), problem.tau)
+    floors = lifted_floors(problem)
+    scores: Floats = merit(np.array(d) + problem.lifts[:, None], problem.tau, floors)
     return scores
+
+
+def misses_floors(problem: Problem, indices: Indices) -> bool:
+    if problem.floors is None:
+        return False
+    d = subset_scores(problem.pool, indices)
+    return bool((d < problem.floors - _FLOOR_ROUNDING).any())
+
+
+def refuse_missed_floors(problem: Problem, best: Indices) -> None:
+    """For searches that have looked at everything: the best set misses a floor, so all do."""
+    assert problem.floors is not None
+    d = subset_scores(problem.pool, best)
+    missed = np.flatnonzero(d < problem.floors - _FLOOR_ROUNDING)
+    if len(missed):
+        q = int(missed[0])
+        raise InputError(
+            f"no {problem.k} items reach the floors: the set that comes closest leaves view "
+            f"{problem.pool.names[q]!r} at {d[q]:.4f}, below its floor {problem.floors[q]:.4f}; "
+            "lower the floors"
+        )

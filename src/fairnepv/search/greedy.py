@@ -98,7 +98,7 @@ class Frontier:
 
     def standing(self, size: int) -> Standing:
         logdets = np.array([2.0 * np.log(np.diagonal(C)).sum() for C in self.factors])
-        return Standing(logdets, self.problem.pool.offsets, size, self.problem.tau)
+        return Standing.of(self.problem, logdets, size)
 
     @property
     def value(self) -> float:

@@ -1,13 +1,16 @@
 """Local search: improving one-swaps against the full pool, then pairs of swaps.
 
-A pass scores all n k swaps of the current set with two matrix products per view (DESIGN 3.4) and
-hands up the best row for every slot; those are tried in order of their scores, each confirmed in
-float64 on the set as it then is. When no swap improves, a pair exchange makes a first swap that
-some view likes best, though F may fall, and looks in one pass for the second that makes up for it.
+All n k swaps of the current set are scored from a table of how every row responds to it, two matrix
+products per view (DESIGN 3.4), and the best row for every slot is handed up; those are tried in
+order of their scores, each confirmed in float64 on the set as it then is. After a few swaps the
+table is updated, O(n (p + k)) per view and swap, and not made anew. When no swap improves, a pair
+exchange makes a first swap that some view likes best, though F may fall, and looks for the second
+that makes up for it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,9 +20,10 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import Block
 from fairnepv.errors import Status
-from fairnepv.objective import Standing, fair_score
+from fairnepv.objective import Standing, subset_merit
 from fairnepv.problem import Problem
-from fairnepv.search.subset import Subset
+from fairnepv.search.subset import Exchange, Subset
+from fairnepv.search.table import RowSource, SwapTable
 from fairnepv.search.ties import blur, tie_groups
 from fairnepv.views.base import Floats, Indices
 
@@ -29,7 +33,7 @@ _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot ha
 @dataclass(frozen=True)
 class LocalState:
     indices: Indices
-    value: float  # F_tau, by the function that scores
+    value: float  # the merit, by the function that scores
     passes: int = 0
     swaps: int = 0
     local: bool = False  # no one-swap improves
@@ -38,13 +42,19 @@ class LocalState:
 
 
 class LocalSearch:
-    """From `start` to a set that no one-swap improves, and none of `pairs` pair exchanges."""
+    """From `start` to a set that no one-swap improves, and none of `pairs` pair exchanges.
+
+    It ends early once the merit reaches `goal`.
+    """
 
     stage = "swaps"
 
-    def __init__(self, problem: Problem, start: Indices, *, pairs: int = 0) -> None:
-        self.problem, self.pairs = problem, pairs
+    def __init__(
+        self, problem: Problem, start: Indices, *, pairs: int = 0, goal: float | None = None
+    ) -> None:
+        self.problem, self.pairs, self.goal = problem, pairs, goal
         self._start = np.asarray(start, dtype=np.int64)
+        self._table: SwapTable | None = None  # of the last state; a resumed run makes it anew
 
     def init(self) -> LocalState:
         return LocalState(self._start, self._score(self._start))
@@ -57,25 +67,36 @@ class LocalSearch:
         return self._try_pair(state)
 
     def done(self, state: LocalState) -> Status | None:
+        if self.goal is not None and state.value >= self.goal:
+            return Status.TARGET
         return Status.LOCAL_OPTIMUM if state.finished else None
 
     def report(self, state: LocalState) -> Mapping[str, Any]:
         return {"objective": state.value, "swaps": state.swaps}
 
+    def _at(self, indices: Indices) -> SwapTable:
+        if self._table is None or not np.array_equal(self._table.subset.indices, indices):
+            self._table = SwapTable.of(Subset.of(self.problem, indices))
+        return self._table
+
     def _swap(self, state: LocalState) -> LocalState:
-        """One pass, and every swap of it that still improves when its turn comes."""
-        subset = Subset.of(self.problem, state.indices)
-        best = _best_swaps(subset, by_view=False)
-        subset, made = self._make_swaps(subset, best)
-        value = self._score(subset.indices) if made else state.value
+        """One look at all swaps, and every one of them that still improves when its turn comes."""
+        table = self._at(state.indices)
+        best = best_swaps(table, above=table.subset.value + self._gain)
+        moves = self._improving(table.subset, best)
+        after = table.after(moves)
+        value = self._score(after.subset.indices) if moves else state.value
         if value <= state.value + 0.5 * self._gain:  # nothing found
             return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
-        return LocalState(subset.indices, value, state.passes + 1, state.swaps + made)
+        self._table = after
+        return LocalState(after.subset.indices, value, state.passes + 1, state.swaps + len(moves))
 
-    def _make_swaps(self, subset: Subset, best: SwapLadders) -> tuple[Subset, int]:
+    def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
+        """The swaps to make, each an improvement on those before it."""
         # Where the inverse is not accurate enough, the scorer itself judges.
         sure = blur(self.problem, self.problem.k) <= self._gain
-        made, value = 0, subset.value if sure else self._score(subset.indices)
+        moves: list[Exchange] = []
+        value = subset.value if sure else self._score(subset.indices)
         for slot, rows in best.moves(0, above=value + self._gain - best.tie):
             for row in rows:
                 indices = subset.with_row(slot, row)
@@ -84,9 +105,10 @@ class LocalSearch:
                 move = subset.confirm(slot, row)
                 reached = move.value if sure else self._score(indices)
                 if reached > value + self._gain:
-                    subset, made, value = subset.exchange(move), made + 1, reached
+                    subset, value = subset.exchange(move), reached
+                    moves.append(move)
                     break
-        return subset, made
+        return moves
 
     def _allowed(self, indices: Indices) -> bool:
         """Quotas may have filled up since the pass; without groups nothing has changed."""
@@ -98,7 +120,7 @@ class LocalSearch:
 
         Those that cost F the least come first; ties by row, then slot.
         """
-        best = _best_swaps(Subset.of(self.problem, state.indices), by_view=True)
+        best = best_swaps(self._at(state.indices), by_view=True)
         first = best.rungs()[0]
         moves = np.stack([best.slots[first], best.rows[first]], axis=1)
         moves, once = np.unique(moves, axis=0, return_index=True)
@@ -115,19 +137,19 @@ class LocalSearch:
     def _try_pair(self, state: LocalState) -> LocalState:
         assert state.queue is not None
         (slot, row), rest = state.queue[0], state.queue[1:]
-        subset = Subset.of(self.problem, state.indices)
-        subset = subset.exchange(subset.confirm(int(slot), int(row)))
-        best = _best_swaps(subset, by_view=False)
+        table = self._at(state.indices)
+        table = table.after([table.subset.confirm(int(slot), int(row))])
+        best = best_swaps(table, above=state.value + self._gain)
         for second, rows in best.moves(0)[:1]:
             for candidate in rows:
-                indices = subset.with_row(second, candidate)
+                indices = table.subset.with_row(second, candidate)
                 value = self._score(indices)
                 if value > state.value + self._gain:
                     return LocalState(indices, value, state.passes + 1, state.swaps + 2)
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
     def _score(self, indices: Indices) -> float:
-        return fair_score(self.problem.pool, indices, self.problem.tau)
+        return subset_merit(self.problem, indices)
 
     @property
     def _gain(self) -> float:
@@ -206,32 +228,40 @@ class SwapLadders(NamedTuple):
 
 
 class SwapPass(NamedTuple):
-    """The small state of a pass."""
+    """The small state of a look at all swaps."""
 
     standing: Standing
-    inverses: tuple[Floats, ...]
-    anchors: tuple[Any, ...]
+    pivots: Floats  # (M, k) diagonals of the inverses
     eps: Floats
     allowed: NDArray[np.bool_]  # (G, k)
     by_view: bool
+    above: float  # swaps that do not reach this need not be ranked
     tie: float
+    source: RowSource
 
 
-def _best_swaps(subset: Subset, *, by_view: bool) -> SwapLadders:
-    """The best row for every slot over the full pool: one pass."""
+def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.inf) -> SwapLadders:
+    """The best row for every slot over the full pool, of those whose F_tau exceeds `above`.
+
+    With `by_view` also the best row in the eyes of every view.
+    """
+    subset = table.subset
     problem = subset.problem
     pool = problem.pool
     tie = max(problem.tolerances.tie, blur(problem, problem.k))
     rules = problem.constraints.may_swap(subset.indices, problem.n)
-    anchors = tuple(view.anchor(subset.indices) for view in pool.views)
+    pivots = np.stack([np.diagonal(B) for B in subset.inverses])
     by_view = by_view and len(pool.views) > 1
     best: SwapLadders = pool.reduce(
         _rank_swaps,
         SwapLadders.joined,
-        SwapPass(subset.standing, subset.inverses, anchors, pool.eps, rules.allowed, by_view, tie),
+        SwapPass(
+            subset.standing, pivots, pool.eps, rules.allowed, by_view, above, tie, table.source
+        ),
         pool.squared_norms,
         rules.blocked,
         rules.groups,
+        *table.aligned,
         width=(len(pool.views) + 2) * len(subset.indices),
     )
     return best
@@ -243,25 +273,34 @@ def _rank_swaps(
     squared_norms: Floats,
     blocked: NDArray[np.bool_],
     groups: NDArray[np.int64],
+    *table: Floats,
 ) -> SwapLadders:
-    log_ratios = np.empty((len(block.views), block.stop - block.start, state.standing.size))
-    for q, (view, B) in enumerate(zip(block.views, state.inverses, strict=True)):
-        K = view.cross(state.anchors[q])  # (b, k)
-        v = K @ B
-        c = np.maximum(squared_norms[:, q] - np.einsum("ij,ij->i", K, v), 0.0) + state.eps[q]
-        ratios = c[:, None] * np.diagonal(B) + v**2
-        np.log(np.maximum(ratios, _TINY), out=log_ratios[q])
-    fair = state.standing.fair_scores(log_ratios)
+    v, c = state.source.responses(block, squared_norms, table)
+    ratios = [
+        c[:, q, None] * pivots + v[:, q] ** 2 for q, pivots in enumerate(state.pivots)
+    ]  # (b, k) each
     forbidden = blocked[:, None] | ~state.allowed[groups]
-    scores = np.concatenate([fair[None], log_ratios]) if state.by_view else fair[None]
-    scores = np.where(forbidden, -np.inf, scores)  # (C, b, k)
-    near = (scores >= scores.max(axis=1, keepdims=True) - state.tie) & ~forbidden
-    criteria, slots, rows = np.nonzero(near.swapaxes(1, 2))  # in this order, rows last
+    chances = ~forbidden & state.standing.may_exceed(ratios, state.above - state.tie)
+    rows, slots = np.nonzero(chances)
+    log_ratios = np.log(np.maximum([r[rows, slots] for r in ratios], _TINY))  # (M, found)
+    fair = state.standing.fair_scores(log_ratios)
+    scores = [fair, *log_ratios] if state.by_view else [fair]
+    ladders = [
+        _ladders(q, slots, rows + block.start, by, fair, state.tie) for q, by in enumerate(scores)
+    ]
+    return functools.reduce(SwapLadders.joined, ladders)
+
+
+def _ladders(
+    criterion: int, slots: Indices, rows: Indices, scores: Floats, fair: Floats, tie: float
+) -> SwapLadders:
+    """The ladders of one criterion from its candidates in any order."""
+    order = np.lexsort((rows, slots))
     return SwapLadders(
-        criteria,
-        slots,
-        rows + block.start,
-        scores[criteria, rows, slots],
-        fair[rows, slots],
-        state.tie,
+        np.full(len(rows), criterion),
+        slots[order],
+        rows[order],
+        scores[order],
+        fair[order],
+        tie,
     ).thin()

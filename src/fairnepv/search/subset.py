@@ -40,9 +40,7 @@ class Subset:
 
     @property
     def standing(self) -> Standing:
-        return Standing(
-            self.logdets, self.problem.pool.offsets, len(self.indices), self.problem.tau
-        )
+        return Standing.of(self.problem, self.logdets, len(self.indices))
 
     @property
     def value(self) -> float:

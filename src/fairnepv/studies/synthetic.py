@@ -20,8 +20,9 @@ from fairnepv.data import CANDIDATE_TYPES, paper_instance, paper_types
 from fairnepv.engines import few_threads
 from fairnepv.errors import InputError
 from fairnepv.loop import Session
+from fairnepv.methods import round_by_leverage
 from fairnepv.objective import fair_score
-from fairnepv.pipeline import exhaustive, round_by_leverage, score, select
+from fairnepv.pipeline import exhaustive, score, select
 from fairnepv.problem import Problem
 from fairnepv.relaxation import Relaxation, make_solver, relax
 from fairnepv.search import check_effort, enumerate_subsets, improve

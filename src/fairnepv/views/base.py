@@ -74,6 +74,13 @@ class View(ABC):
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
+    def smallest_eigenvalue(self) -> float:
+        """A lower bound on the eigenvalues of K; 0 unless K was handed in whole.
+
+        A kernel K = (K - s I) + s I may give s to its ridge, which tightens bounds.
+        """
+        return 0.0
+
     def whole_kernel(self) -> Floats:
         """K itself, (n, n), for views of few rows."""
         everyone = np.arange(self.n)

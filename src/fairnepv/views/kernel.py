@@ -14,6 +14,8 @@ from fairnepv.engines import RowBlock
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
 
+_WIDEST_SPECTRUM = 4096  # rows of a kernel whose eigenvalues are worth computing
+
 
 class Combination(NamedTuple):
     """Anchor of a kernel view: columns of the kernel, their scales, and how to combine them."""
@@ -67,6 +69,15 @@ class KernelView(View):
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.cross(left, self.anchor(right))
+
+    def smallest_eigenvalue(self) -> float:
+        if self.n > _WIDEST_SPECTRUM:
+            return 0.0
+        K = self.whole_kernel()
+        smallest = float(eigvalsh(K, subset_by_index=[0, 0], check_finite=False)[0])
+        largest_row = float(np.abs(K).sum(axis=1).max())  # at least the norm of K
+        rounding = 8.0 * self.n * np.finfo(np.float64).eps * largest_row
+        return max(smallest - rounding, 0.0)
 
     def spectrum(self, indices: Indices) -> Floats:
         return spectrum_of_gram(self.inner(indices, indices))

@@ -89,6 +89,9 @@ class DiagonalView(SparseView):
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
 
+    def smallest_eigenvalue(self) -> float:
+        return float(self.squared_norms.min())
+
     def spectrum(self, indices: Indices) -> Floats:
         return np.sort(self.squared_norms[indices])[::-1]  # exact: no root is squared back
 

@@ -1,62 +1,42 @@
-"""How good any answer can be: upper bounds, recomputed from the data, never from solver memory."""
+"""Bounds without a solver: eigenvalues [FairNEPv, appendix B], and Hadamard's inequality."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigvalsh
 
-from fairnepv.objective import soft_min
-from fairnepv.problem import Problem, by_view
+from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """No subset of size k scores above `upper_bound`.
+class Spectral(NamedTuple):
+    """U_{k,q} of every view; Hadamard's bound where `rules` says so, for want of eigenvalues."""
 
-    `by_view` holds the bound of each view alone: U_{k,q} [FairNEPv, appendix B], or, where `rules`
-    says 'diagonal', Hadamard's bound, because the view is too wide for its eigenvalues.
-    """
-
-    upper_bound: float
-    by_view: Mapping[str, float]
-    diagonal: Mapping[str, float]  # Hadamard's bound, for every view
-    ranks: Mapping[str, int | None]  # numerical rank; None where the eigenvalues are not known
-    rules: Mapping[str, str]
-    tightest_bound: float  # soft-min of `tightest`; proven as well, and often far below
-
-    @property
-    def tightest(self) -> Mapping[str, float]:
-        """The smaller of the two bounds per view: what the view could at most reach alone."""
-        return {name: min(self.by_view[name], self.diagonal[name]) for name in self.by_view}
+    bounds: Floats  # (M,)
+    diagonal: Floats  # (M,) Hadamard's bound, for every view
+    ranks: tuple[int | None, ...]  # numerical rank; None where the eigenvalues are not known
+    rules: tuple[str, ...]
 
 
-def certify(problem: Problem) -> Certificate:
-    """The spectral certificate: the soft-min of what each view could reach alone."""
+def spectral_bounds(problem: Problem) -> Spectral:
     pool, k = problem.pool, problem.k
     diagonal = np.array([diagonal_bound(view, k) for view in pool.views])
     bounds = diagonal.copy()
-    ranks: dict[str, int | None] = dict.fromkeys(pool.names)
-    rules = dict.fromkeys(pool.names, "diagonal")
-    for q, (name, view) in enumerate(pool.items()):
-        if min(view.n, view.p) <= WIDEST_GRAM:
+    ranks: list[int | None] = []
+    rules: list[str] = []
+    for q, view in enumerate(pool.views):
+        narrow = min(view.n, view.p) <= WIDEST_GRAM
+        rules.append("spectral" if narrow else "diagonal")
+        ranks.append(None)
+        if narrow:
             lam = _kernel_eigenvalues(pool, q)
             bounds[q] = spectral_bound(lam, view, k)
-            ranks[name] = _rank(lam)
-            rules[name] = "spectral"
-    return Certificate(
-        upper_bound=float(soft_min(bounds, problem.tau)),
-        by_view=by_view(pool, bounds),
-        diagonal=by_view(pool, diagonal),
-        ranks=ranks,
-        rules=rules,
-        tightest_bound=float(soft_min(np.minimum(bounds, diagonal), problem.tau)),
-    )
+            ranks[q] = _rank(lam)
+    return Spectral(bounds, diagonal, tuple(ranks), tuple(rules))
 
 
 def spectral_bound(lam: Floats, view: View, k: int) -> float:

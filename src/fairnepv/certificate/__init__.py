@@ -1,0 +1,27 @@
+"""How good any answer can be: bounds that are proven, and that anybody can check."""
+
+from fairnepv.certificate.bounds import (
+    GAP,
+    Certificate,
+    certify,
+    refuse_unreachable_floors,
+    view_bound,
+)
+from fairnepv.certificate.dual import Dual, ViewDual, price
+from fairnepv.certificate.proof import Proof, Verified, check_proof, proof_arrays, read_proof
+
+__all__ = [
+    "GAP",
+    "Certificate",
+    "Dual",
+    "Proof",
+    "Verified",
+    "ViewDual",
+    "certify",
+    "check_proof",
+    "price",
+    "proof_arrays",
+    "read_proof",
+    "refuse_unreachable_floors",
+    "view_bound",
+]

@@ -1,0 +1,167 @@
+"""A bound that anybody can check: dual variables, and what they prove, with rounding accounted for.
+
+For any weights omega on the simplex and any positive definite W_q, every set S of k rows has
+
+    F_tau(S) <= tau KL(omega | pi) + sum_q omega_q (offset_q + c_q(W_q) / k) + sum_{i in S} s_i,
+    s_i = sum_q omega_q / k  phi_i^T W_q phi_i,   c_q(W) = sum_{j<=k} h(w_j),
+
+with w_1 <= w_2 <= ... the eigenvalues of W_q and h(w) = max_{t>=0} log(t + eps) - w t. The first
+step is the variational form of the soft-min; the second is von Neumann's trace inequality, by which
+tr(W Phi_S^T Phi_S) is at least the sum of w_j times the descending eigenvalues. Nothing is assumed
+about where the dual variables came from, so a bad solver costs tightness and never truth.
+
+W_q = level I - A^T A with A = B^T Phi_T for few rows T: all that is needed of it are kernel entries,
+so a wide sparse view and an explicit kernel are bounded like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigvalsh
+
+from fairnepv.engines import Block
+from fairnepv.problem import Problem
+from fairnepv.views import View
+from fairnepv.views.base import Floats, Indices
+
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True)
+class ViewDual:
+    """W = level I - Phi_T^T B B^T Phi_T for K - shift I = Phi Phi^T, B = `combine` (m, r)."""
+
+    level: float
+    combine: Floats
+    shift: float = 0.0  # moved from the kernel into the ridge; at most its smallest eigenvalue
+
+
+@dataclass(frozen=True)
+class Dual:
+    weights: Floats  # (M,) omega
+    rows: Indices  # (m,) T, ascending
+    views: tuple[ViewDual, ...]
+
+
+class Priced(NamedTuple):
+    bound: float  # on F_tau over all sets that the constraints allow
+    prices: Floats  # (n,) s_i, rounded up
+
+
+class _ViewPass(NamedTuple):
+    """What a pass needs of one view."""
+
+    share: float
+    level: float
+    anchor: Any
+    combine: Floats
+    shift: float
+    slack: float  # relative error of a dot product
+    size: float  # how large the terms of phi_i . A_j are, for a phi_i of length one
+
+
+def price(problem: Problem, dual: Dual) -> Priced:
+    """What the dual variables prove: one pass over the rows, in float64."""
+    pool, k = problem.pool, problem.k
+    state = tuple(
+        _view_pass(view, dual, q, dual.weights[q] / k) for q, view in enumerate(pool.views)
+    )
+    prices = pool.map(
+        _price_rows,
+        (dual.rows, state),
+        pool.squared_norms,
+        width=sum(v.combine.shape[1] for v in dual.views),
+        fixed=True,
+    )
+    constants = [
+        view_constant(problem, dual, q) if w > 0 else 0.0 for q, w in enumerate(dual.weights)
+    ]
+    best = problem.constraints.best_set(prices, k)
+    terms = [
+        *(w * value for w, value in zip(dual.weights, constants, strict=True)),
+        _entropy(problem, dual.weights),
+        float(prices[best].sum()),
+    ]
+    # Sums of k + M + some terms, and weights that sum to one only to rounding.
+    slack = 4.0 * (k + len(state) + 16) * _UNIT * sum(map(abs, terms))
+    return Priced(float(sum(terms) + slack), prices)
+
+
+def _entropy(problem: Problem, weights: Floats) -> float:
+    """tau KL(omega | pi): the uniform part here, the priorities through the lifts."""
+    positive = weights[weights > 0]
+    if np.isinf(problem.tau) or len(weights) == 1:
+        return 0.0
+    return float(problem.tau * (positive * np.log(len(weights) * positive)).sum())
+
+
+def view_constant(problem: Problem, dual: Dual, q: int) -> float:
+    """offset_q + c_q(W_q) / k, with every eigenvalue moved down by what rounding may hide."""
+    view, own, k = problem.pool.views[q], dual.views[q], problem.k
+    eps = view.ridge + own.shift
+    B = own.combine
+    K = view.inner(dual.rows, dual.rows)
+    K.flat[:: len(K) + 1] -= own.shift
+    G = B.T @ (K @ B)
+    size = _size(view, dual, q)
+    error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
+    depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
+    lowest = own.level - depths - error
+    if own.level <= 0 or (lowest <= 0).any():
+        return np.inf  # W is not positive definite, and proves nothing
+    rank = min(k, view.n, view.p)  # further eigenvalues of Phi_S^T Phi_S are zero
+    flat = max(rank - len(G), 0)
+    c = conjugate(lowest, eps).sum() + flat * conjugate(np.array([own.level]), eps)[0]
+    c += max(k - max(rank, len(G)), 0) * np.log(eps)
+    return float(problem.offsets[q] + c / k)
+
+
+def conjugate(w: Floats, eps: float) -> Floats:
+    """h(w) = max over t >= 0 of log(t + eps) - w t; falls as w rises."""
+    inner = w * eps < 1.0
+    with np.errstate(divide="ignore"):
+        tangent = -np.log(w) - 1.0 + eps * w
+        flat = np.log(eps) if eps > 0 else -np.inf
+    return np.where(inner, tangent, flat)
+
+
+def _view_pass(view: View, dual: Dual, q: int, share: float) -> _ViewPass:
+    own = dual.views[q]
+    anchor = view.anchor(dual.rows, own.combine)
+    slack = _slack(view, len(dual.rows))
+    return _ViewPass(share, own.level, anchor, own.combine, own.shift, slack, _size(view, dual, q))
+
+
+def _size(view: View, dual: Dual, q: int) -> float:
+    """|(sum_t |B_tj| |phi_t|)_j|: by Cauchy and Schwarz no term of A exceeds it."""
+    lengths = np.sqrt(view.squared_norms[dual.rows])
+    return float(np.linalg.norm(np.abs(dual.views[q].combine).T @ lengths))
+
+
+def _slack(view: View, m: int) -> float:
+    """Relative rounding error of phi_i . A_j: sums of m and of p terms, in whatever order."""
+    return 4.0 * (view.p + m + 16) * _UNIT
+
+
+def _price_rows(
+    block: Block, state: tuple[Indices, tuple[_ViewPass, ...]], squared_norms: Floats
+) -> Floats:
+    """s_i of a block, rounded up."""
+    rows, views = state
+    low, high = np.searchsorted(rows, [block.start, block.stop])
+    prices = np.zeros(block.stop - block.start)
+    for q, (view, own) in enumerate(zip(block.views, views, strict=True)):
+        if own.share == 0:
+            continue
+        v = view.cross(own.anchor)
+        if own.shift:
+            v[rows[low:high] - block.start] -= own.shift * own.combine[low:high]
+        norms = squared_norms[:, q]
+        sure = np.sqrt(np.einsum("ij,ij->i", v, v)) * (1.0 - own.slack)
+        sure = np.maximum(sure - own.slack * own.size * np.sqrt(norms), 0.0)
+        whole = own.level * (norms - own.shift + own.slack * norms)
+        prices += own.share * np.maximum(whole - sure**2, 0.0) * (1.0 + 8.0 * _UNIT)
+    return prices

@@ -1,0 +1,147 @@
+"""A proof on its way to somebody else: stored as arrays, read back, checked against the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.certificate.dual import Dual, ViewDual, price
+from fairnepv.certificate.terms import Terms
+from fairnepv.errors import InputError
+from fairnepv.problem import Problem
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats
+
+_FORMAT = "fairnepv bound 1"
+_ROUNDING = 1e-9  # by which two machines may differ
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is claimed, about which problem, and the dual variables that are to prove it."""
+
+    terms: Terms
+    upper_bound: float
+    by_view: Mapping[str, float]
+    dual: Dual
+    alone: Mapping[str, Dual]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the dual variables prove for the data, beside what was claimed."""
+
+    upper_bound: float
+    by_view: Mapping[str, float]
+    claimed: Proof
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim follows."""
+        views = self.claimed.by_view
+        return self.upper_bound <= self.claimed.upper_bound + _ROUNDING and all(
+            bound <= views[name] + _ROUNDING for name, bound in self.by_view.items()
+        )
+
+
+def check_proof(pool: Pool, proof: Proof) -> Verified:
+    """Every bound of a proof computed anew from the data; nothing is taken on trust."""
+    problem = proof.terms.pose(pool)
+    by_view = {
+        name: _proven(problem.over(problem.pool.only(name)), proof.alone[name])
+        for name in problem.pool.names
+    }
+    return Verified(_proven(problem, proof.dual), by_view, proof)
+
+
+def _proven(problem: Problem, dual: Dual) -> float:
+    """The bound of dual variables that may come from anywhere."""
+    views = problem.pool.views
+    m = len(dual.rows)
+    sound = (
+        len(dual.views) == len(views) == len(dual.weights)
+        and m > 0
+        and bool((np.diff(dual.rows) > 0).all())
+        and dual.rows[0] >= 0
+        and dual.rows[-1] < problem.n
+        and all(np.isfinite(v.combine).all() and len(v.combine) == m for v in dual.views)
+        and bool((dual.weights >= 0).all())
+        and abs(float(dual.weights.sum()) - 1.0) < _ROUNDING
+    )
+    if not sound:
+        raise InputError("the dual variables do not fit the data; the file is damaged or foreign")
+    for view, own in zip(views, dual.views, strict=True):
+        if own.shift and not 0 <= own.shift <= view.smallest_eigenvalue():
+            return np.inf
+    return price(problem, replace(dual, weights=dual.weights / dual.weights.sum())).bound
+
+
+# --- as arrays ------------------------------------------------------------------------------------
+
+
+def proof_arrays(proof: Proof) -> dict[str, NDArray[Any]]:
+    """Arrays for `numpy.savez`, text among them as JSON."""
+    about = {
+        "format": _FORMAT,
+        "upper_bound": proof.upper_bound,
+        "by_view": dict(proof.by_view),
+        "terms": proof.terms.record(),
+    }
+    duals = {"joint": proof.dual, **{f"alone-{i}": d for i, d in enumerate(proof.alone.values())}}
+    arrays = {"about": np.array(json.dumps(about)), **proof.terms.arrays()}
+    for name, dual in duals.items():
+        arrays |= _dual_arrays(name, dual)
+    return arrays
+
+
+def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
+    """The inverse of `proof_arrays`; anything else is refused."""
+    try:
+        about = json.loads(str(arrays["about"]))
+        if about["format"] != _FORMAT:
+            raise InputError(f"this is no bound that we can read: {about['format']!r}")
+        names = list(about["terms"]["eps"])
+        return Proof(
+            Terms.read(about["terms"], arrays),
+            float(about["upper_bound"]),
+            {name: float(about["by_view"][name]) for name in names},
+            _read_dual("joint", arrays, len(names)),
+            {name: _read_dual(f"alone-{i}", arrays, 1) for i, name in enumerate(names)},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"this is no bound that fairnepv wrote ({error})") from error
+
+
+def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
+    arrays = {
+        f"{name}/weights": dual.weights,
+        f"{name}/rows": dual.rows,
+        f"{name}/levels": np.array([view.level for view in dual.views]),
+        f"{name}/shifts": np.array([view.shift for view in dual.views]),
+    }
+    return arrays | {f"{name}/combine-{q}": v.combine for q, v in enumerate(dual.views)}
+
+
+def _read_dual(name: str, arrays: Mapping[str, NDArray[Any]], views: int) -> Dual:
+    levels, shifts = arrays[f"{name}/levels"], arrays[f"{name}/shifts"]
+    return Dual(
+        arrays[f"{name}/weights"].astype(np.float64),
+        arrays[f"{name}/rows"].astype(np.int64),
+        tuple(
+            ViewDual(float(levels[q]), _matrix(arrays[f"{name}/combine-{q}"]), float(shifts[q]))
+            for q in range(views)
+        ),
+    )
+
+
+def _matrix(array: NDArray[Any]) -> Floats:
+    if array.ndim != 2:
+        raise ValueError("a combination is not a matrix")
+    return array.astype(np.float64)

@@ -1,0 +1,118 @@
+"""What a certificate is about, without the data: enough to pose the same problem again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+from fairnepv.problem import Constraints, Problem, Quotas
+from fairnepv.views import Calibration, Pool
+from fairnepv.views.base import Floats
+
+
+@dataclass(frozen=True)
+class Terms:
+    n: int
+    k: int
+    tau: float
+    eps: Mapping[str, float]  # by view, in the order of the views
+    calibration: Calibration
+    constraints: Constraints
+    priorities: Floats | None
+    quality: bool  # whether rows were weighted; the weights themselves belong to the data
+
+    @classmethod
+    def of(cls, problem: Problem) -> Terms:
+        pool = problem.pool
+        return cls(
+            n=problem.n,
+            k=problem.k,
+            tau=problem.tau,
+            eps={name: view.ridge for name, view in pool.items()},
+            calibration=problem.calibration,
+            constraints=problem.constraints,
+            priorities=problem.priorities,
+            quality=pool.quality is not None,
+        )
+
+    def pose(self, pool: Pool) -> Problem:
+        """The same problem on data handed in anew."""
+        if pool.names != tuple(self.eps):
+            raise InputError(
+                f"the certificate is about views {list(self.eps)}, in this order, but the data has "
+                f"{list(pool.names)}"
+            )
+        if pool.n != self.n:
+            raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
+        if (pool.quality is not None) != self.quality:
+            raise InputError(
+                "the certificate is about rows with quality weights; pass the same quality"
+                if self.quality
+                else "the certificate knows no quality weights; leave them out"
+            )
+        return Problem(
+            self.calibration.apply(pool),
+            self.k,
+            self.tau,
+            self.calibration,
+            constraints=self.constraints,
+            priorities=self.priorities,
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The part that is text and numbers."""
+        rule = self.calibration
+        return {
+            "n": self.n,
+            "k": self.k,
+            "tau": self.tau,
+            "eps": dict(self.eps),
+            "calibration": {
+                "rule": rule.rule,
+                "normalize": rule.normalize,
+                "factors": dict(rule.factors),
+                "offsets": dict(rule.offsets),
+            },
+            "quality": self.quality,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The part that is arrays; what is absent is left out."""
+        rules = self.constraints
+        arrays: dict[str, NDArray[Any]] = {"include": rules.fixed_in, "exclude": rules.fixed_out}
+        if rules.quotas is not None:
+            arrays |= {
+                "groups": rules.quotas.groups,
+                "least": rules.quotas.least,
+                "most": rules.quotas.most,
+            }
+        if self.priorities is not None:
+            arrays["priorities"] = self.priorities
+        return arrays
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Terms:
+        quotas = None
+        if "groups" in arrays:
+            groups, least, most = (
+                arrays[name].astype(np.int64) for name in ("groups", "least", "most")
+            )
+            quotas = Quotas(groups, least, most)
+        priorities = arrays.get("priorities")
+        return cls(
+            n=int(record["n"]),
+            k=int(record["k"]),
+            tau=float(record["tau"]),
+            eps={str(name): float(value) for name, value in record["eps"].items()},
+            calibration=Calibration(**record["calibration"]),
+            constraints=Constraints(
+                arrays["include"].astype(np.int64), arrays["exclude"].astype(np.int64), quotas
+            ),
+            priorities=None if priorities is None else priorities.astype(np.float64),
+            quality=bool(record["quality"]),
+        )

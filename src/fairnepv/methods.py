@@ -1,0 +1,181 @@
+"""The selectors by name: the default and its starts, the paper's pipeline, exact, and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fairnepv.baselines import baselines, refuse
+from fairnepv.certificate import Certificate
+from fairnepv.errors import InputError, Status, UnsupportedError
+from fairnepv.loop import Session
+from fairnepv.objective import soft_min_weights, subset_scores
+from fairnepv.problem import Problem
+from fairnepv.relaxation import Relaxation, Solver
+from fairnepv.relaxation import relax as solve_relaxation
+from fairnepv.search import (
+    Effort,
+    Exact,
+    Found,
+    better,
+    greedy,
+    improve,
+    refuse_missed_floors,
+    restart_from,
+    shortlist,
+)
+
+OWN_METHODS = ("auto", "nepv", "greedy", "exact")
+Start = Callable[[Session], Found]
+# Plenty for an ordering of candidates (DESIGN 3.2).
+_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
+_BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a selection is to be searched for."""
+
+    method: str
+    effort: Effort
+    oversampling: float = 3.0
+    node_limit: int | None = None
+    certificate: Certificate | None = None  # whose relaxed solution is a start
+
+
+def check_method(problem: Problem, name: Any) -> str:
+    known = (*OWN_METHODS, *baselines(problem.pool.names))
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+    reason = refuse(problem, name)
+    if reason:
+        raise UnsupportedError(reason)
+    return name
+
+
+def find(problem: Problem, plan: Plan, session: Session) -> Found:
+    """The subset that a method finds."""
+    if plan.method == "greedy":
+        return greedy(problem, session)
+    if plan.method == "nepv":
+        start = nepv_start(problem, plan.oversampling, session)
+        return improve(problem, start, plan.effort.one_swaps, session)
+    if plan.method == "auto":
+        return _auto(problem, plan, session)
+    if plan.method == "exact":
+        return _exact(problem, plan, session)
+    return baselines(problem.pool.names)[plan.method](problem, plan.effort, session)
+
+
+def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
+    """A good set first, then branch and bound until nothing better can be left."""
+    start = _auto(problem, plan, session)
+    if session.stopped:
+        return start
+    outcome = session.run(Exact(problem, start.indices, node_limit=plan.node_limit))
+    found = Found(outcome.state.indices, outcome.status, outcome.state.upper)
+    if outcome.status is Status.OPTIMAL and problem.floors is not None:
+        refuse_missed_floors(problem, found.indices)
+    return found
+
+
+def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
+    """The best of several starts at one-swap optima, then pairs, then perturbation and restart.
+
+    Every baseline with an objective of its own is among the starts where that is affordable, so
+    the answer is never below theirs.
+    """
+    effort = plan.effort
+    best = improve(problem, greedy(problem, session), effort.one_swaps, session)
+    if effort.max_passes == 0 or session.stopped:
+        return best
+    for start in _starts(problem, plan, best):
+        if session.ended(best.status):
+            return best
+        with session.absorbing_interruption():
+            found = improve(problem, start(session), effort.one_swaps, session)
+            best = better(problem, best, found)
+    if session.ended(best.status):
+        return best
+    best = improve(problem, best, effort, session)
+    return restart_from(problem, best, effort, session)
+
+
+def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]:
+    """What is tried besides fair greedy, each a function of the session that it runs in."""
+    effort, names = plan.effort, problem.pool.names
+    yield partial(nepv_start, problem, plan.oversampling)
+    if plan.certificate is not None:
+        yield partial(_support_start, problem, plan.certificate)
+        for sample in range(effort.samples):
+            yield partial(_sampled_start, problem, plan.certificate, sample)
+    if effort.name == "thorough":
+        yield partial(nepv_start, problem, plan.oversampling, start="random")
+    known = baselines(names)
+    for name in _competitors(problem, effort, greedy_best):
+        yield partial(known[name], problem, effort)
+
+
+def _competitors(problem: Problem, effort: Effort, best: Found) -> list[str]:
+    """Baselines whose answers serve as starts: all that are searched, or for a large pool only
+    the view that decides the fair score all but alone."""
+    names = problem.pool.names
+    if len(names) == 1:
+        return []
+    if problem.floors is not None:
+        return []
+    single = [f"{name}-only" for name in names]
+    if effort.affords_all_starts(problem):
+        return [*single, "fixed-weight", "averaged", "concatenated"]
+    d = subset_scores(problem.pool, best.indices) + problem.lifts
+    weights = soft_min_weights(d, problem.tau)
+    return [name for name, w in zip(single, weights, strict=True) if w > _BINDS]
+
+
+def _support_start(problem: Problem, certificate: Certificate, session: Session) -> Found:
+    """Fair greedy among the rows that the concave relaxation uses."""
+    used = certificate.support[certificate.relaxed > 1e-3]
+    rules = problem.constraints
+    needed = rules.best_set(_log_shares(problem, certificate), problem.k)
+    rows = np.union1d(np.union1d(used, rules.fixed_in), needed).astype(np.int64)
+    found = greedy(problem.take(rows), session)
+    return Found(rows[found.indices], found.status)
+
+
+def _sampled_start(
+    problem: Problem, certificate: Certificate, sample: int, session: Session
+) -> Found:
+    """k rows drawn with the relaxed solution as weights (Gumbel noise, so that any rule can be
+    kept)."""
+    noise = problem.rng(5, sample).gumbel(size=problem.n)
+    rows = problem.constraints.best_set(_log_shares(problem, certificate) + noise, problem.k)
+    return Found(np.sort(rows).astype(np.int64), Status.COMPLETE)
+
+
+def _log_shares(problem: Problem, certificate: Certificate) -> Any:
+    shares = np.full(problem.n, 1e-12)
+    shares[certificate.support] += certificate.relaxed
+    return np.log(shares)
+
+
+def nepv_start(
+    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
+) -> Found:
+    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
+    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
+    if relaxation.status is not Status.CONVERGED:
+        session.notes.append(f"relaxation: {relaxation.status.value}")
+    return round_by_leverage(problem, relaxation, oversampling, session)
+
+
+def round_by_leverage(
+    problem: Problem, relaxation: Relaxation, oversampling: float, session: Session
+) -> Found:
+    """The subset that fair greedy finds among the items of highest leverage."""
+    rows = shortlist(problem, relaxation.leverage, oversampling)
+    found = greedy(problem.take(rows), session)
+    return replace(found, indices=rows[found.indices])

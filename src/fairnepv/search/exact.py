@@ -1,0 +1,341 @@
+"""Branch and bound: the discrete optimum, proven, for pools of some hundreds of rows.
+
+A node has chosen some items and may choose further ones from its candidates; its children choose
+one candidate each and give up those before it. Given the chosen items, log det L[S, S] is a
+constant plus log det of a conditional kernel, which is K' + eps I again, so every bound applies at
+every node. Cheap ones come first: Hadamard's inequality on conditional variances, view by view
+and for all views together. Then the concave relaxation, stopped as soon as it decides. Its prices
+also bound every child, most of which are never looked at. Small subtrees are searched to the end
+by conditioning on one candidate after the other, the last two at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError, Status
+from fairnepv.objective import lifted_floors, merit, soft_min_weights, subset_merit
+from fairnepv.problem import Constraints, Problem
+from fairnepv.relaxation.topk import Rows, TopK, ascend
+from fairnepv.views.base import Floats, Indices
+
+MOST_ROWS = 2000
+_SMALL = 30_000  # subsets of a subtree that is searched to the end
+_BATCH = 16  # nodes per step of the loop
+_EVALUATIONS = 12  # of the concave relaxation per node
+_SURE = 1e-9  # what a bound may lose to rounding
+
+
+@dataclass(frozen=True)
+class ExactState:
+    indices: Indices  # the best set so far
+    value: float  # its merit
+    upper: float  # no set is better than this
+    nodes: NDArray[np.int8]  # (N, n) open nodes: 1 chosen, 0 candidate, -1 given up
+    bounds: Floats  # (N,)
+    looked: int = 0  # nodes so far
+    passes: int = 0
+
+
+class Exact:
+    """From a start, usually a good one, to a set that is proven best."""
+
+    stage = "exact"
+
+    def __init__(self, problem: Problem, start: Indices, *, node_limit: int | None = None) -> None:
+        if problem.n > MOST_ROWS:
+            raise InputError(
+                f"method 'exact' holds kernels of all rows, so n is at most {MOST_ROWS}, not "
+                f"{problem.n}; use 'auto', whose result is bounded as well"
+            )
+        self.problem, self.node_limit = problem, node_limit
+        self._start = np.asarray(start, dtype=np.int64)
+        self._tree = Tree.of(problem)
+
+    def init(self) -> ExactState:
+        root = np.zeros((1, self.problem.n), dtype=np.int8)
+        root[0, self.problem.constraints.fixed_out] = -1
+        root[0, self.problem.constraints.fixed_in] = 1
+        value = subset_merit(self.problem, self._start)
+        return ExactState(self._start, value, np.inf, root, np.array([np.inf]))
+
+    def step(self, state: ExactState) -> ExactState:
+        order = np.argsort(-state.bounds, kind="stable")
+        chosen, rest = order[:_BATCH], order[_BATCH:]
+        best = Best(state.indices, state.value)
+        nodes, bounds = [state.nodes[rest]], [state.bounds[rest]]
+        for i in chosen:
+            best, children, child_bounds = self._tree.explore(
+                state.nodes[i], float(state.bounds[i]), best
+            )
+            nodes.append(children)
+            bounds.append(child_bounds)
+        if best.value > state.value:  # a set found by updates is scored like any other
+            best = Best(best.indices, subset_merit(self.problem, best.indices))
+        all_nodes, all_bounds = np.concatenate(nodes), np.concatenate(bounds)
+        alive = all_bounds > best.value + _SURE
+        all_nodes, all_bounds = all_nodes[alive], all_bounds[alive]
+        upper = min(state.upper, max(all_bounds.max(initial=-np.inf), best.value))
+        return replace(
+            state,
+            indices=best.indices,
+            value=best.value,
+            upper=float(upper),
+            nodes=all_nodes,
+            bounds=all_bounds,
+            looked=state.looked + len(chosen),
+        )
+
+    def done(self, state: ExactState) -> Status | None:
+        if not len(state.nodes):
+            return Status.OPTIMAL
+        if self.node_limit is not None and state.looked >= self.node_limit:
+            return Status.NODE_LIMIT
+        return None
+
+    def report(self, state: ExactState) -> Mapping[str, Any]:
+        return {
+            "objective": state.value,
+            "upper": state.upper if math.isfinite(state.upper) else None,
+            "nodes": state.looked,
+            "open": len(state.nodes),
+        }
+
+
+class Best(NamedTuple):
+    indices: Indices
+    value: float
+
+
+class Branch(NamedTuple):
+    """A node with the kernels of its candidates, conditional on what is chosen."""
+
+    chosen: Indices  # rows
+    rows: Indices  # (m,) candidates
+    base: Floats  # (M,) log det of the chosen
+    K: Floats  # (M, m, m), without the ridge
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What all nodes share."""
+
+    problem: Problem
+    kernels: Floats  # (M, n, n)
+    eps: Floats  # (M,)
+    offsets: Floats
+    floors: Floats | None
+
+    @classmethod
+    def of(cls, problem: Problem) -> Tree:
+        views = problem.pool.views
+        shifts = np.array([view.smallest_eigenvalue() for view in views])
+        kernels = np.stack([view.whole_kernel() for view in views])
+        kernels -= shifts[:, None, None] * np.eye(problem.n)
+        eps = problem.pool.eps + shifts
+        return cls(problem, kernels, eps, problem.offsets, lifted_floors(problem))
+
+    # --- a node -----------------------------------------------------------------------------------
+
+    def explore(
+        self, node: NDArray[np.int8], bound: float, best: Best
+    ) -> tuple[Best, NDArray[np.int8], Floats]:
+        """The best set known afterwards, and the children that may hold a better one."""
+        none = node[:0].reshape(0, len(node)), np.empty(0)
+        if bound <= best.value + _SURE:
+            return best, *none
+        branch = self.branch(node)
+        room = self.problem.k - len(branch.chosen)
+        if room == 0:
+            return self._leaf(branch, best), *none
+        if math.comb(len(branch.rows), room) <= _SMALL or room <= 2:
+            return self.search(branch, best), *none
+        branch, hadamard = self._thinned(branch, best)
+        if len(branch.rows) < room or min(bound, hadamard) <= best.value + _SURE:
+            return best, *none
+        prices, constant = self._relax(branch, best)
+        return best, *self._children(node, branch, prices, constant, best)
+
+    def branch(self, node: NDArray[np.int8]) -> Branch:
+        chosen = np.flatnonzero(node == 1)
+        open_rows = (node == 0) & self.problem.constraints.may_add(
+            chosen, self.problem.n, self.problem.k
+        )
+        rows = np.flatnonzero(open_rows)
+        K = self.kernels[:, rows[:, None], rows]
+        base = np.zeros(len(K))
+        if len(chosen):
+            L = self.kernels[:, chosen[:, None], chosen]
+            L = L + self.eps[:, None, None] * np.eye(len(chosen))
+            C = np.linalg.cholesky(L)
+            base = 2.0 * np.log(np.diagonal(C, axis1=1, axis2=2)).sum(axis=1)
+            V = np.linalg.solve(C, self.kernels[:, chosen[:, None], rows])
+            K = K - V.swapaxes(1, 2) @ V
+        return Branch(chosen, rows, base, K)
+
+    def _leaf(self, branch: Branch, best: Best) -> Best:
+        value = float(self._merit(branch.base))
+        met = self.problem.constraints.is_met(branch.chosen)
+        return Best(branch.chosen, value) if met and value > best.value else best
+
+    def _merit(self, logdets: Floats) -> Any:
+        """(M, ...) log-determinants of whole sets -> their merit."""
+        shape = (-1,) + (1,) * (logdets.ndim - 1)
+        d = logdets / self.problem.k + self.offsets.reshape(shape)
+        return merit(d, self.problem.tau, self.floors)
+
+    # --- bounds -----------------------------------------------------------------------------------
+
+    def _thinned(self, branch: Branch, best: Best) -> tuple[Branch, float]:
+        """The branch without candidates that cannot be in a better set, and Hadamard's bound."""
+        room = self.problem.k - len(branch.chosen)
+        while len(branch.rows) >= room:
+            gains = np.log(_diagonals(branch.K) + self.eps[:, None])  # (M, m)
+            with_each = self._hadamard(branch.base, gains, room)
+            keep = with_each > best.value + _SURE
+            if keep.all():
+                return branch, float(with_each.max())
+            branch = _restrict(branch, np.flatnonzero(keep))
+        return branch, -np.inf
+
+    def _hadamard(self, base: Floats, gains: Floats, room: int) -> Floats:
+        """(m,) bound on every set that has a given candidate.
+
+        View by view: its own gain and the room - 1 best others. For all views together: for any
+        weights, F is at most the weighted mean of d plus an entropy, and there the same items
+        count in every view.
+        """
+        tops = _top_sums(gains, room - 1)  # (M, m) of the others, for every candidate
+        by_view = self._merit(base[:, None] + gains + tops)
+        d = (base + gains.mean(axis=1) * room) / self.problem.k + self.offsets
+        w = soft_min_weights(d, self.problem.tau)
+        joint = (w @ gains)[None, :]
+        entropy = _entropy(w, self.problem.tau)
+        fixed = w @ (base / self.problem.k + self.offsets) + entropy
+        together = fixed + (joint + _top_sums(joint, room - 1))[0] / self.problem.k
+        return np.asarray(np.minimum(by_view, together))
+
+    def _relax(self, branch: Branch, best: Best) -> tuple[Floats, float]:
+        """Prices (m,) and a constant: a set of `room` candidates scores at most their sum."""
+        k, room = self.problem.k, self.problem.k - len(branch.chosen)
+        views = tuple(
+            Rows(float(e), np.diagonal(K).copy(), kernel=K)
+            for e, K in zip(self.eps, branch.K, strict=True)
+        )
+        offsets = self.offsets + branch.base / k
+        topk = TopK(views, offsets, self.problem.tau, room, k, Constraints())
+        point = topk.at(topk.start())
+        found, eta = point, 1.0
+        for _ in range(_EVALUATIONS):
+            if found.bound <= best.value + _SURE or eta == 0.0:
+                break
+            point, eta, _ = ascend(point, eta)
+            found = point if point.bound < found.bound else found
+            hopeless = point.value > best.value
+            if hopeless and found.bound - point.value < 0.2 * (point.value - best.value):
+                break
+        return found.prices, found.value - float(found.prices @ found.x)
+
+    def _children(
+        self,
+        node: NDArray[np.int8],
+        branch: Branch,
+        prices: Floats,
+        constant: float,
+        best: Best,
+    ) -> tuple[NDArray[np.int8], Floats]:
+        """One child per candidate, dearest first, as long as its prices leave it a chance."""
+        room = self.problem.k - len(branch.chosen)
+        order = np.argsort(-prices, kind="stable")
+        dear = prices[order]
+        # Child j has candidate j and the room - 1 that follow it.
+        totals = np.concatenate([[0.0], np.cumsum(dear)])
+        count = len(dear) - room + 1
+        bounds = constant + totals[room : room + count] - totals[:count]
+        alive = int((bounds > best.value + _SURE).sum())  # they fall from child to child
+        children = np.repeat(node[None, :], alive, axis=0)
+        outside = np.setdiff1d(np.flatnonzero(node == 0), branch.rows)
+        children[:, outside] = -1
+        rows = branch.rows[order]
+        for j in range(alive):
+            children[j, rows[:j]] = -1
+            children[j, rows[j]] = 1
+        return children, bounds[:alive]
+
+    # --- to the end -------------------------------------------------------------------------------
+
+    def search(self, branch: Branch, best: Best) -> Best:
+        """The best set of a subtree, by depth-first search with Hadamard's bound."""
+        room = self.problem.k - len(branch.chosen)
+        branch, bound = self._thinned(branch, best)
+        if len(branch.rows) < room or bound <= best.value + _SURE:
+            return best
+        if room <= 2:
+            return self._finish(branch, room, best)
+        order = np.argsort(-np.log(_diagonals(branch.K) + self.eps[:, None]).sum(axis=0))
+        branch = _restrict(branch, order)
+        for j in range(len(branch.rows) - room + 1):
+            best = self.search(self._condition(branch, j), best)
+        return best
+
+    def _condition(self, branch: Branch, j: int) -> Branch:
+        """Candidate j chosen, those before it given up."""
+        c = branch.K[:, j, j] + self.eps
+        v = branch.K[:, j, j + 1 :]
+        K = branch.K[:, j + 1 :, j + 1 :] - (v / c[:, None])[:, :, None] * v[:, None, :]
+        chosen = np.append(branch.chosen, branch.rows[j])
+        return Branch(chosen, branch.rows[j + 1 :], branch.base + np.log(c), K)
+
+    def _finish(self, branch: Branch, room: int, best: Best) -> Best:
+        """The last one or two items, all at once."""
+        c = _diagonals(branch.K) + self.eps[:, None]
+        if room == 1:
+            values = self._merit(branch.base[:, None] + np.log(c))
+            picks = np.arange(len(branch.rows))[:, None]
+        else:
+            i, j = np.triu_indices(len(branch.rows), 1)
+            dets = c[:, i] * c[:, j] - branch.K[:, i, j] ** 2
+            values = self._merit(branch.base[:, None] + np.log(dets))
+            picks = np.stack([i, j], axis=1)
+        rules = self.problem.constraints
+        for t in np.argsort(-values, kind="stable") if rules else [int(np.argmax(values))]:
+            if values[t] <= best.value + _SURE:
+                return best
+            indices = np.concatenate([branch.chosen, branch.rows[picks[t]]])
+            if not rules or rules.is_met(indices):
+                return Best(indices, float(values[t]))
+        return best
+
+
+def _restrict(branch: Branch, keep: Indices) -> Branch:
+    K = branch.K[:, keep[:, None], keep]
+    return branch._replace(rows=branch.rows[keep], K=K)
+
+
+def _diagonals(K: Floats) -> Floats:
+    return np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0)
+
+
+def _top_sums(gains: Floats, count: int) -> Floats:
+    """(M, m) for every candidate the sum of the `count` largest gains among the others."""
+    if count == 0:
+        return np.zeros_like(gains)
+    m = gains.shape[1]
+    largest = -np.sort(-np.partition(gains, m - count - 1, axis=1)[:, m - count - 1 :], axis=1)
+    top = largest[:, :count].sum(axis=1, keepdims=True)
+    # A candidate that is itself among the largest makes room for the next.
+    among = gains >= largest[:, count - 1 : count]
+    swapped: Floats = np.where(among, top - gains + largest[:, count : count + 1], top)
+    return swapped
+
+
+def _entropy(w: Floats, tau: float) -> float:
+    """tau KL(w | uniform)."""
+    positive = w[w > 0]
+    return float(tau * (positive * np.log(len(w) * positive)).sum())
