@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, Status
-from fairnepv.baselines import KDppSampler, _log_binomial, _log_elementary, baselines, refuse
+from fairnepv.baselines import KDppSampler, baselines, refuse
+from fairnepv.baselines.sampled import _log_binomial, _log_elementary
 from fairnepv.loop import Session
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS

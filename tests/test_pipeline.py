@@ -1080,7 +1080,7 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
-    monkeypatch.setattr("fairnepv.baselines.WIDEST_GRAM", 39)
+    monkeypatch.setattr("fairnepv.baselines.limits.WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
     assert "k-dpp" not in methods

@@ -1,0 +1,31 @@
+"""What a baseline cannot do, each in one sentence."""
+
+from __future__ import annotations
+
+from fairnepv.errors import InputError
+from fairnepv.problem import Problem
+from fairnepv.relaxation.coordinates import WIDEST_GRAM
+
+_FACTOR_THE_AVERAGE = ("k-dpp",)
+
+
+def refuse(problem: Problem, name: str) -> str | None:
+    """Why a baseline cannot be run on this problem, or None if it can."""
+    if name not in _FACTOR_THE_AVERAGE:
+        return None
+    if problem.constraints:
+        return f"method '{name}' does not support fixed items or quotas; use 'auto'"
+    smaller = min(problem.n, problem.pool.width)
+    if smaller > WIDEST_GRAM:
+        return (
+            f"method '{name}' factors the averaged kernel, whose smaller side is {smaller} (rows "
+            f"or feature columns in all), more than {WIDEST_GRAM}; use another one"
+        )
+    return None
+
+
+def insist(problem: Problem, name: str) -> None:
+    """Raise what `refuse` says, for those who call a baseline directly."""
+    reason = refuse(problem, name)
+    if reason:
+        raise InputError(reason)
