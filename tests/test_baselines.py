@@ -56,9 +56,10 @@ def own_objective(name: str, Ls: list[np.ndarray], tau: float) -> tuple[list[np.
     }[name]
 
 
-def test_there_is_one_baseline_per_view_and_five_more():
+def test_there_is_one_baseline_per_view_and_eight_more():
     names = ["text-only", "vision-only", "averaged", "fixed-weight", "concatenated"]
-    assert sorted(baselines(("text", "vision"))) == sorted([*names, *SAMPLERS])
+    related = ["softmax", "d-optimal", "saturate"]  # tests/test_related_work.py
+    assert sorted(baselines(("text", "vision"))) == sorted([*names, *related, *SAMPLERS])
 
 
 # --- Those that optimise something of their own ---------------------------------------------------

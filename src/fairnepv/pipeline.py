@@ -90,7 +90,8 @@ def select(
     quality: per-item weights (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) + eps I.
     ids: (n,) row ids, or row ids by view name, by which the views are then aligned.
     method: 'auto', 'nepv' (the paper's pipeline), 'greedy', or a baseline: '<view>-only',
-        'averaged', 'fixed-weight', 'concatenated', 'k-dpp', 'random'.
+        'averaged', 'fixed-weight', 'concatenated', 'softmax', 'd-optimal', 'saturate', 'k-dpp',
+        'random'.
     effort: 'fast' (fair greedy), 'balanced' (the better of two starts, swaps, pair exchanges) or
         'thorough' (more starts, perturbation and restart).
     oversampling: the shortlist of the NEPv start holds this many times k items.

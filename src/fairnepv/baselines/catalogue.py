@@ -9,7 +9,9 @@ from fairnepv.baselines.refined import (
     fixed_weight,
     single_view,
 )
+from fairnepv.baselines.relaxed import d_optimal, softmax
 from fairnepv.baselines.sampled import k_dpp, uniform
+from fairnepv.baselines.saturate import saturate
 
 
 def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
@@ -20,6 +22,9 @@ def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
         "averaged": averaged_kernel,
         "fixed-weight": fixed_weight,
         "concatenated": concatenated,
+        "softmax": softmax,
+        "d-optimal": d_optimal,
+        "saturate": saturate,
         "k-dpp": k_dpp,
         "random": uniform,
     }
