@@ -13,7 +13,7 @@ from fairnepv.views.base import Floats
 
 _ARMIJO = 1e-4  # share of the promised gain that a step must bring
 _WIDEST_STEP = 100.0  # spread of a step before it is projected; beyond, digits of x are lost
-_ROUNDING = 1e-13  # relative; gains of the objective below it cannot be told
+_ROUNDING = 1e-13  # gains of the objective, and steps of x, that mean nothing any more
 
 
 class Point(Protocol):
@@ -53,11 +53,13 @@ class Ascent:
     def step(self, state: AscentState) -> AscentState:
         x, here = state.x, self._point(state.x)
         g, passes = here.gradient, state.passes
-        length = min(state.length, _WIDEST_STEP / max(float(np.ptp(g)), np.finfo(float).tiny))
+        spread = max(float(np.ptp(g)), np.finfo(np.float64).tiny)
+        length = min(state.length, _WIDEST_STEP / spread)
         while True:
             y = project(x + length * g, self.k)
             promised = float(g @ (y - x))
-            if promised <= _ROUNDING * max(1.0, abs(here.value)):
+            hidden = promised <= _ROUNDING * max(1.0, abs(here.value))
+            if hidden or length * spread <= _ROUNDING:
                 return AscentState(x, 0.0, passes)
             there, passes = self.at(y), passes + 1
             if there.value >= here.value + _ARMIJO * promised:
