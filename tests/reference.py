@@ -7,12 +7,13 @@ kernel `L`, a pool is the list `Ls` of them, a frame `V` is n x k, a subset `S` 
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
+from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
@@ -430,6 +431,74 @@ def design_value(Phi: Array, lam: float, x: Array) -> float:
     p = Phi.shape[1]
     terms = [x_i * np.outer(a_i, a_i) for x_i, a_i in zip(x, Phi, strict=True)]
     return logdet(sum(terms, lam * np.eye(p)))
+
+
+def gradient_fd(f: Callable[[Array], float], x: Array, h: float = 1e-6) -> Array:
+    """The gradient of a function of a vector by central differences."""
+    steps = h * np.eye(len(x))
+    return np.array([(f(x + step) - f(x - step)) / (2 * h) for step in steps])
+
+
+def capped_simplex(y: Array, k: int) -> Array:
+    """The nearest point with 0 <= x <= 1 and sum x = k, by halving the range of its shift."""
+    low, high = min(y) - 1.0, max(y)
+    for _ in range(200):
+        shift = (low + high) / 2
+        total = sum(min(max(y_i - shift, 0.0), 1.0) for y_i in y)
+        low, high = (shift, high) if total > k else (low, shift)
+    return np.array([min(max(y_i - low, 0.0), 1.0) for y_i in y])
+
+
+def linear_gap(gradient: Array, x: Array, k: int) -> float:
+    """max over 0 <= v <= 1, sum v = k of <gradient, v - x>: the gap of Frank and Wolfe."""
+    return float(sum(sorted(gradient)[-k:]) - gradient @ x)
+
+
+def design_maximum(Phi: Array, lam: float, k: int) -> float:
+    """The maximum of Eq. (2) over 0 <= x <= 1, sum x = k, by sequential quadratic programs."""
+    n = len(Phi)
+    result = minimize(
+        lambda x: -design_value(Phi, lam, x),
+        np.full(n, k / n),
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * n,
+        constraints={"type": "eq", "fun": lambda x: np.sum(x) - k},
+        options={"ftol": 1e-13, "maxiter": 1000},
+    )
+    assert result.success
+    return -float(result.fun)
+
+
+def truncated_mean(Ls: Kernels, S: Subset, unit: float, level: float) -> float:
+    """(1/M) sum_q min(f_q(S), level) for f_q(S) = log det(L_S / unit), Krause et al. 2008.
+
+    Sets that bring every f_q to the level are told apart by the mean of f_q.
+    """
+    values = [logdet(L[np.ix_(S, S)] / unit) for L in Ls]
+    if min(values) < level:
+        values = [min(value, level) for value in values]
+    return sum(values) / len(values)
+
+
+def saturate(Ls: Kernels, unit: float, k: int, rounds: int = 20) -> list[int]:
+    """The best worst view among greedy sets for the levels of a bisection, Krause et al. 2008."""
+    low, high = math.log(unit), min(diagonal_value(L, k) for L in Ls)
+    sets: list[list[int]] = []
+    for _ in range(rounds):
+        level, S = (low + high) / 2, list[int]()
+        while len(S) < k:
+            target = k * (level - math.log(unit))
+            rest = [i for i in range(len(Ls[0])) if i not in S]
+            scores = {i: truncated_mean(Ls, [*S, i], unit, target) / (len(S) + 1) for i in rest}
+            best = max(scores.values())
+            S.append(min(i for i, score in scores.items() if score >= best - TIE))
+        sets.append(S)
+        low, high = (level, high) if min(subset_scores(Ls, S)) >= level else (low, level)
+    chosen = sets[0]
+    for S in sets[1:]:
+        if min(subset_scores(Ls, S)) > min(subset_scores(Ls, chosen)) + TIE:
+            chosen = S
+    return chosen
 
 
 def gamma(Phi: Array, eps: float, x: Array, k: int) -> float:

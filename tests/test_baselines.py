@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, Status
-from fairnepv.baselines import KDppSampler, _log_binomial, _log_elementary, baselines, refuse
+from fairnepv.baselines import KDppSampler, baselines, refuse
+from fairnepv.baselines.sampled import _log_binomial, _log_elementary
 from fairnepv.loop import Session
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS
@@ -55,9 +56,10 @@ def own_objective(name: str, Ls: list[np.ndarray], tau: float) -> tuple[list[np.
     }[name]
 
 
-def test_there_is_one_baseline_per_view_and_five_more():
+def test_there_is_one_baseline_per_view_and_eight_more():
     names = ["text-only", "vision-only", "averaged", "fixed-weight", "concatenated"]
-    assert sorted(baselines(("text", "vision"))) == sorted([*names, *SAMPLERS])
+    related = ["softmax", "d-optimal", "saturate"]  # tests/test_related_work.py
+    assert sorted(baselines(("text", "vision"))) == sorted([*names, *related, *SAMPLERS])
 
 
 # --- Those that optimise something of their own ---------------------------------------------------

@@ -47,7 +47,16 @@ from fairnepv.selection import Comparison
 COMMANDS = ["compare", "demo", "relax", "score", "select", "synthetic"]
 SELECTORS = [
     *("auto", "nepv", "greedy", "text-only", "vision-only"),
-    *("averaged", "fixed-weight", "concatenated", "k-dpp", "random"),
+    *(
+        "averaged",
+        "fixed-weight",
+        "concatenated",
+        "softmax",
+        "d-optimal",
+        "saturate",
+        "k-dpp",
+        "random",
+    ),
 ]
 N, K = 40, 5
 VIEWS = "--view text=text.npy --view vision=pool.npz:vision"

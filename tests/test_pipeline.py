@@ -44,7 +44,16 @@ from problems import (
 SEEDS = st.integers(0, 10**6)
 PAPER = {"k": 5, "tau": 0.15, "calibration": "none"}
 OWN = ("auto", "nepv", "greedy")
-SHARED = ("averaged", "fixed-weight", "concatenated", "k-dpp", "random")
+SHARED = (
+    "averaged",
+    "fixed-weight",
+    "concatenated",
+    "softmax",
+    "d-optimal",
+    "saturate",
+    "k-dpp",
+    "random",
+)
 BY_CASE = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
 
@@ -1080,11 +1089,11 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
-    monkeypatch.setattr("fairnepv.baselines.WIDEST_GRAM", 39)
+    monkeypatch.setattr("fairnepv.baselines.limits.WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
-    assert "k-dpp" not in methods
-    assert len(methods) == 9
+    assert {"k-dpp", "softmax", "d-optimal"}.isdisjoint(methods)
+    assert len(methods) == 10
     with pytest.raises(InputError, match=r"k-dpp.*smaller side is 40 "):
         fairnepv.select(data, 4, method="k-dpp")
     with pytest.raises(InputError, match=r"k-dpp.*smaller side is 40 "):

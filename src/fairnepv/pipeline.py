@@ -99,7 +99,7 @@ def select(
     floors: the least d_q that a view must keep, by name.
     method: 'auto', 'exact' (branch and bound: the proven optimum of a small pool), 'nepv' (the
         paper's pipeline), 'greedy', or a baseline: '<view>-only', 'averaged', 'fixed-weight',
-        'concatenated', 'k-dpp', 'softmax', 'd-optimal', 'saturate', 'random'.
+        'concatenated', 'softmax', 'd-optimal', 'saturate', 'k-dpp', 'random'.
     effort: 'fast' (fair greedy), 'balanced' (several starts, swaps, pair exchanges, restarts) or
         'thorough' (more of each).
     oversampling: the shortlist of the NEPv start holds this many times k items.

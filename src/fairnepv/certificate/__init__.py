@@ -9,6 +9,7 @@ from fairnepv.certificate.bounds import (
 )
 from fairnepv.certificate.dual import Dual, ViewDual, price
 from fairnepv.certificate.proof import Proof, Verified, check_proof, proof_arrays, read_proof
+from fairnepv.certificate.spectral import diagonal_bound, spectral_bound
 
 __all__ = [
     "GAP",
@@ -19,9 +20,11 @@ __all__ = [
     "ViewDual",
     "certify",
     "check_proof",
+    "diagonal_bound",
     "price",
     "proof_arrays",
     "read_proof",
     "refuse_unreachable_floors",
+    "spectral_bound",
     "view_bound",
 ]

@@ -26,7 +26,7 @@ from fairnepv.cli.options import (
     default="auto",
     show_default=True,
     help="auto, nepv (the paper's pipeline), greedy, or a baseline: VIEW-only, averaged, "
-    "fixed-weight, concatenated, k-dpp, random.",
+    "fixed-weight, concatenated, softmax, d-optimal, saturate, k-dpp, random.",
 )
 @effort_option
 @time_limit_option

@@ -8,9 +8,9 @@ u, so a step is one matrix-vector pass and no (n, k) history is stored.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,15 @@ from fairnepv.views.base import Floats, Indices
 _OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 
 
+class Scores(Protocol):
+    """How a set scores; `Standing` is the one of F_tau. Small, as it travels with a pass."""
+
+    def fair_scores(self, log_ratios: Floats) -> Any: ...
+
+
+Judge = Callable[[Floats, int], Scores]  # of log-determinants and the size of the set
+
+
 @dataclass(frozen=True)
 class GreedyState:
     indices: Indices  # in order of selection
@@ -36,12 +45,16 @@ class GreedyState:
 
 
 class Greedy:
-    """k items in greedy order; items fixed in come first."""
+    """k items in greedy order; items fixed in come first.
+
+    `judge` makes what scores a set of its log-determinants; by default that is F_tau.
+    """
 
     stage = "greedy"
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, judge: Judge | None = None) -> None:
         self.problem = problem
+        self._judge = judge or functools.partial(Standing.of, problem)
         self._frontier: Frontier | None = None
 
     def init(self) -> GreedyState:
@@ -64,7 +77,7 @@ class Greedy:
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
         if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
-            self._frontier = Frontier.rebuild(self.problem, indices)
+            self._frontier = Frontier.rebuild(self.problem, indices, self._judge)
         return self._frontier
 
 
@@ -73,16 +86,17 @@ class Frontier:
     """Everything greedy knows about a set: it follows from the indices, so no state stores it."""
 
     problem: Problem
+    judge: Judge
     indices: Indices
     factors: tuple[Floats, ...]  # per view the lower Cholesky factor of L[S, S]
     variances: NDArray[np.float64]  # (n, M) K_ii - K_iS L_S^-1 K_Si, c_i without the ridge
 
     @classmethod
-    def rebuild(cls, problem: Problem, indices: Indices) -> Frontier:
+    def rebuild(cls, problem: Problem, indices: Indices, judge: Judge) -> Frontier:
         """The frontier of given picks: factors as greedy made them, then one pass."""
         pool = problem.pool
         none = tuple(np.empty((0, 0)) for _ in pool.views)
-        frontier = cls(problem, indices[:0], none, pool.squared_norms)
+        frontier = cls(problem, judge, indices[:0], none, pool.squared_norms)
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             frontier = frontier._with_factors(int(row))
         if not len(indices):
@@ -96,9 +110,9 @@ class Frontier:
         )
         return replace(frontier, variances=variances)
 
-    def standing(self, size: int) -> Standing:
+    def standing(self, size: int) -> Scores:
         logdets = np.array([2.0 * np.log(np.diagonal(C)).sum() for C in self.factors])
-        return Standing.of(self.problem, logdets, size)
+        return self.judge(logdets, size)
 
     @property
     def value(self) -> float:
@@ -174,7 +188,7 @@ def _reduce_variances(
 
 def _rank_additions(
     block: Block,
-    state: tuple[Standing, Floats, float],
+    state: tuple[Scores, Floats, float],
     variances: Floats,
     allowed: NDArray[np.bool_],
 ) -> Ladder:
@@ -192,7 +206,7 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     if len(indices) == problem.k:
         return indices
     with np.errstate(**_OVERFLOWS):
-        frontier = Frontier.rebuild(problem, indices)
+        frontier = Greedy(problem)._at(indices)
         c = frontier.variances + problem.pool.eps
         scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last

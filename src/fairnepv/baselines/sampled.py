@@ -1,86 +1,22 @@
-"""Competing selectors [FairNEPv, sections 5 and 6.2], each a function from a problem to a subset.
-
-Those that have an objective of their own are greedy in it and then refined under it by the same
-local search, with the same effort, as the fair objective gets.
-"""
+"""Baselines that draw: uniformly, or from the k-DPP of the averaged kernel [Kulesza]."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.special import gammaln
 
+from fairnepv.baselines.limits import insist
+from fairnepv.baselines.refined import averaged
 from fairnepv.engines import Block
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import Status
 from fairnepv.loop import Session
-from fairnepv.objective import fair_score
+from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem
-from fairnepv.relaxation.coordinates import WIDEST_GRAM
-from fairnepv.search import Effort, Found, greedy, improve
-from fairnepv.views import Pool, SumView
-from fairnepv.views.base import Floats, Indices, inverse_norms
+from fairnepv.search import Effort, Found
+from fairnepv.views.base import Floats, Indices
 
-Baseline = Callable[[Problem, Effort, Session], Found]
 _SAMPLES = 10  # of which a sampler returns the best
-
-
-def refuse(problem: Problem, name: str) -> str | None:
-    """Why a baseline cannot be run on this problem, or None if it can."""
-    if name != "k-dpp":
-        return None
-    if problem.constraints:
-        return "method 'k-dpp' does not support fixed items or quotas; use 'auto'"
-    smaller = min(problem.n, problem.pool.width)
-    if smaller > WIDEST_GRAM:
-        return (
-            f"method 'k-dpp' needs the eigenvalues of the averaged kernel, whose smaller side is "
-            f"{smaller} (rows or feature columns in all), more than {WIDEST_GRAM}; use another one"
-        )
-    return None
-
-
-def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
-    """All baselines for views of these names, by their own name."""
-    single = {f"{name}-only": _single_view(name) for name in names}
-    return {
-        **single,
-        "averaged": averaged_kernel,
-        "fixed-weight": fixed_weight,
-        "concatenated": concatenated,
-        "k-dpp": k_dpp,
-        "random": uniform,
-    }
-
-
-def _single_view(name: str) -> Baseline:
-    def select(problem: Problem, effort: Effort, session: Session) -> Found:
-        return _optimise(problem.over(problem.pool.only(name)), effort, session)
-
-    return select
-
-
-def averaged_kernel(problem: Problem, effort: Effort, session: Session) -> Found:
-    """log det of (1/M) sum_q L_q."""
-    return _optimise(problem.over(_mean(problem.pool)), effort, session)
-
-
-def fixed_weight(problem: Problem, effort: Effort, session: Session) -> Found:
-    """(1/M) sum_q log det L_q, which is F_tau for tau = infinity."""
-    return _optimise(problem.over(problem.pool, tau=np.inf), effort, session)
-
-
-def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
-    """Greedy log det on normalised embeddings side by side: what people do today.
-
-    Rows are normalised per view whatever the calibration, and no swaps follow.
-    """
-    units = tuple(
-        view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in problem.pool.views
-    )
-    pool = problem.pool.with_views(problem.pool.names, units)
-    return greedy(problem.over(_mean(pool)), session)
 
 
 def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
@@ -97,12 +33,10 @@ def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
 
 def k_dpp(problem: Problem, effort: Effort, session: Session) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
-    reason = refuse(problem, "k-dpp")
-    if reason:
-        raise InputError(reason)
+    insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
     samples = [sampler.draw(problem.rng(4, i)) for i in range(_SAMPLES)]
-    scores = [fair_score(problem.pool, sample, problem.tau) for sample in samples]
+    scores = [subset_merit(problem, sample) for sample in samples]
     return Found(samples[int(np.argmax(scores))], Status.COMPLETE)
 
 
@@ -116,7 +50,7 @@ class KDppSampler:
     """
 
     def __init__(self, problem: Problem) -> None:
-        pool = _mean(problem.pool)
+        pool = averaged(problem.pool)
         self.pool, self.n, self.k = pool, problem.n, problem.k
         self.by_rows = problem.n < pool.width
         lam, E = eigh(pool.views[0].whole_kernel() if self.by_rows else pool.gram)
@@ -188,13 +122,3 @@ def _log_elementary(lam: Floats, k: int) -> Floats:
 def _log_binomial(n: Indices, k: Indices) -> Floats:
     value: Floats = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     return value
-
-
-def _mean(pool: Pool) -> Pool:
-    """The pool whose one view is the averaged kernel (1/M) sum_q L_q."""
-    weights = tuple(float(w) for w in np.exp(pool.offsets) / len(pool.views))
-    return pool.with_views(("average",), (SumView(pool.views, weights),))
-
-
-def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:
-    return improve(problem, greedy(problem, session), effort, session)

@@ -1,0 +1,58 @@
+"""Baselines with an objective of their own that fair search can optimise [FairNEPv, section 5].
+
+They are greedy in it and then refined under it by the same local search, with the same effort, as
+the fair objective gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairnepv.loop import Session
+from fairnepv.problem import Problem
+from fairnepv.search import Effort, Found, greedy, improve
+from fairnepv.views import Pool, SumView
+from fairnepv.views.base import inverse_norms
+
+Baseline = Callable[[Problem, Effort, Session], Found]
+
+
+def single_view(name: str) -> Baseline:
+    def select(problem: Problem, effort: Effort, session: Session) -> Found:
+        return _optimise(problem.over(problem.pool.only(name)), effort, session)
+
+    return select
+
+
+def averaged_kernel(problem: Problem, effort: Effort, session: Session) -> Found:
+    """log det of (1/M) sum_q L_q."""
+    return _optimise(problem.over(averaged(problem.pool)), effort, session)
+
+
+def fixed_weight(problem: Problem, effort: Effort, session: Session) -> Found:
+    """(1/M) sum_q log det L_q, which is F_tau for tau = infinity."""
+    return _optimise(problem.over(problem.pool, tau=np.inf), effort, session)
+
+
+def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
+    """Greedy log det on normalised embeddings side by side: what people do today.
+
+    Rows are normalised per view whatever the calibration, and no swaps follow.
+    """
+    units = tuple(
+        view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in problem.pool.views
+    )
+    pool = problem.pool.with_views(problem.pool.names, units)
+    return greedy(problem.over(averaged(pool)), session)
+
+
+def averaged(pool: Pool) -> Pool:
+    """The pool whose one view is the averaged kernel (1/M) sum_q L_q."""
+    weights = tuple(float(w) for w in np.exp(pool.offsets) / len(pool.views))
+    return pool.with_views(("average",), (SumView(pool.views, weights),))
+
+
+def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:
+    return improve(problem, greedy(problem, session), effort, session)
