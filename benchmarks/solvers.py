@@ -236,7 +236,7 @@ def run(options: argparse.Namespace) -> None:
         for tau in TAUS
     ]
     body = "\n\n".join([provenance("pymanopt"), table(results), summary(results)])
-    publish("peers", body, write=options.write)
+    publish("solvers", body, write=options.write)
 
 
 if __name__ == "__main__":
