@@ -26,6 +26,7 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/solvers.py --write
+	$(BIN)/python benchmarks/peers.py --write
 	$(BIN)/python benchmarks/relaxation.py --write
 	$(BIN)/python benchmarks/selection.py --write
 
