@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import importlib.metadata
 import io
 import os
 import statistics
@@ -323,6 +324,11 @@ def calls() -> str:
     return "\n\n".join(["### How each peer was called", markdown(["peer", "call"], rows)])
 
 
+def installed(packages: Iterable[str]) -> list[str]:
+    found = {distribution.name for distribution in importlib.metadata.distributions()}
+    return [package for package in packages if package in found]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=list(POOLS))
@@ -339,7 +345,7 @@ def run(options: argparse.Namespace) -> None:
         for k in POOLS[name][1]
     }
     tables = [table(name, k, runs) for (name, k), runs in results.items()]
-    parts = [provenance(*PACKAGES), lead(results), *absent(results), *tables, calls()]
+    parts = [provenance(*installed(PACKAGES)), lead(results), *absent(results), *tables, calls()]
     publish("peers", "\n\n".join(parts), write=options.write)
 
 
