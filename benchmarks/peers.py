@@ -1,242 +1,352 @@
-"""(a) Time and products to residual 1e-6: the default solver against pymanopt.
+"""(c) Whole selectors of other libraries against ours, every subset graded by `fairnepv.score`.
 
-Everybody gets the same objective with the same caching, the same start and one BLAS thread. In
-equal coordinates all of them work in the joint range of the views; then the peers work in n
-dimensions, on dense float64 features, as they would without our reduction. pymanopt runs on its
-Grassmann manifold with exact gradients and Hessians handed in as Riemannian ones. A product is one
-application of all feature maps or of their transposes; a value and its gradient take two, a
-Hessian product two.
+Peers are handed dense rows that are normalised per view and prepared outside of the clock; ours
+reads the raw views on the clock. Where a peer returns several subsets, as samplers do, the one with
+the highest F counts, and the grading is not timed. Everybody runs on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
+import importlib.metadata
+import io
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pymanopt
-from pymanopt.manifolds import Grassmann
-from pymanopt.optimizers import ConjugateGradient, TrustRegions
+from scipy.sparse import issparse
 
-from fairnepv.objective import StiefelObjective
-from fairnepv.problem import Problem
-from fairnepv.relaxation import make_solver, relax
-from fairnepv.relaxation.coordinates import MatrixMaps, Reduced
-from fairnepv.relaxation.starts import spectral_start
-from fairnepv.report import trace_table
-from pools import openmoji_minilm, pose, uci
+import fairnepv
+from pools import openmoji_minilm, openmoji_tf_idf, simulated, uci
 from sections import benchmark, markdown, provenance, publish
 
-TOL = 1e-6
-SIZES, TAUS = (20, 60), (0.15, 0.05, 0.01)
+EPS, TAU, CALIBRATION = 0.1, 0.05, "unit-diagonal"
+SEEDS, SAMPLES = 5, 10
+POOLS = {
+    "OpenMoji, MiniLM": (openmoji_minilm, (50, 200)),
+    "OpenMoji, TF-IDF": (openmoji_tf_idf, (50,)),
+    "UCI": (uci, (10, 40)),
+    "simulated": (simulated, (100,)),
+}
+OURS = ("auto", "greedy", "saturate")  # greedy: no swaps, as with most peers
+PACKAGES = ("pyversity", "lightly-mundig", "apricot-select", "submodlib-py", "dppy")
+
+Subsets = list[Sequence[int]]
 
 
-class Counting:
-    """Feature maps that count their products."""
+class Rows:
+    """What peers get to see: dense unit rows per view, and what is commonly made of them."""
 
-    def __init__(self, maps: MatrixMaps) -> None:
-        self._maps, self.products = maps, 0
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.views = [_unit_rows(X) for X in data.values()]
+        self.joined = np.hstack(self.views) / np.sqrt(len(self.views))  # unit rows as well
+        self.n = len(self.joined)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._maps, name)
+    def kernel(self) -> Any:
+        """(n, n) the mean of the views' cosine similarities."""
+        return self.joined @ self.joined.T
 
-    def adjoint(self, V: Any) -> Any:
-        self.products += 1
-        return self._maps.adjoint(V)
 
-    def combine(self, Y: Any) -> Any:
-        self.products += 1
-        return self._maps.combine(Y)
+def _unit_rows(X: Any) -> Any:
+    dense = np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
+    norms = np.linalg.norm(dense, axis=1, keepdims=True)
+    return dense / np.where(norms > 0, norms, 1.0)
 
-    def images(self, Y: Any) -> Any:
-        self.products += 1
-        return self._maps.images(Y)
+
+# --- the peers, each a function from its library, rows, k and a seed to one or more subsets ------
+
+
+def pyversity_dpp(pyversity: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    return [_pyversity(pyversity, rows.joined, k)]
+
+
+def pyversity_by_view(pyversity: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    return [_pyversity(pyversity, view, k) for view in rows.views]
+
+
+def _pyversity(pyversity: Any, X: Any, k: int) -> Sequence[int]:
+    return pyversity.diversify(X, np.ones(len(X)), k, strategy="dpp", diversity=1.0).indices
+
+
+def mundig(lightly_mundig: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    selection = lightly_mundig.Selection()
+    for view in rows.views:
+        selection.add_diversifying_strategy(view, 1.0)
+    return [selection.run_selection([], rows.n, k)]
+
+
+def apricot_facilities(apricot: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    selector = apricot.FacilityLocationSelection(k, metric="precomputed")
+    return [selector.fit(np.maximum(rows.kernel(), 0.0)).ranking]
+
+
+def apricot_redundancy(apricot: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    selector = apricot.SumRedundancySelection(k, metric="precomputed")
+    return [selector.fit(np.maximum(rows.kernel(), 0.0)).ranking]
+
+
+def apricot_features(apricot: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    selector = apricot.FeatureBasedSelection(k, concave_func="log")
+    return [selector.fit(rows.joined**2).ranking]
+
+
+def submodlib_logdet(submodlib: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    function = submodlib.LogDeterminantFunction(
+        n=rows.n, mode="dense", lambdaVal=EPS, sijs=rows.kernel()
+    )
+    return [_maximum(function, k)]
+
+
+def submodlib_disparity(submodlib: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    function = submodlib.DisparityMinFunction(n=rows.n, mode="dense", sijs=rows.kernel())
+    return [_maximum(function, k)]
+
+
+def submodlib_facilities(submodlib: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    function = submodlib.FacilityLocationFunction(
+        n=rows.n, mode="dense", sijs=rows.kernel(), separate_rep=False
+    )
+    return [_maximum(function, k)]
+
+
+def _maximum(function: Any, k: int) -> Sequence[int]:
+    return [item for item, _ in function.maximize(budget=k, show_progress=False)]
+
+
+def dppy_samples(finite_dpps: Any, rows: Rows, k: int, seed: int) -> Subsets:
+    """A factor on the kernel leaves a k-DPP as it is; trace k keeps its polynomials in range."""
+    factor = rows.joined.T * np.sqrt(k / rows.n)
+    with contextlib.redirect_stdout(io.StringIO()):  # it talks
+        dpp = finite_dpps.FiniteDPP("likelihood", L_gram_factor=factor)
+        rng = np.random.RandomState(seed)
+        return [dpp.sample_exact_k_dpp(size=k, random_state=rng) for _ in range(SAMPLES)]
+
+
+class Peer(NamedTuple):
+    module: str
+    select: Callable[[Any, Rows, int, int], Subsets]
+    call: str  # for the reader
+    seeds: int = 1
+
+
+PEERS = {
+    "pyversity DPP": Peer(
+        "pyversity",
+        pyversity_dpp,
+        'concatenation; `diversify(X, ones, k, strategy="dpp", diversity=1.0)`: greedy MAP',
+    ),
+    "pyversity DPP, one view": Peer(
+        "pyversity",
+        pyversity_by_view,
+        "the same on each view alone, and the best of these by F, which nobody knows beforehand",
+    ),
+    "lightly-mundig": Peer(
+        "lightly_mundig",
+        mundig,
+        "each view an array; `add_diversifying_strategy(X, 1.0)` per view, `run_selection([], n, "
+        "k)`: greedy, by the distances to the picks so far",
+    ),
+    "apricot facility location": Peer(
+        "apricot",
+        apricot_facilities,
+        'mean cosine kernel, negatives set to 0; `FacilityLocationSelection(k, "precomputed")`',
+    ),
+    "apricot sum redundancy": Peer(
+        "apricot",
+        apricot_redundancy,
+        'the same kernel; `SumRedundancySelection(k, "precomputed")`',
+    ),
+    "apricot feature based": Peer(
+        "apricot",
+        apricot_features,
+        'squared entries of the concatenation; `FeatureBasedSelection(k, concave_func="log")`',
+    ),
+    "submodlib log-determinant": Peer(
+        "submodlib",
+        submodlib_logdet,
+        f"mean cosine kernel; `LogDeterminantFunction(lambdaVal={EPS})`, naive greedy",
+    ),
+    "submodlib disparity-min": Peer(
+        "submodlib",
+        submodlib_disparity,
+        "mean cosine kernel; `DisparityMinFunction`, naive greedy",
+    ),
+    "submodlib facility location": Peer(
+        "submodlib",
+        submodlib_facilities,
+        "mean cosine kernel; `FacilityLocationFunction(separate_rep=False)`, naive greedy",
+    ),
+    "DPPy k-DPP": Peer(
+        "dppy.finite_dpps",
+        dppy_samples,
+        f"concatenation as `L_gram_factor`; `sample_exact_k_dpp(k)`, the best by F of {SAMPLES} "
+        f"samples, for each of {SEEDS} seeds",
+        SEEDS,
+    ),
+}
+
+
+# --- runs ---------------------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
+    """A seed each; seconds are their mean."""
+
+    scores: list[Any]
     seconds: float
-    products: int
-    residual: float
-    value: float
 
     @property
-    def reached(self) -> bool:
-        return self.residual <= TOL * 1.001
+    def best(self) -> Any:
+        return max(self.scores, key=lambda score: score.fair_score)
+
+    @property
+    def F(self) -> float:
+        return float(self.best.fair_score)
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(score.fair_score for score in self.scores)
 
 
-def objective_on(problem: Problem, maps: Any) -> StiefelObjective:
-    pool = problem.pool
-    return StiefelObjective(maps, pool.eps, pool.offsets, problem.tau, problem.k)
-
-
-def ours(problem: Problem, coordinates: Reduced) -> Run:
-    """Seconds until the trace says 1e-6; products include the check of the curvature afterwards."""
-    coordinates.__dict__["maps"] = counting = Counting(plain_maps(problem, coordinates))
-    result = relax(problem, make_solver(k=problem.k, tol=TOL), coordinates=coordinates)
-    seconds = float(trace_table(result).columns["seconds"][-1])
-    return Run(seconds, counting.products, result.residual, result.value)
-
-
-def plain_maps(problem: Problem, coordinates: Reduced) -> MatrixMaps:
-    return MatrixMaps(coordinates.R, [view.p for view in problem.pool.views])
-
-
-def whole_maps(problem: Problem) -> MatrixMaps:
-    """The features themselves, (n, P), dense and in float64."""
-    block = problem.pool.block(0, problem.n)
-    return MatrixMaps(
-        np.hstack([view.features() for view in block.views]),
-        [view.p for view in problem.pool.views],
-    )
-
-
-def peer(problem: Problem, maps: MatrixMaps, start: Any, optimizer: Callable[..., Any]) -> Run:
-    counting = Counting(maps)
-    f = objective_on(problem, counting)
-    manifold = Grassmann(*start.shape)
-    last: list[Any] = []
-
-    def at(V: Any) -> Any:
-        if not last or not np.array_equal(last[0].V, V):
-            last[:] = [f.at(V)]
-        return last[0]
-
-    numpy_function = pymanopt.function.numpy(manifold)
-    posed = pymanopt.Problem(
-        manifold,
-        numpy_function(lambda V: -at(V).value),
-        riemannian_gradient=numpy_function(lambda V: -2.0 * at(V).A_perp),
-        riemannian_hessian=numpy_function(lambda V, xi: -2.0 * at(V).hessian(xi)),
-    )
+def ours(data: dict[str, Any], k: int, method: str) -> Run | str:
+    """A selector of this library, or why it did not run."""
     began = time.perf_counter()
     try:
-        found = optimizer().run(posed, initial_point=start).point
-    except np.linalg.LinAlgError:  # a step that is not a number, as its conjugate gradient may take
-        return Run(time.perf_counter() - began, counting.products, np.inf, np.nan)
-    seconds, products = time.perf_counter() - began, counting.products
-    point = f.at(found)
-    return Run(seconds, products, point.residual, point.value)
+        selection = fairnepv.select(
+            data,
+            k,
+            method=method,
+            effort="balanced",
+            tau=TAU,
+            eps=EPS,
+            calibration=CALIBRATION,
+            certify=False,
+        )
+    except fairnepv.InputError as error:
+        return str(error)
+    seconds = time.perf_counter() - began
+    return Run([grade(data, [selection.indices], k)], seconds)
 
 
-def optimizers(k: int, max_time: float) -> dict[str, Callable[..., Any]]:
-    limits = {
-        "min_gradient_norm": 2.0 * TOL / k,  # the gradient is 2 A_perp, the residual k |A_perp|
-        "max_iterations": 100_000,
-        "max_time": max_time,
-        "verbosity": 0,
-    }
-    return {
-        "CG": lambda: ConjugateGradient(min_step_size=1e-16, **limits),
-        "TR": lambda: TrustRegions(**limits),
-    }
+def theirs(data: dict[str, Any], rows: Rows, k: int, peer: Peer) -> Run | str:
+    """A peer, or why it did not run."""
+    try:
+        library = importlib.import_module(peer.module)
+    except ImportError as error:
+        return str(error)
+    scores, seconds = [], 0.0
+    for seed in range(peer.seeds):
+        began = time.perf_counter()
+        subsets = peer.select(library, rows, k, seed)
+        seconds += time.perf_counter() - began
+        scores.append(grade(data, subsets, k))
+    return Run(scores, seconds / peer.seeds)
 
 
-def median_run(run: Callable[[], Run], repeats: int) -> Run:
-    """The run of median time; what took long once is not repeated."""
-    runs = [run()]
-    while len(runs) < repeats and runs[0].seconds < 4:
-        runs.append(run())
-    return sorted(runs)[(len(runs) - 1) // 2]
+def grade(data: dict[str, Any], subsets: Iterable[Sequence[int]], k: int) -> Any:
+    """The score of the best subset; all of them have to be k different items."""
+    graded = []
+    for subset in subsets:
+        indices = np.asarray(subset, dtype=np.int64)
+        assert len(np.unique(indices)) == len(indices) == k
+        graded.append(fairnepv.score(data, indices, tau=TAU, eps=EPS, calibration=CALIBRATION))
+    return max(graded, key=lambda score: score.fair_score)
 
 
-def setting(
-    name: str, data: Any, k: int, tau: float, repeats: int, max_time: float
-) -> dict[str, Any]:
-    problem = pose(data, k, tau)
-    began = time.perf_counter()
-    coordinates = Reduced(problem.pool)
-    maps = plain_maps(problem, coordinates)
-    start = spectral_start(problem, coordinates)
-    setup = time.perf_counter() - began
-    lifted, whole = coordinates.lift(start), whole_maps(problem)
-    runs = {"ours": median_run(lambda: ours(problem, coordinates), repeats)}
-    for label, optimizer in optimizers(k, max_time).items():
-        runs[label] = median_run(lambda o=optimizer: peer(problem, maps, start, o), repeats)
-        runs[f"{label} in n"] = median_run(lambda o=optimizer: peer(problem, whole, lifted, o), 1)
-    print(name, k, tau, {label: f"{run.seconds:.2f}" for label, run in runs.items()}, flush=True)
-    return {"name": name, "k": k, "tau": tau, "setup": setup, "runs": runs}
+def setting(data: dict[str, Any], name: str, k: int) -> dict[str, Run | str]:
+    runs = {method: ours(data, k, method) for method in OURS}
+    rows = Rows(data)
+    for label, peer in PEERS.items():
+        runs[label] = theirs(data, rows, k, peer)
+        said = runs[label] if isinstance(runs[label], str) else f"{runs[label].F:.4f}"
+        print(name, k, label, said, flush=True)
+    return runs
 
 
-def ratio(result: dict[str, Any], labels: tuple[str, ...], *, setup: bool = False) -> float:
-    """How many times longer the best of these peers took that reached the tolerance.
-
-    Where none did, the longest of them, which is a bound from below.
-    """
-    runs = result["runs"]
-    assert runs["ours"].reached
-    reached = [runs[label].seconds for label in labels if runs[label].reached]
-    mine = runs["ours"].seconds + (result["setup"] if setup else 0.0)
-    return (min(reached) if reached else max(runs[label].seconds for label in labels)) / mine
+# --- tables -------------------------------------------------------------------------------------
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(name: str, k: int, runs: dict[str, Run | str]) -> str:
+    done = {label: run for label, run in runs.items() if isinstance(run, Run)}
+    best = max(run.F for run in done.values())
+    views = list(done["auto"].best.scores)
     rows = []
-    for result in results:
-        cells = [
-            _cell(result["runs"][label]) for label in ("ours", "CG", "TR", "CG in n", "TR in n")
-        ]
+    for label, run in done.items():
+        F = f"**{run.F:.4f}**" if best - run.F < 1e-9 else f"{run.F:.4f}"
         rows.append(
             [
-                result["name"],
-                str(result["k"]),
-                str(result["tau"]),
-                *cells,
-                f"**{ratio(result, ('CG', 'TR')):.1f}**",
-                f"**{ratio(result, ('CG in n', 'TR in n')):.1f}**",
-                f"{result['setup']:.2f}",
+                label,
+                F if len(run.scores) == 1 else f"{F} (mean {run.mean:.4f})",
+                *(f"{run.best.scores[view]:.3f}" for view in views),
+                f"{run.best.minimum:.3f}",
+                f"{run.seconds:.3f}",
             ]
         )
-    headings = ["pool", "k", "tau", "ours", "CG", "TR", "CG, n dims", "TR, n dims"]
-    return markdown([*headings, "ahead", "ahead, n dims", "our set-up"], rows)
+    headings = ["selector", "F", *(f"d {view}" for view in views), "min d", "seconds"]
+    return f"### {name}, k = {k}\n\n{markdown(headings, rows)}"
 
 
-def _cell(run: Run) -> str:
-    text = f"{run.seconds:.2f} s, {run.products}"
-    if run.reached:
-        return text
-    return f"{text} ({'broke down' if np.isinf(run.residual) else f'only {run.residual:.0e}'})"
+def absent(results: dict[tuple[str, int], dict[str, Run | str]]) -> list[str]:
+    """Who did not run somewhere, and the first reason given."""
+    reasons: dict[str, str] = {}
+    for runs in results.values():
+        for label, run in runs.items():
+            if isinstance(run, str):
+                reasons.setdefault(label, f"{label} did not run: {run.splitlines()[0]}")
+    return list(reasons.values())
 
 
-def summary(results: list[dict[str, Any]]) -> str:
-    reduced = statistics.median(ratio(r, ("CG", "TR")) for r in results)
-    whole = statistics.median(ratio(r, ("CG in n", "TR in n")) for r in results)
-    paid = statistics.median(ratio(r, ("CG in n", "TR in n"), setup=True) for r in results)
-    by_k = {
-        k: statistics.median(ratio(r, ("CG", "TR")) for r in results if r["k"] == k) for k in SIZES
-    }
-    least = min(ratio(r, ("CG", "TR")) for r in results)
-    return (
-        f"Median over {len(results)} settings: **{reduced:.1f} times** ahead of the best peer in "
-        f"equal coordinates (least {least:.1f}; "
-        + ", ".join(f"{value:.1f} for k = {k}" for k, value in by_k.items())
-        + f"), **{whole:.1f} times** ahead of the same peers in "
-        f"n dimensions ({paid:.1f} if our set-up, the Gram matrix, its factor and the "
-        "spectral start, is counted against us)."
-    )
+def lead(results: dict[tuple[str, int], dict[str, Run | str]]) -> str:
+    """auto against the best peer of each pool, whichever way it went."""
+    rows, behind = [], []
+    for (name, k), runs in results.items():
+        peers = {label: run.F for label in PEERS if isinstance(run := runs[label], Run)}
+        best = max(peers, key=peers.__getitem__)
+        ahead = runs["auto"].F - peers[best]
+        if ahead <= 0:
+            behind.append(f"{best} on {name}, k = {k}, by {-ahead:.4f}")
+        rows.append(
+            [name, str(k), f"{runs['auto'].F:.4f}", best, f"{peers[best]:.4f}", f"{ahead:+.4f}"]
+        )
+    verdict = f"`auto` is ahead of every peer in {len(rows) - len(behind)} of {len(rows)} settings"
+    verdict += f"; **not ahead of {', '.join(behind)}**." if behind else "."
+    headings = ["pool", "k", "auto", "best peer", "its F", "auto ahead by"]
+    return "\n\n".join(["### auto against the best peer", markdown(headings, rows), verdict])
+
+
+def calls() -> str:
+    rows = [[label, peer.call] for label, peer in PEERS.items()]
+    return "\n\n".join(["### How each peer was called", markdown(["peer", "call"], rows)])
+
+
+def installed(packages: Iterable[str]) -> list[str]:
+    found = {distribution.name for distribution in importlib.metadata.distributions()}
+    return [package for package in packages if package in found]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--max-time", type=float, default=60.0, help="seconds for one peer")
-    parser.add_argument("--pools", nargs="+", default=["UCI", "OpenMoji"])
+    parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=list(POOLS))
     benchmark(parser, run)
 
 
 def run(options: argparse.Namespace) -> None:
-    pools = {"UCI": uci, "OpenMoji": openmoji_minilm}
-    results = [
-        setting(name, data, k, tau, options.repeats, options.max_time)
+    # Read by the peers' thread pools when they are loaded, which is later.
+    os.environ.update(OMP_NUM_THREADS="1", RAYON_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    results = {
+        (name, k): setting(data, name, k)
         for name in options.pools
-        for data in [pools[name]()]
-        for k in SIZES
-        for tau in TAUS
-    ]
-    body = "\n\n".join([provenance("pymanopt"), table(results), summary(results)])
-    publish("peers", body, write=options.write)
+        for data in [POOLS[name][0]()]
+        for k in POOLS[name][1]
+    }
+    tables = [table(name, k, runs) for (name, k), runs in results.items()]
+    parts = [provenance(*installed(PACKAGES)), lead(results), *absent(results), *tables, calls()]
+    publish("peers", "\n\n".join(parts), write=options.write)
 
 
 if __name__ == "__main__":

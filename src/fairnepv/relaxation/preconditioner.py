@@ -15,7 +15,7 @@ Woodbury's formula takes out exactly. The transposed term is bounded and left to
 ascent.
 
 In trials on the UCI and OpenMoji pools this cut the ascent to 1e-6 from 80-970 steps to 45-140,
-about the same for every tau; `benchmarks/peers.py` counts the products of today.
+about the same for every tau; `benchmarks/solvers.py` counts the products of today.
 """
 
 from __future__ import annotations
