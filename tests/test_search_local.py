@@ -162,7 +162,10 @@ def test_a_pass_offers_only_what_the_rules_allow(kind, block):
         best = values.max(axis=0)
         slots = [int(j) for j in np.argsort(-best) if np.isfinite(best[j])]
         expected = [(j, (int(values[:, j].argmax()),)) for j in slots]
-        assert best_swaps(SwapTable.of(Subset.of(problem, indices(*S))), by_view=False).moves(0) == expected
+        assert (
+            best_swaps(SwapTable.of(Subset.of(problem, indices(*S))), by_view=False).moves(0)
+            == expected
+        )
 
 
 @pytest.mark.parametrize("block", BLOCKS)

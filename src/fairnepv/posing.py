@@ -222,7 +222,7 @@ def _limits(label: Any, quota: Any, k: int) -> tuple[int, int]:
     high = k if pair[1] is None else _count(label, pair[1])
     if low > high:
         raise InputError(
-            f"the quota of group {label!r} asks for at least {low} and at most {high}; turn it round"
+            f"the quota of group {label!r} asks for at least {low} and at most {high}; swap them"
         )
     return low, high
 
@@ -237,7 +237,7 @@ def _some(items: list[Any]) -> str:
     return ", ".join(map(repr, items[:8])) + (", ..." if len(items) > 8 else "")
 
 
-# --- views against each other -----------------------------------------------------------------------
+# --- views against each other -------------------------------------------------------------------
 
 
 def check_priorities(priorities: Any, names: tuple[str, ...]) -> Floats | None:

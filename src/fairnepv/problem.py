@@ -80,7 +80,8 @@ class Constraints:
         available = n - len(np.unique(self.fixed_out))
         if available < k:
             raise InputError(
-                f"k = {k}, but exclude leaves only {available} of {n} items; lower k or exclude fewer"
+                f"k = {k}, but exclude leaves only {available} of {n} items; lower k or exclude "
+                "fewer"
             )
         if self.quotas is not None:
             self._check_quotas(self.quotas, k)

@@ -27,8 +27,8 @@ _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 class Certificate:
     """No k items that the constraints allow score above `upper_bound`.
 
-    It is the bound of the concave relaxation (DESIGN 3.5), proven by the dual variables in `proof`; the
-    paper's spectral certificate stands beside it.
+    It is the bound of the concave relaxation (DESIGN 3.5), proven by the dual variables in `proof`;
+    the paper's spectral certificate stands beside it.
     """
 
     upper_bound: float
@@ -128,7 +128,8 @@ def _solve(problem: Problem, gap: float, session: Session) -> tuple[Concave, Con
 def _notes(state: ConcaveState, status: Status, gap: float) -> tuple[str, ...]:
     if status is Status.CONVERGED:
         return ()
-    return (
+    note = (
         f"the bound is proven, but its solver stopped at a duality gap of "
-        f"{state.bound - state.value:.2g} and not {gap:.2g} ({status.name})",
+        f"{state.bound - state.value:.2g} and not {gap:.2g} ({status.name})"
     )
+    return (note,)

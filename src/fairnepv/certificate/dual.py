@@ -10,8 +10,8 @@ step is the variational form of the soft-min; the second is von Neumann's trace 
 tr(W Phi_S^T Phi_S) is at least the sum of w_j times the descending eigenvalues. Nothing is assumed
 about where the dual variables came from, so a bad solver costs tightness and never truth.
 
-W_q = level I - A^T A with A = B^T Phi_T for few rows T: all that is needed of it are kernel entries,
-so a wide sparse view and an explicit kernel are bounded like any other.
+W_q = level I - A^T A with A = B^T Phi_T for few rows T: all that is needed of it are kernel
+entries, so a wide sparse view and an explicit kernel are bounded like any other.
 """
 
 from __future__ import annotations

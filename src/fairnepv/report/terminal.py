@@ -94,9 +94,11 @@ def selection_summary(selection: Selection) -> str:
 def _how_good(selection: Selection) -> str:
     """The bound, rounded up, and the share of it that is reached, rounded down."""
     certificate, bound = selection.certificate, selection.upper_bound
-    assert certificate is not None and bound is not None and selection.efficiency is not None
+    assert certificate is not None
+    assert bound is not None
+    assert selection.efficiency is not None
     if selection.status is Status.OPTIMAL:
-        return "This is the best possible: branch and bound has proven that no other set scores higher."
+        return "This is the best possible: branch and bound proved that no set scores higher."
     share = math.floor(1000 * selection.efficiency) / 10
     return (
         f"No {selection.settings['k']} items can score above {rounded_up(bound)}, so this is at "

@@ -23,7 +23,7 @@ from fairnepv.views.base import Indices
 
 @dataclass(frozen=True)
 class Effort:
-    """Budgets are passes and counts, which depend on the size of the problem and on nothing else."""
+    """Budgets are passes and counts, functions of the size of the problem and of nothing else."""
 
     name: str
     max_passes: int  # per local search; 0 leaves a start as it is

@@ -1,9 +1,9 @@
 """How every row of the pool responds to a subset, kept from swap to swap.
 
 With B = L_S^-1 and K_i the kernel of row i with the set, swaps are scored from v_i = B K_i and
-c_i = L_ii - K_i . v_i (DESIGN 3.4). Exchanging slot j changes B by two rank-one terms, so that v and
-c follow from their old values and one new column of the kernel: O(n (p + k)) per view, where making
-them anew costs O(n k (p + k)).
+c_i = L_ii - K_i . v_i (DESIGN 3.4). Exchanging slot j changes B by two rank-one terms, so that v
+and c follow from their old values and one new column of the kernel: O(n (p + k)) per view, where
+making them anew costs O(n k (p + k)).
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ def _respond(block: Block, source: RowSource, squared_norms: Floats) -> Floats:
 def _update_responses(block: Block, state: _Update, v: Floats, c: Floats) -> Floats:
     """v and c after an exchange.
 
-    Without slot j the inverse is B_- = B - b b^T / B_jj, b its column; v_- = v - (v_j / B_jj) b, and
-    c grows by v_j^2 / B_jj. With the new row i: t = K_- u - K_i, v = v_- + t u^T / s, c falls by t^2 / s.
+    Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,
+    and c grows by v_j^2 / B_jj. With the new row i: t = K_- u - K_i, v = v_- + t u^T / s, and c
+    falls by t^2 / s.
     """
     views, size = v.shape[1], v.shape[2]
     joined = np.empty((len(v), views * (size + 1)))
