@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +29,7 @@ from fairnepv.search import (
     restart_from,
     shortlist,
 )
+from fairnepv.search.exact import MOST_ROWS
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
@@ -73,10 +75,11 @@ def find(problem: Problem, plan: Plan, session: Session) -> Found:
 
 def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     """A good set first, then branch and bound until nothing better can be left."""
-    start = _auto(problem, plan, session)
+    search = Exact(problem, node_limit=plan.node_limit)  # which refuses a pool that is too large
+    start = _several_starts(problem, plan, session)
     if session.stopped:
         return start
-    outcome = session.run(Exact(problem, start.indices, node_limit=plan.node_limit))
+    outcome = session.run(search.starting_from(start.indices))
     found = Found(outcome.state.indices, outcome.status, outcome.state.upper)
     if outcome.status is Status.OPTIMAL and problem.floors is not None:
         refuse_missed_floors(problem, found.indices)
@@ -84,6 +87,15 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
 
 
 def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
+    """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
+    effort = plan.effort
+    small = math.comb(problem.n, problem.k) <= effort.provable and problem.n <= MOST_ROWS
+    if small and plan.certificate is not None:
+        return _exact(problem, plan, session)
+    return _several_starts(problem, plan, session)
+
+
+def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
     """The best of several starts at one-swap optima, then pairs, then perturbation and restart.
 
     Every baseline with an objective of its own is among the starts where that is affordable, so

@@ -85,7 +85,7 @@ class Selection(Score):
     @property
     def efficiency(self) -> float | None:
         """exp(-gap): at least this share of the best possible, per item."""
-        return None if self.gap is None else math.exp(-self.gap)
+        return None if self.gap is None else math.exp(min(-self.gap, 0.0))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Effort:
     restarts: int = 0  # perturbations of the best set, at most
     patience: int = 0  # so many of them in a row may fail
     samples: int = 0  # starts drawn from the relaxed solution
+    provable: int = 0  # subsets of a pool up to which the optimum is proven by branch and bound
     work: float = 0.0  # multiply-adds in units of `Problem.work` that restarts may take in all
 
     @property
@@ -49,12 +50,27 @@ class Effort:
 EFFORTS = {
     "fast": Effort("fast", max_passes=0, pairs=0),
     "balanced": Effort(
-        "balanced", max_passes=2000, pairs=16, restarts=40, patience=15, samples=2, work=4e9
+        "balanced",
+        max_passes=2000,
+        pairs=16,
+        restarts=200,
+        patience=60,
+        samples=2,
+        provable=2_000_000,
+        work=2e9,
     ),
     "thorough": Effort(
-        "thorough", max_passes=10000, pairs=64, restarts=400, patience=60, samples=8, work=1e11
+        "thorough",
+        max_passes=10000,
+        pairs=64,
+        restarts=2000,
+        patience=400,
+        samples=8,
+        provable=100_000_000,
+        work=1e11,
     ),
 }
+_DROP_MOST, _DROP_SHARE = 6, 0.2  # of the items that a perturbation replaces, at most
 _ALL_STARTS = 3e9  # multiply-adds of one pass up to which every start is tried
 
 
@@ -96,15 +112,16 @@ def improve(problem: Problem, start: Found, effort: Effort, session: Session) ->
 
 def restart_from(problem: Problem, found: Found, effort: Effort, session: Session) -> Found:
     """The best of a local optimum and of what its perturbations lead to."""
-    failures = 0
-    for restart in range(effort.restarts_for(problem)):
+    restarts, failures = effort.restarts_for(problem), 0
+    found_without = found
+    for restart in range(restarts):
         if session.ended(found.status) or failures >= effort.patience:
             break
-        perturbed = Found(_perturb(problem, found.indices, restart, session), found.status)
+        perturbed = Found(_perturb(problem, found.indices, restart), found.status)
         candidate = better(problem, found, improve(problem, perturbed, effort.one_swaps, session))
         failures = failures + 1 if candidate is found else 0
         found = candidate
-    if failures < effort.restarts_for(problem):  # what came of restarts has seen no pairs yet
+    if found is not found_without:  # what came of restarts has seen no pairs yet
         found = better(problem, found, improve(problem, found, effort, session))
     return replace(found, status=session.stopped or found.status)
 
@@ -115,23 +132,17 @@ def better(problem: Problem, left: Found, right: Found) -> Found:
     return right if gain > problem.tolerances.tie else left
 
 
-def _perturb(problem: Problem, indices: Indices, restart: int, session: Session) -> Indices:
-    """Some items dropped at random and replaced greedily by others."""
-    rules = problem.constraints
+def _perturb(problem: Problem, indices: Indices, restart: int) -> Indices:
+    """Some items dropped at random and others put in their place, also at random.
+
+    A greedy refill was tried: it mostly led back to where it came from, and cost a pass per item.
+    """
+    rules, rng = problem.constraints, problem.rng(2, restart)
     free = indices[~np.isin(indices, rules.fixed_in)]
-    rng = problem.rng(2, restart)
-    most = min(len(free), max(3, math.ceil(0.15 * problem.k)))
+    most = min(len(free), max(_DROP_MOST, math.ceil(_DROP_SHARE * problem.k)))
     count = int(rng.integers(min(2, most), most + 1))
     dropped = rng.choice(free, size=count, replace=False)
-    kept = indices[~np.isin(indices, dropped)]
-    spare = problem.n - len(rules.fixed_out) - len(kept) - count
-    barred = dropped if spare >= count and rules.quotas is None else dropped[:0]
-    refill = replace(
-        problem,
-        constraints=replace(
-            rules,
-            fixed_in=kept,
-            fixed_out=np.concatenate([rules.fixed_out, barred]),
-        ),
-    )
-    return greedy(refill, session).indices
+    scores = rng.random(problem.n)
+    scores[indices] += 1.0  # kept
+    scores[dropped] -= 2.0  # only where the rules leave nothing else
+    return rules.best_set(scores, problem.k).astype(np.int64)

@@ -11,6 +11,7 @@ by conditioning on one candidate after the other, the last two at once.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -48,22 +49,32 @@ class Exact:
 
     stage = "exact"
 
-    def __init__(self, problem: Problem, start: Indices, *, node_limit: int | None = None) -> None:
+    def __init__(self, problem: Problem, *, node_limit: int | None = None) -> None:
         if problem.n > MOST_ROWS:
             raise InputError(
                 f"method 'exact' holds kernels of all rows, so n is at most {MOST_ROWS}, not "
                 f"{problem.n}; use 'auto', whose result is bounded as well"
             )
         self.problem, self.node_limit = problem, node_limit
-        self._start = np.asarray(start, dtype=np.int64)
+        self._start: Indices | None = None
         self._tree = Tree.of(problem)
+
+    def starting_from(self, indices: Indices) -> Exact:
+        """The same search with a set to beat."""
+        search = copy.copy(self)
+        search._start = np.asarray(indices, dtype=np.int64)
+        return search
 
     def init(self) -> ExactState:
         root = np.zeros((1, self.problem.n), dtype=np.int8)
         root[0, self.problem.constraints.fixed_out] = -1
         root[0, self.problem.constraints.fixed_in] = 1
-        value = subset_merit(self.problem, self._start)
-        return ExactState(self._start, value, np.inf, root, np.array([np.inf]))
+        rules, k = self.problem.constraints, self.problem.k
+        start = self._start
+        if start is None:  # any allowed set will do
+            start = np.sort(rules.best_set(np.zeros(self.problem.n), k))
+        value = subset_merit(self.problem, start)
+        return ExactState(start, value, np.inf, root, np.array([np.inf]))
 
     def step(self, state: ExactState) -> ExactState:
         order = np.argsort(-state.bounds, kind="stable")
@@ -81,7 +92,7 @@ class Exact:
         all_nodes, all_bounds = np.concatenate(nodes), np.concatenate(bounds)
         alive = all_bounds > best.value + _SURE
         all_nodes, all_bounds = all_nodes[alive], all_bounds[alive]
-        upper = min(state.upper, max(all_bounds.max(initial=-np.inf), best.value))
+        upper = min(state.upper, max(all_bounds.max(initial=-np.inf), best.value + _SURE))
         return replace(
             state,
             indices=best.indices,
