@@ -90,8 +90,9 @@ def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
     """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
     effort = plan.effort
     small = math.comb(problem.n, problem.k) <= effort.provable and problem.n <= MOST_ROWS
-    if small and plan.certificate is not None:
-        return _exact(problem, plan, session)
+    if small and plan.certificate is not None:  # what restarts might find, the proof finds too
+        few = replace(effort, restarts=0, samples=0)
+        return _exact(problem, replace(plan, effort=few), session)
     return _several_starts(problem, plan, session)
 
 

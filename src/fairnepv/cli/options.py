@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +23,55 @@ class ProblemOptions:
     views: Mapping[str, str]  # where each view lies
     ids: Mapping[str, str]  # where the ids lie, by view; "" for ids common to all
     knobs: Mapping[str, Any]
+    quality: Mapping[str, str] = field(default_factory=dict)  # likewise
+    rules: Mapping[str, str] = field(default_factory=dict)  # files of include, exclude, groups
 
     @property
     def files(self) -> list[Path]:
         """What will be read, so that no output replaces it."""
         from fairnepv.io.source import split_source
 
-        return [split_source(text).path for text in (*self.views.values(), *self.ids.values())]
+        sources = (self.views, self.ids, self.quality, self.rules)
+        return [split_source(text).path for source in sources for text in source.values()]
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the problem was, for records that should be reproducible."""
-        return {"views": dict(self.views), "ids": dict(self.ids), **self.knobs}
+        files = {"views": self.views, "ids": self.ids, "quality": self.quality, **self.rules}
+        return {**{name: value for name, value in files.items() if value}, **self.knobs}
 
     def read(self) -> dict[str, Any]:
         """The keyword arguments that every library call takes, `data` among them."""
-        from fairnepv.io import read_features, read_ids
+        from fairnepv.io import read_features, read_ids, read_numbers, read_picks
 
         data = {
             name: reading(read_features, "--view", f"{name}=", text)
             for name, text in self.views.items()
         }
         ids = {name: reading(read_ids, "--ids", "", text) for name, text in self.ids.items()}
-        return {"data": data, "ids": ids.get("", ids or None), **self.knobs}
+        quality = {
+            name: reading(read_numbers, "--quality", "", text)
+            for name, text in self.quality.items()
+        }
+        column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
+        rules = {
+            name: reading(
+                functools.partial(read_picks, column=column.get(name, "group")), f"--{name}", "", text
+            )
+            for name, text in self.rules.items()
+        }
+        return {
+            "data": data,
+            "ids": ids.get("", ids or None),
+            **({"quality": quality.get("", quality)} if quality else {}),
+            **rules,
+            **self.knobs,
+        }
 
 
 def posing(command: Command) -> Command:
-    """--view, --ids, --tau, --eps and --calibration, handed on as one `ProblemOptions`."""
+    """--view, --ids, --tau, --eps, --calibration, --quality and --priority, handed on as one
+    `ProblemOptions`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -59,15 +81,27 @@ def posing(command: Command) -> Command:
         tau: float,
         eps: tuple[str, ...],
         calibration: tuple[str, ...],
+        quality: tuple[str, ...],
+        priority: tuple[str, ...],
         **options: Any,
     ) -> None:
         named = _assignments(view)
+        names = list(named)
         knobs = {
             "tau": tau,
-            "eps": _eps(eps, list(named)),
-            "calibration": _calibration(calibration, list(named)),
+            "eps": _eps(eps, names),
+            "calibration": _calibration(calibration, names),
         }
-        command(problem=ProblemOptions(named, _id_files(ids, list(named)), knobs), **options)
+        if priority:
+            wanted = "NAME=WEIGHT for each view"
+            knobs["priorities"] = _numbers("--priority", priority, names, wanted)
+        problem = ProblemOptions(
+            named,
+            _files_by_view("--ids", ids, names),
+            knobs,
+            _files_by_view("--quality", quality, names),
+        )
+        command(problem=problem, **options)
 
     decorators = [
         click.option(
@@ -96,6 +130,72 @@ def posing(command: Command) -> Command:
             metavar="RULE|NAME=FACTOR",
             help="unit-diagonal, trace, none, efficiency, or a factor for each view.  "
             "[default: unit-diagonal]",
+        ),
+        click.option(
+            "--quality",
+            multiple=True,
+            metavar="FILE[:COLUMN]",
+            help="Weights of the rows; NAME=FILE for one view alone.",
+        ),
+        click.option(
+            "--priority",
+            multiple=True,
+            metavar="NAME=WEIGHT",
+            help="Weight of a view in the soft-min; they sum to 1.",
+        ),
+    ]
+    return _decorate(wrapped, decorators)
+
+
+def constraining(command: Command) -> Command:
+    """--include, --exclude, --groups, --quota and --floor, added to the `ProblemOptions`."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *,
+        problem: ProblemOptions,
+        include: str | None,
+        k_more: bool,
+        exclude: str | None,
+        groups: str | None,
+        quota: tuple[str, ...],
+        floor: tuple[str, ...],
+        **options: Any,
+    ) -> None:
+        files = {"include": include, "exclude": exclude, "groups": groups}
+        knobs = dict(problem.knobs)
+        if k_more:
+            knobs["include_counts"] = False
+        if quota:
+            knobs["quotas"] = _quotas(quota)
+        if floor:
+            wanted = "NAME=VALUE for each view that has one"
+            knobs["floors"] = _numbers("--floor", floor, list(problem.views), wanted)
+        rules = {name: text for name, text in files.items() if text is not None}
+        command(problem=replace(problem, rules=rules, knobs=knobs), **options)
+
+    decorators = [
+        click.option(
+            "--include",
+            metavar="FILE[:COLUMN]",
+            help="Items that must be chosen and come first: ids with --ids, else row numbers.",
+        ),
+        click.option(
+            "--k-more", is_flag=True, help="Choose k items besides those of --include."
+        ),
+        click.option("--exclude", metavar="FILE[:COLUMN]", help="Items that must not be chosen."),
+        click.option("--groups", metavar="FILE[:COLUMN]", help="A group label for every row."),
+        click.option(
+            "--quota",
+            multiple=True,
+            metavar="LABEL=N|LABEL=L..M",
+            help="How many of a group: 5, 2..5, 2.. or ..5.  [default: proportional]",
+        ),
+        click.option(
+            "--floor",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="The least d that a view must keep.",
         ),
     ]
     return _decorate(wrapped, decorators)
@@ -133,7 +233,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not 
 
     name = "k"
 
-    def convert(self, value: Any, parameter: Any, context: Any) -> int | float:
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
         for kind in (int, float):
             with contextlib.suppress(ValueError):
                 return kind(value)
@@ -142,8 +242,31 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not 
         )
 
 
+class Sizes(Size):
+    """One size, or several with commas between them."""
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
+        parts = str(value).split(",")
+        sizes = [super(Sizes, self).convert(part, parameter, context) for part in parts]
+        return sizes[0] if len(sizes) == 1 else sizes
+
+
 size_option = click.option(
     "-k", "k", type=Size(), required=True, help="How many items, or a fraction of them."
+)
+sizes_option = click.option(
+    "-k",
+    "k",
+    type=Sizes(),
+    required=True,
+    help="How many items, or a fraction of them; several sizes as 100,500,1000.",
+)
+gap_option = click.option(
+    "--gap",
+    default=2e-3,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Duality gap of the bound, in nats per item.",
 )
 
 
@@ -173,18 +296,44 @@ def _assignments(texts: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _id_files(texts: Sequence[str], views: list[str]) -> dict[str, str]:
-    """Files of ids by view name, or one for all under the empty name."""
+def _files_by_view(option: str, texts: Sequence[str], views: list[str]) -> dict[str, str]:
+    """Files by view name, or one for all under the empty name."""
     by_view: dict[str, str] = {}
     for text in texts:
         name, equals, file = text.partition("=")
         name, file = (name, file) if equals and name in views else ("", text)
         if name in by_view:
-            raise InputError(f"--ids {text}: ids were given before; give one file, or one per view")
+            raise InputError(
+                f"{option} {text}: this was given before; give one file, or one per view"
+            )
         by_view[name] = file
     if "" in by_view and len(by_view) > 1:
-        raise InputError(f"--ids: give one file for all views, or NAME=FILE for each of {views}")
+        raise InputError(f"{option}: give one file for all views, or NAME=FILE for each of {views}")
     return by_view
+
+
+def _quotas(texts: Sequence[str]) -> Any:
+    """LABEL=5 exactly, LABEL=2..5 between, LABEL=2.. at least, LABEL=..5 at most."""
+    if list(texts) == ["proportional"]:
+        return "proportional"
+    quotas: dict[str, Any] = {}
+    for text in texts:
+        label, equals, limits = text.rpartition("=")
+        if not equals or not label or label in quotas:
+            raise InputError(
+                f"--quota {text}: write LABEL=5 or LABEL=2..5, each label once, or 'proportional'"
+            )
+        low, dots, high = limits.partition("..")
+        bounds = [_whole(text, end) if end else None for end in (low, high if dots else low)]
+        quotas[label] = tuple(bounds)
+    return quotas
+
+
+def _whole(text: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError as error:
+        raise InputError(f"--quota {text}: {value!r} is not a whole number") from error
 
 
 def _eps(texts: Sequence[str], views: list[str]) -> Any:

@@ -4,7 +4,7 @@ One file per format family reads; `read` dispatches on the ending; `write` puts 
 into place whole or not at all.
 """
 
-from fairnepv.io.read import read_features, read_ids, read_picks
+from fairnepv.io.read import read_features, read_ids, read_numbers, read_picks
 from fairnepv.io.write import Output, Table, write_array, write_table
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Table",
     "read_features",
     "read_ids",
+    "read_numbers",
     "read_picks",
     "write_array",
     "write_table",

@@ -43,6 +43,17 @@ def read_picks(text: str, column: str) -> NDArray[Any]:
     return _read_column(text, column)
 
 
+def read_numbers(text: str) -> NDArray[Any]:
+    """One number per row at FILE[:PART], such as weights."""
+    array = _read_column(text, "quality")
+    if array.dtype.kind in "US":
+        try:
+            return array.astype(np.float64)
+        except ValueError as error:
+            raise InputError(f"{text} must hold numbers ({error})") from error
+    return array
+
+
 def _read_column(text: str, default: str) -> NDArray[Any]:
     readers: dict[str, Any] = {
         **_ARRAYS,
