@@ -258,9 +258,10 @@ def _isolation_notes(
         many = len(positions) > 1
         named = _ids(problem, indices)[positions[:_NAMED]].tolist()
         listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
+        called = ("row" if problem.pool.ids is None else "id") + ("s" if many else "")
         yield (
             f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
-            f"({'rows' if problem.pool.ids is None else 'ids'} {listed}): nothing in the pool is "
-            f"near {'them' if many else 'it'}; look whether {'they are' if many else 'it is'} "
-            "junk, or weight rows with quality=typicality(data)"
+            f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; look "
+            f"whether {'they are' if many else 'it is'} junk, or weight rows with "
+            "quality=typicality(data)"
         )
