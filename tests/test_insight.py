@@ -130,6 +130,9 @@ def test_isolated_picks_by_loops(case, storage):
     assert sorted(sample) == list(range(problem.n))  # small pools are their own sample
     for view, found in zip(case.views, result.isolated.values(), strict=True):
         assert found.tolist() == reference.isolated(view @ view.T, S, sample)
+    assert list(result.coverage.values()) == pytest.approx(
+        [reference.coverage(view @ view.T, S) for view in case.views], abs=1e-9
+    )
 
 
 def lonely_pool(n: int = 300) -> dict[str, np.ndarray]:
@@ -375,20 +378,48 @@ def test_assignments_follow_their_rows(seed):
 def test_quality_and_calibration_move_no_cosine():
     data = pool()
     quality = np.random.default_rng(0).uniform(0.1, 2, size=40)
+    quality[[3, 11]] = 0.0  # which makes zeros of the rows of the kernel, not of the data
     result = fairnepv.select(data, 4, quality=quality, calibration="trace", **FAST)
     check_assignment(result, grams(data.values()))
 
 
-def test_assign_looks_at_the_rows_once(monkeypatch):
+def test_ties_by_rounding_go_to_the_earlier_pick():
+    rows = np.random.default_rng(0).normal(size=(400, 37))
+    rows[:4] = rows[0] * np.array([[1.0], [7.3], [0.1], [3e-5]])
+    result = selected(pose([rows], 4, 0.1, (0.1,)), [2, 1, 3, 0])
+    assert set(fairnepv.assign(result).pick.tolist()) == {0, 1, 2, 3}
+    assert fairnepv.assign(result).pick[4:].tolist() == [0] * 396
+
+
+def count_passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    passes: list[str] = []
+    for name in ("map", "reduce"):
+
+        def counted(self: Any, *given_: Any, _name: str = name, **options: Any) -> Any:
+            passes.append(_name)
+            return originals[_name](self, *given_, **options)
+
+        monkeypatch.setattr(LocalEngine, name, counted)
+    return passes
+
+
+originals = {"map": LocalEngine.map, "reduce": LocalEngine.reduce}
+
+
+def test_explain_and_assign_look_at_the_rows_once(monkeypatch):
     result = fairnepv.select(pool(), 4, **FAST)
-    passes = []
-    monkeypatch.setattr(
-        LocalEngine,
-        "map",
-        lambda self, *a, _map=LocalEngine.map, **k: passes.append(1) or _map(self, *a, **k),
-    )
+    passes = count_passes(monkeypatch)
+    fairnepv.explain(result)
+    assert passes == ["reduce"]  # and keep no table of (n, M, k) numbers
     fairnepv.assign(result)
-    assert len(passes) == 1
+    assert passes == ["reduce", "map"]
+
+
+def test_a_selection_looks_around_once(monkeypatch):
+    problem = pose(list(pool().values()), 4, 0.1, (0.1, 0.1))
+    passes = count_passes(monkeypatch)
+    selected(problem, [1, 2, 3, 4])
+    assert passes == ["reduce"]  # coverage and isolation together
 
 
 # --- diff -----------------------------------------------------------------------------------------
@@ -457,18 +488,18 @@ def test_differences_that_cannot_be_told():
 def test_variants_are_what_select_finds_under_those_knobs():
     data = pool()
     original = fairnepv.select(data, 5, tau=0.1, eps=0.2, certify=False)
-    found = fairnepv.stability(original, tau=(0.1, 30), eps=(0.01,), seeds=(7,))
-    assert [v.name for v in found.variants] == ["tau x 0.1", "tau x 30", "eps x 0.01", "seed 7"]
+    found = fairnepv.stability(original, tau=(0.1, 30), eps=(50,), seeds=(7,))
+    assert [v.name for v in found.variants] == ["tau x 0.1", "tau x 30", "eps x 50", "seed 7"]
     assert [dict(v.change) for v in found.variants] == [
         {"tau": 0.1},
         {"tau": 30.0},
-        {"eps": 0.01},
+        {"eps": 50.0},
         {"seed": 7},
     ]
     again = [
         fairnepv.select(data, 5, tau=0.01, eps=0.2, certify=False),
         fairnepv.select(data, 5, tau=3.0, eps=0.2, certify=False),
-        fairnepv.select(data, 5, tau=0.1, eps=0.002, certify=False),
+        fairnepv.select(data, 5, tau=0.1, eps=10.0, certify=False),
         fairnepv.select(data, 5, tau=0.1, eps=0.2, certify=False, random_state=7),
     ]
     Ls, S = unit_kernels(data, 0.2), set(original.indices.tolist())
@@ -727,6 +758,28 @@ def test_a_better_set_under_a_higher_floor_stands_for_the_lower_ones():
     assert first.settings is low.settings
     assert first.certificate is low.certificate
     assert first.problem is low.problem
+
+
+def test_a_poor_start_of_the_curve_is_replaced(monkeypatch):
+    def poor(data: Any, k: Any, **options: Any) -> Any:
+        fair = options.get("floors") is None and "method" not in options
+        return fairnepv.select(data, k, **{**options, **({"method": "random"} if fair else {})})
+
+    monkeypatch.setattr("fairnepv.insight.floors.select", poor)
+    found = fairnepv.tradeoff(pool(), 5, "text", points=3, certify=False)
+    assert (np.diff(found.fair_scores) <= 1e-9).all()
+
+
+def test_floors_hold_even_where_a_search_ran_out_of_time(monkeypatch):
+    def hurried(data: Any, k: Any, **options: Any) -> Any:
+        limit = None if options.get("floors") is None else 1e-9
+        return fairnepv.select(data, k, **{**options, "time_limit": limit})
+
+    monkeypatch.setattr("fairnepv.insight.floors.select", hurried)
+    found = fairnepv.tradeoff(pool(), 5, "text", points=4, certify=False)
+    assert (found.scores["text"] >= found.floors - 1e-8).all()
+    assert len(found.floors) < 4
+    assert Status.FLOORS_MISSED.value in found.notes[0]
 
 
 def test_calibration_is_made_once():
