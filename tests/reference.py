@@ -409,6 +409,76 @@ def coverage(K: Array, S: Subset) -> float:
     return total / n
 
 
+def cosine(K: Array, i: int, j: int) -> float:
+    """cos(b_i, b_j) from a kernel without ridge; 0 with a zero row."""
+    length = math.sqrt(K[i, i] * K[j, j])
+    return float(K[i, j] / length) if length > 0 else 0.0
+
+
+def nearest_distance(K: Array, i: int) -> float:
+    """The cosine distance of row i to the nearest other row."""
+    return max(0.0, min(1 - cosine(K, i, j) for j in range(len(K)) if j != i))
+
+
+def far_out(values: Sequence[float]) -> float:
+    """Tukey's outer fence Q3 + 3 (Q3 - Q1), quartiles by linear interpolation."""
+    ordered = sorted(values)
+
+    def quartile(share: float) -> float:
+        place = share * (len(ordered) - 1)
+        low = math.floor(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+    return quartile(0.75) + 3 * (quartile(0.75) - quartile(0.25))
+
+
+def isolated(K: Array, S: Subset, sample: Subset) -> list[int]:
+    """Positions in S of rows farther from any other than the fence of the sampled rows."""
+    fence = far_out([nearest_distance(K, i) for i in sample])
+    return [j for j, i in enumerate(S) if nearest_distance(K, i) > fence + 1e-9]
+
+
+def density(K: Array, i: int, sample: Subset, neighbours: int) -> float:
+    """The mean cosine of row i with its nearest rows of a sample, itself excluded."""
+    others = sorted((cosine(K, i, j) for j in sample if j != i), reverse=True)
+    return sum(others[:neighbours]) / neighbours
+
+
+# --- Questions about a subset ---------------------------------------------------------------------
+
+
+def contributions(L: Array, S: Subset) -> Array:
+    """What log det L_S loses without each item in turn."""
+    whole = logdet(L[np.ix_(S, S)])
+    losses = []
+    for j in range(len(S)):
+        rest = [*S[:j], *S[j + 1 :]]
+        losses.append(whole - (logdet(L[np.ix_(rest, rest)]) if rest else 0.0))
+    return np.array(losses)
+
+
+def assignment(Ks: Kernels, S: Subset) -> list[tuple[int, float]]:
+    """Per row (position in S, mean cosine) of its nearest pick; ties to the earlier, picks to
+    themselves."""
+    found = []
+    for i in range(len(Ks[0])):
+        means = [sum(cosine(K, i, j) for K in Ks) / len(Ks) for j in S]
+        place = min(p for p, mean in enumerate(means) if mean >= max(means) - TIE)
+        place = list(S).index(i) if i in S else place
+        found.append((place, means[place]))
+    return found
+
+
+def knee(sizes: Sequence[int], values: Sequence[float]) -> int:
+    """The size whose value is farthest from the straight line between the end points."""
+    bends = {}
+    for size, value in zip(sizes, values, strict=True):
+        share = (size - sizes[0]) / (sizes[-1] - sizes[0])
+        bends[size] = abs(value - (1 - share) * values[0] - share * values[-1])
+    return max(bends, key=lambda size: (bends[size], -size))
+
+
 def dpp_probability(L: Array, S: Subset) -> float:
     """det L_S / det(I + L), the L-ensemble (Eq. (4))."""
     return float(np.linalg.det(L[np.ix_(S, S)]) / np.linalg.det(np.eye(len(L)) + L))

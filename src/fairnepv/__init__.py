@@ -19,6 +19,20 @@ _HOMES = {
     "certify": "pipeline",
     "verify_bound": "pipeline",
     "FairSelector": "estimator",
+    "assign": "insight",
+    "curve": "insight",
+    "diff": "insight",
+    "explain": "insight",
+    "extend": "insight",
+    "stability": "insight",
+    "tradeoff": "insight",
+    "typicality": "insight",
+    "Assignment": "insight",
+    "Curve": "insight",
+    "Difference": "insight",
+    "Explanation": "insight",
+    "Stability": "insight",
+    "Tradeoff": "insight",
     "Selection": "selection",
     "Score": "selection",
     "Comparison": "selection",
@@ -48,6 +62,20 @@ if TYPE_CHECKING:
     from fairnepv.errors import RankWarning as RankWarning
     from fairnepv.errors import Status as Status
     from fairnepv.estimator import FairSelector as FairSelector
+    from fairnepv.insight import Assignment as Assignment
+    from fairnepv.insight import Curve as Curve
+    from fairnepv.insight import Difference as Difference
+    from fairnepv.insight import Explanation as Explanation
+    from fairnepv.insight import Stability as Stability
+    from fairnepv.insight import Tradeoff as Tradeoff
+    from fairnepv.insight import assign as assign
+    from fairnepv.insight import curve as curve
+    from fairnepv.insight import diff as diff
+    from fairnepv.insight import explain as explain
+    from fairnepv.insight import extend as extend
+    from fairnepv.insight import stability as stability
+    from fairnepv.insight import tradeoff as tradeoff
+    from fairnepv.insight import typicality as typicality
     from fairnepv.pipeline import compare as compare
     from fairnepv.pipeline import exhaustive as exhaustive
     from fairnepv.pipeline import relax as relax

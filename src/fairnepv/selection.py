@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,12 @@ from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subse
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Enumeration
 from fairnepv.views import Calibration
-from fairnepv.views.base import Floats, Indices, inverse_norms
+from fairnepv.views.base import Floats, Indices
+from fairnepv.views.cosines import Anchors, CosinePool, cosines
+
+_SAMPLE = 64  # rows that tell how far apart neighbours usually are
+_ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
+_NAMED = 5  # isolated picks that a note names
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Selection(Score):
     indices: Indices  # in order of selection: the first j are a sensible subset
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
     gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
+    isolated: Mapping[str, Indices]  # per view the positions of picks that nothing is near to
     certificate: Certificate | None
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
@@ -58,6 +64,11 @@ class Selection(Score):
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
     notes: tuple[str, ...] = ()
+    problem: Problem | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A stored selection does not carry the data along."""
+        return {**self.__dict__, "problem": None}
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name}: {value:.4f}" for name, value in self.scores.items())
@@ -69,6 +80,11 @@ class Selection(Score):
     @property
     def method(self) -> str:
         return str(self.settings["method"])
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the data named its rows; `ids` are the row numbers themselves otherwise."""
+        return self.ids is not self.indices
 
     @property
     def upper_bound(self) -> float | None:
@@ -126,37 +142,45 @@ class Comparison:
 
 def score_subset(problem: Problem, indices: Indices) -> Score:
     """The record of one subset, from the original rows in float64."""
-    return Score(**_score_fields(problem, indices))
+    return Score(**_score_fields(problem, indices, coverage(problem, indices)))
 
 
-def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
+def _score_fields(problem: Problem, indices: Indices, covered: Floats) -> dict[str, Any]:
     pool = problem.pool
     d = subset_scores(pool, indices)
     return {
         "scores": by_view(pool, d),
         "fair_score": fair_value(problem, d),
         "view_weights": by_view(pool, soft_min_weights(d + problem.lifts, problem.tau)),
-        "coverage": by_view(pool, coverage(problem, indices)),
+        "coverage": by_view(pool, covered),
     }
 
 
-def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
+def make_selection(
+    problem: Problem, indices: Indices, *, notes: tuple[str, ...] = (), **run: Any
+) -> Selection:
     gains = subset_gains(problem.pool, indices)
+    seen = survey(problem, indices, _usual_rows(problem))
+    isolated = dict(zip(problem.pool.names, seen.isolated(len(indices)), strict=True))
     return Selection(
-        **_score_fields(problem, indices),
+        **_score_fields(problem, indices, seen.distances / problem.n),
         indices=indices,
         ids=_ids(problem, indices),
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
+        isolated=isolated,
         calibration=problem.calibration,
+        notes=(*notes, *_isolation_notes(problem, indices, isolated)),
+        problem=problem,
         **run,
     )
 
 
 def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
+    indices = found.indices
     return Optimum(
-        **_score_fields(problem, found.indices),
-        indices=found.indices,
-        ids=_ids(problem, found.indices),
+        **_score_fields(problem, indices, coverage(problem, indices)),
+        indices=indices,
+        ids=_ids(problem, indices),
         subsets=found.subsets,
         ties=found.ties,
     )
@@ -166,26 +190,78 @@ def _ids(problem: Problem, indices: Indices) -> NDArray[Any]:
     return indices if problem.pool.ids is None else problem.pool.ids[indices]
 
 
+# --- neighbours -----------------------------------------------------------------------------------
+
+
 def coverage(problem: Problem, indices: Indices) -> Floats:
-    """(M,) C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2]; one pass.
+    """(M,) C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2]; one pass."""
+    return survey(problem, indices, indices[:0]).distances / problem.n
 
-    Cosines come from the kernel without its ridge; a zero row has cosine 0 with everything.
-    """
-    bare = tuple(view.scaled(None, 0.0) for view in problem.pool.views)  # cosines know no scale
-    pool = problem.pool.with_views(problem.pool.names, bare)
-    inverse = inverse_norms(pool.squared_norms)
-    anchors = [view.anchor(indices) for view in bare]
-    state = (anchors, inverse[indices])
-    total: Floats = pool.reduce(
-        _nearest, np.add, state, inverse, width=2 * len(indices), fixed=True
+
+class Survey(NamedTuple):
+    """What one pass tells of neighbours; surveys of stretches of rows join to one of them all."""
+
+    distances: Floats  # (M,) cosine distances of all rows to their nearest picks, summed
+    nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row
+
+    def joined(self, other: Survey) -> Survey:
+        return Survey(self.distances + other.distances, np.maximum(self.nearest, other.nearest))
+
+    def isolated(self, k: int) -> list[Indices]:
+        """Per view the picks farther from any other row than the far-out fence of the sample.
+
+        The fence is Tukey's: three interquartile ranges above the upper quartile.
+        """
+        apart = (1.0 - self.nearest).clip(min=0.0)
+        low, high = np.quantile(apart[:, k:], [0.25, 0.75], axis=1)
+        fence = high + 3.0 * (high - low) + _ROUNDING
+        return [np.flatnonzero(own > most) for own, most in zip(apart[:, :k], fence, strict=True)]
+
+
+def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
+    """One look at the neighbours of the picks and of some sampled rows."""
+    space = CosinePool.of(problem.pool)
+    anchors = space.anchors(np.concatenate([indices, sample]))
+    seen: Survey = space.pool.reduce(
+        _look_around,
+        Survey.joined,
+        (anchors, len(indices)),
+        space.inverse,
+        width=2 * len(anchors.rows),
+        fixed=True,
     )
-    return total / problem.n
+    return seen
 
 
-def _nearest(block: Block, state: tuple[list[Any], Floats], inverse: Floats) -> Floats:
-    anchors, inverse_picks = state
-    distances = []
-    for q, (view, anchor) in enumerate(zip(block.views, anchors, strict=True)):
-        cosines = view.cross(anchor) * inverse[:, q, None] * inverse_picks[:, q]
-        distances.append((1.0 - cosines.max(axis=1)).clip(min=0.0).sum())
-    return np.array(distances)
+def _look_around(block: Block, state: tuple[Anchors, int], inverse: Floats) -> Survey:
+    anchors, k = state
+    here = anchors.inside(block)
+    distances, nearest = [], []
+    for cosine in cosines(block, anchors, inverse):
+        distances.append((1.0 - cosine[:, :k].max(axis=1)).clip(min=0.0).sum())
+        cosine[here] = -np.inf  # a row is no neighbour of its own
+        nearest.append(cosine.max(axis=0))
+    return Survey(np.array(distances), np.array(nearest))
+
+
+def _usual_rows(problem: Problem) -> Indices:
+    size = min(_SAMPLE, problem.n)
+    return problem.rng(6).choice(problem.n, size=size, replace=False).astype(np.int64)
+
+
+def _isolation_notes(
+    problem: Problem, indices: Indices, isolated: Mapping[str, Indices]
+) -> Iterator[str]:
+    for name, positions in isolated.items():
+        if not len(positions):
+            continue
+        many = len(positions) > 1
+        named = _ids(problem, indices)[positions[:_NAMED]].tolist()
+        listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
+        called = ("row" if problem.pool.ids is None else "id") + ("s" if many else "")
+        yield (
+            f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
+            f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; look "
+            f"whether {'they are' if many else 'it is'} junk, or weight rows with "
+            "quality=typicality(data)"
+        )

@@ -52,12 +52,13 @@ class SwapTable:
     ]  # v (n, M, k) and c (n, M), or nothing where they would be too large
 
     @classmethod
-    def of(cls, subset: Subset) -> SwapTable:
+    def of(cls, subset: Subset, *, keep: bool = True) -> SwapTable:
+        """Kept where it is not too large; who looks only once need not keep it."""
         pool, size = subset.problem.pool, len(subset.indices)
         anchors = tuple(view.anchor(subset.indices) for view in pool.views)
         source = RowSource(anchors, subset.inverses, pool.eps)
         width = len(pool.views) * size
-        if pool.n * width > _MOST_NUMBERS:
+        if not keep or pool.n * width > _MOST_NUMBERS:
             return cls(subset, source, ())
         joined = pool.map(_respond, source, pool.squared_norms, width=2 * width)
         return cls(subset, source, _parts(joined, len(pool.views)))

@@ -1,0 +1,80 @@
+"""`diff`: what changed from one selection to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+from fairnepv.insight.given import check_selection
+from fairnepv.selection import Selection
+
+_SCALE = ("k", "tau", "eps", "calibration", "quality", "priorities")  # what scores depend on
+
+
+@dataclass(frozen=True)
+class Difference:
+    """From a to b; changes are what b has more."""
+
+    common: NDArray[Any]  # ids, or row numbers where one of the two has no ids; in the order of a
+    only_a: NDArray[Any]
+    only_b: NDArray[Any]  # in the order of b
+    jaccard: float  # common items as a share of all that either has
+    score_changes: Mapping[str, float]
+    fair_score_change: float
+    upper_bound_change: float | None  # None where one of the two has no bound
+    notes: tuple[str, ...] = ()
+
+
+def diff(a: Selection, b: Selection) -> Difference:
+    """Which items two selections from the same pool share, and how their scores differ."""
+    a, b = check_selection(a, "a"), check_selection(b, "b")
+    _check_same_pool(a, b)
+    left, right = (a.ids, b.ids) if a.has_ids and b.has_ids else (a.indices, b.indices)
+    if left.dtype.kind != right.dtype.kind:
+        raise InputError(f"the ids of a are {left.dtype}, those of b {right.dtype}; use one type")
+    shared = np.isin(left, right)
+    bounds = a.upper_bound, b.upper_bound
+    return Difference(
+        left[shared],
+        left[~shared],
+        right[~np.isin(right, left)],
+        jaccard(left, right),
+        {name: b.scores[name] - a.scores[name] for name in a.scores},
+        b.fair_score - a.fair_score,
+        None if bounds[0] is None or bounds[1] is None else bounds[1] - bounds[0],
+        tuple(_scale_notes(a, b)),
+    )
+
+
+def jaccard(left: NDArray[Any], right: NDArray[Any]) -> float:
+    """Shared items as a share of all that either of two sets has."""
+    shared = len(np.intersect1d(left, right))
+    return shared / (len(left) + len(right) - shared)
+
+
+def _check_same_pool(a: Selection, b: Selection) -> None:
+    if a.settings["n"] != b.settings["n"]:
+        raise InputError(
+            f"a was chosen from {a.settings['n']} items and b from {b.settings['n']}; compare "
+            "selections from the same pool"
+        )
+    if list(a.scores) != list(b.scores):
+        raise InputError(
+            f"a has the views {list(a.scores)} and b has {list(b.scores)}; compare selections by "
+            "the same views"
+        )
+
+
+def _scale_notes(a: Selection, b: Selection) -> list[str]:
+    """Scores under different settings are on different scales, which a reader must know."""
+    return [
+        f"{name} is {a.settings[name]} in a and {b.settings[name]} in b, so their scores are on "
+        "different scales"
+        for name in _SCALE
+        if a.settings[name] != b.settings[name]
+    ]

@@ -1,0 +1,100 @@
+"""`explain`: what every pick brings, and who else could have its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.engines import few_threads
+from fairnepv.errors import NumericalError
+from fairnepv.insight.given import problem_of
+from fairnepv.problem import Problem
+from fairnepv.search import misses_floors
+from fairnepv.search.local import best_swaps
+from fairnepv.search.subset import Subset
+from fairnepv.search.table import SwapTable
+from fairnepv.selection import Selection
+from fairnepv.views.base import Floats, Indices
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every pick in order of selection."""
+
+    indices: Indices  # (k,)
+    ids: NDArray[Any]
+    contributions: Mapping[str, Floats]  # (k,) nats of log det that leave with the pick
+    rivals: Indices  # (k,) row of the best other item for the place; -1 where none is allowed
+    rival_ids: tuple[Any, ...]  # None likewise
+    margins: Floats  # (k,) F_tau minus F_tau with the rival instead; nan likewise
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record of plain values per pick; what there is not is None."""
+        return [self._row(place) for place in range(len(self.indices))]
+
+    def _row(self, place: int) -> dict[str, Any]:
+        margin, rival = float(self.margins[place]), int(self.rivals[place])
+        return {
+            "order": place,
+            "row": int(self.indices[place]),
+            "id": self.ids[place].item(),
+            "contributions": {name: float(own[place]) for name, own in self.contributions.items()},
+            "rival_row": None if rival < 0 else rival,
+            "rival_id": self.rival_ids[place],
+            "margin": None if math.isnan(margin) else margin,
+        }
+
+
+def explain(selection: Selection) -> Explanation:
+    """What every pick brings to every view, and how close the next best item for its place is.
+
+    A contribution is what log det L_q[S, S] loses without the pick, -log B_jj for B = L_S^-1. The
+    rival is the allowed one-swap of the place with the highest F_tau, the lowest row of those that
+    are tied. A negative margin means that the swap would improve the selection.
+    """
+    problem = problem_of(selection, "explain")
+    with few_threads(problem.work()):
+        try:
+            subset = Subset.of(problem, selection.indices)
+        except np.linalg.LinAlgError as error:
+            raise NumericalError(
+                "the kernel of the selection is singular in float64, so what a pick brings cannot "
+                "be told; raise eps"
+            ) from error
+        rivals, margins = _rivals(problem, subset)
+    ids = problem.pool.ids
+    named = [None if row < 0 else (row if ids is None else ids[row].item()) for row in rivals]
+    return Explanation(
+        selection.indices,
+        selection.ids,
+        dict(zip(problem.pool.names, _contributions(problem, subset), strict=True)),
+        np.array(rivals, dtype=np.int64),
+        tuple(named),
+        margins,
+    )
+
+
+def _contributions(problem: Problem, subset: Subset) -> list[Floats]:
+    offsets = problem.pool.offsets
+    return [
+        offset - np.log(np.diagonal(B)) for offset, B in zip(offsets, subset.inverses, strict=True)
+    ]
+
+
+def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:
+    """One look at all swaps, as the local search takes it; of each place the best that is left."""
+    k = len(subset.indices)
+    rivals, margins = [-1] * k, np.full(k, np.nan)
+    fair = subset.standing._replace(floors=None)  # F_tau, without the price of a missed floor
+    value = fair.fair_scores(np.zeros(len(subset.logdets)))
+    for place, (row, *_) in best_swaps(SwapTable.of(subset, keep=False)).moves(0):
+        if misses_floors(problem, subset.with_row(place, row)):
+            continue  # what misses a floor is not allowed
+        rivals[place] = row
+        margins[place] = value - fair.fair_scores(subset.confirm(place, row).log_ratios)
+    return rivals, margins

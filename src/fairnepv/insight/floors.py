@@ -1,0 +1,124 @@
+"""`tradeoff`: what favouring one view costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairnepv.errors import InputError, Status
+from fairnepv.insight.given import check_count
+from fairnepv.pipeline import select
+from fairnepv.search import misses_floors
+from fairnepv.selection import Selection
+from fairnepv.views.base import Floats
+from fairnepv.views.intake import named_views
+
+_NOTHING = 1e-9  # nats per item; a view that is this close to its own optimum has none to gain
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """One selection per floor under `view`, from the fair one on."""
+
+    view: str
+    floors: Floats  # ascending, as far as they were reached
+    selections: tuple[Selection, ...]
+    notes: tuple[str, ...] = ()  # why the curve ends early
+
+    @property
+    def scores(self) -> dict[str, Floats]:
+        """By view, one value per floor."""
+        rows = [selection.scores for selection in self.selections]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+    @property
+    def fair_scores(self) -> Floats:
+        return np.array([selection.fair_score for selection in self.selections])
+
+
+def tradeoff(data: Any, k: int | float, view: str, *, points: int = 7, **options: Any) -> Tradeoff:
+    """Selections under rising floors for one view, and what they cost the other views.
+
+    view: the one to favour. Its floors go in even steps from its score in the fair selection to
+        its score in the set that is best for it alone ('<view>-only').
+    options: as for `select`, for every point alike.
+    """
+    points = check_count("points", points, 2)
+    others = _check_options(data, k, view, options)
+    fair: Selection = select(data, k, **options)
+    again = {**options, "calibration": fair.calibration}
+    own = _own_optimum(data, k, view, again)
+    low, high = fair.scores[view], own.scores[view]
+    if high - low <= _NOTHING:
+        note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
+        return Tradeoff(view, np.array([low]), (fair,), (note,))
+    floors = np.linspace(low, high, points)
+    selections = [fair]
+    notes: tuple[str, ...] = ()
+    for floor in floors[1:].tolist():
+        found, notes = _under(data, k, {**again, "floors": {**others, view: floor}})
+        if found is None:
+            break
+        selections.append(found)
+    return Tradeoff(view, floors[: len(selections)], tuple(_settled(selections)), notes)
+
+
+def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> Selection:
+    """What is best for the view alone, whatever other views were promised."""
+    alone = {**options, "method": f"{view}-only", "floors": None, "certify": False}
+    for name in ("target_efficiency", "node_limit"):
+        alone.pop(name, None)
+    own: Selection = select(data, k, **alone)
+    return own
+
+
+def _under(
+    data: Any, k: Any, options: Mapping[str, Any]
+) -> tuple[Selection | None, tuple[str, ...]]:
+    """The selection under a floor, or why there is none."""
+    floors = ", ".join(f"{name!r}: {value:.4f}" for name, value in options["floors"].items())
+    try:
+        found: Selection = select(data, k, **options)
+    except InputError as error:
+        return None, (f"the curve ends before floors {{{floors}}}: {error}",)
+    assert found.problem is not None
+    ended = found.status
+    if misses_floors(found.problem, found.indices):  # also where a search was out of time
+        ended = Status.FLOORS_MISSED
+    elif ended is not Status.INTERRUPTED:
+        return found, ()
+    return None, (f"the curve ends before floors {{{floors}}}: {ended.value}",)
+
+
+def _settled(selections: list[Selection]) -> list[Selection]:
+    """A set that keeps a higher floor keeps the lower ones too: where it is better than what was
+    found under those, it takes their place, with the bounds and settings that hold there."""
+    settled = selections[-1:]
+    for here in reversed(selections[:-1]):
+        above = settled[0]
+        if above.fair_score > here.fair_score + _NOTHING:
+            kept = ("certificate", "proven", "settings", "problem")
+            here = replace(above, **{name: getattr(here, name) for name in kept})
+        settled.insert(0, here)
+    return settled
+
+
+def _check_options(data: Any, k: Any, view: Any, options: Mapping[str, Any]) -> Mapping[str, float]:
+    """The floors of other views, once everything else is as it should be."""
+    names = list(named_views(data, options.get("views")))
+    if view not in names:
+        raise InputError(f"view must be one of {names}, not {view!r}")
+    if len(names) < 2:
+        raise InputError("a trade-off needs at least two views; with one there is nothing to trade")
+    if np.ndim(k) != 0 or options.get("nested"):
+        raise InputError(f"k must be one size, not {k!r}; ask for one trade-off per size")
+    floors = options.get("floors") or {}
+    if not isinstance(floors, Mapping) or view in floors:
+        raise InputError(
+            f"floors must map other views to numbers, not {floors!r}: those of {view!r} are what "
+            "is varied here"
+        )
+    return floors

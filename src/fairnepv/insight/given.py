@@ -1,0 +1,48 @@
+"""What the functions of this room are handed, made sure of once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairnepv.errors import InputError
+from fairnepv.loop import Progress
+from fairnepv.problem import Problem
+from fairnepv.selection import Selection
+
+
+def check_selection(value: Any, what: str = "selection") -> Selection:
+    if not isinstance(value, Selection):
+        raise InputError(
+            f"{what} must be a Selection, as select returns it, not {type(value).__name__}; from "
+            "select with several sizes take one, as in found[100]"
+        )
+    return value
+
+
+def problem_of(selection: Any, task: str) -> Problem:
+    """The problem with its data, which a selection that was stored has left behind."""
+    problem = check_selection(selection).problem
+    if problem is None:
+        raise InputError(
+            f"{task} needs the data, which a stored selection does not carry; select again with "
+            "the same arguments, or call it before the selection is stored"
+        )
+    return problem
+
+
+def check_count(argument: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InputError(f"{argument} must be a whole number, at least {least}, not {value!r}")
+    if value < least:
+        raise InputError(f"{argument} must be at least {least}, not {int(value)}")
+    return int(value)
+
+
+def check_progress(progress: Any) -> Progress | None:
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of one Step, not {progress!r}")
+    listener: Progress | None = progress
+    return listener

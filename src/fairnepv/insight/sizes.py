@@ -1,0 +1,172 @@
+"""`curve`: how the fair score falls as more items are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.certificate import GAP
+from fairnepv.certificate import certify as make_certificate
+from fairnepv.engines import few_threads
+from fairnepv.errors import InputError, Status
+from fairnepv.insight.given import check_progress
+from fairnepv.loop import Progress, Session
+from fairnepv.objective import soft_min, subset_gains
+from fairnepv.posing import Posing, pose
+from fairnepv.problem import Problem, check_k
+from fairnepv.search import greedy
+from fairnepv.selection import Selection
+from fairnepv.views.arrays import plain_array
+from fairnepv.views.base import Floats, Indices
+
+_REACH = 100  # the largest size where none is asked for
+_BOUNDS = 5  # sizes at which bounds are proven where none are named
+_STRAIGHT = 1e-10  # nats by which a bend must leave the chord, and by which one beats another
+
+
+@dataclass(frozen=True)
+class Curve:
+    """F_tau and d_q of the first items of one fair-greedy order, by how many they are."""
+
+    sizes: Indices
+    fair_scores: Floats
+    scores: Mapping[str, Floats]
+    bounds: Mapping[int, float]  # proven: no set of that size scores above
+    indices: Indices  # the greedy order: the first j are the set of size j
+    ids: NDArray[Any]
+    status: Status
+
+    @property
+    def knee(self) -> int | None:
+        """The size whose F_tau is farthest above or below the chord from first to last size.
+
+        Of equally far ones the smallest; None where there are fewer than three sizes or no bend.
+        """
+        x, y = self.sizes, self.fair_scores
+        if len(x) < 3:
+            return None
+        chord = y[0] + (y[-1] - y[0]) * (x - x[0]) / (x[-1] - x[0])
+        bend = np.abs(y - chord)
+        if bend.max() <= _STRAIGHT:
+            return None
+        return int(x[np.argmax(bend >= bend.max() - _STRAIGHT)])
+
+    def largest_with(self, *, fair_score: float) -> int | None:
+        """The largest size whose F_tau is at least this; None where there is none."""
+        if isinstance(fair_score, bool) or not isinstance(fair_score, int | float | np.number):
+            raise InputError(f"fair_score must be a number, not {fair_score!r}")
+        reached = self.sizes[self.fair_scores >= fair_score]
+        return int(reached.max()) if len(reached) else None
+
+
+def curve(
+    data: Any,
+    k_max: int | float | None = None,
+    *,
+    sizes: Any = None,
+    bounds: bool = False,
+    progress: Progress | None = None,
+    **problem: Unpack[Posing],
+) -> Curve:
+    """F_tau against the size of the set, from one fair-greedy run.
+
+    k_max: the largest size, also as a fraction of n; by default the largest of `sizes`, or 100.
+    sizes: those to report; by default all, from the number of included items on.
+    bounds: also prove what no set of these sizes can exceed; without `sizes`, at five of them.
+    problem: as for `select`: tau, eps, include, ...; what belongs to one size (quotas, floors,
+        calibration 'efficiency') has no curve.
+    """
+    _refuse_one_size(problem)
+    wanted = None if sizes is None else _check_sizes(sizes)
+    # No scale depends on the size here, so the problem is posed at the least, where n is known.
+    least = max(1, _included(problem.get("include")))
+    posed = _reaching(pose(data, least, **problem), k_max, wanted)
+    reported = np.arange(least, posed.k + 1) if wanted is None else wanted
+    if reported[0] < least or reported[-1] > posed.k:
+        raise InputError(
+            f"sizes must be from {least} to {posed.k}, but they reach from {reported[0]} to "
+            f"{reported[-1]}; change them or k_max"
+        )
+    session = Session(progress=check_progress(progress))
+    with few_threads(posed.work()):
+        found = greedy(posed, session)
+        d = _prefix_scores(posed, found.indices)[:, reported - 1]
+        proven = _bounds(posed, _proven_sizes(reported, wanted), session) if bounds else {}
+    return Curve(
+        reported,
+        np.asarray(soft_min(d + posed.lifts[:, None], posed.tau)),
+        dict(zip(posed.pool.names, d, strict=True)),
+        proven,
+        found.indices,
+        found.indices if posed.pool.ids is None else posed.pool.ids[found.indices],
+        session.stopped or found.status,
+    )
+
+
+def _prefix_scores(problem: Problem, indices: Indices) -> Floats:
+    """(M, k) d_q of the first j items for every j: the means of their gains."""
+    gains = subset_gains(problem.pool, indices)
+    return np.asarray((np.cumsum(gains, axis=0) / np.arange(1, len(gains) + 1)[:, None]).T)
+
+
+def _bounds(problem: Problem, sizes: Indices, session: Session) -> dict[int, float]:
+    """By size; those that an interruption kept from being proven are left out."""
+    proven: dict[int, float] = {}
+    for size in sizes.tolist():
+        if session.stopped:
+            break
+        certificate = make_certificate(replace(problem, k=size), gap=GAP, session=session)
+        proven[size] = certificate.upper_bound
+    return proven
+
+
+def _proven_sizes(reported: Indices, wanted: Indices | None) -> Indices:
+    if wanted is not None or len(reported) <= _BOUNDS:
+        return reported
+    places = np.linspace(0, len(reported) - 1, _BOUNDS).round().astype(np.int64)
+    return reported[places]
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def _refuse_one_size(problem: Posing) -> None:
+    """What belongs to one size has no curve."""
+    calibration = problem.get("calibration")
+    if isinstance(calibration, str) and calibration == "efficiency":
+        raise InputError(
+            "calibration 'efficiency' scales views by what they reach at one k, so scores of "
+            "different sizes cannot be compared; use another one, or the calibration of a result"
+        )
+    for name in ("groups", "quotas", "floors"):
+        if problem.get(name) is not None:
+            raise InputError(f"{name} belong to one size; use select at the sizes of interest")
+    if not problem.get("include_counts", True):
+        raise InputError("sizes of a curve count included items too; leave include_counts out")
+
+
+def _included(include: Any) -> int:
+    if isinstance(include, Selection):
+        return len(include.indices)
+    return 0 if include is None else plain_array(include, "include").size
+
+
+def _check_sizes(sizes: Any) -> Indices:
+    given = plain_array(sizes, "sizes")
+    if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
+        raise InputError(f"sizes must be a list of whole numbers, as in [10, 20], not {sizes!r}")
+    return np.unique(given).astype(np.int64)
+
+
+def _reaching(problem: Problem, k_max: Any, wanted: Indices | None) -> Problem:
+    """The problem at the largest size of the curve."""
+    if k_max is not None:
+        return replace(problem, k=check_k(k_max, problem.n))
+    if wanted is not None:
+        return replace(problem, k=check_k(int(wanted[-1]), problem.n))
+    free = problem.n - len(np.unique(problem.constraints.fixed_out))
+    return replace(problem, k=max(problem.k, min(_REACH, free, problem.n - 1)))
