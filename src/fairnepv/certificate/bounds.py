@@ -9,8 +9,8 @@ import numpy as np
 
 from fairnepv.certificate.concave import Concave, ConcaveState
 from fairnepv.certificate.dual import Dual
-from fairnepv.certificate.proof import Proof
-from fairnepv.certificate.spectral import spectral_bounds
+from fairnepv.certificate.proof import Proof, best_apart
+from fairnepv.certificate.spectral import diagonal_bound, spectral_bounds
 from fairnepv.certificate.terms import Terms
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Session
@@ -52,15 +52,16 @@ def certify(problem: Problem, *, gap: float = GAP, session: Session | None = Non
     session = session or Session()
     solver, state, status = _solve(problem, gap, session)
     names = problem.pool.names
-    bounds, alone = np.full(len(names), state.bound), [solver.dual(state)]
+    dual = solver.dual(state)
+    spectral = spectral_bounds(problem)
+    bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
     if len(names) > 1:
         own = [view_bound(problem, name, gap=gap, session=session) for name in names]
         bounds, alone = np.array([bound for bound, _ in own]), [dual for _, dual in own]
-    dual = solver.dual(state)
-    spectral = spectral_bounds(problem)
+    upper = min(state.bound, best_apart(problem, bounds))
     return Certificate(
-        upper_bound=state.bound,
-        duality_gap=max(state.bound - state.value, 0.0),
+        upper_bound=upper,
+        duality_gap=max(upper - state.value, 0.0),
         by_view=by_view(problem.pool, bounds),
         weights=by_view(problem.pool, dual.weights),
         spectral_bound=float(soft_min(spectral.bounds + problem.lifts, problem.tau)),
@@ -71,7 +72,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Session | None = Non
         status=status,
         proof=Proof(
             Terms.of(problem),
-            state.bound,
+            upper,
             by_view(problem.pool, bounds),
             dual,
             dict(zip(names, alone, strict=True)),
@@ -88,7 +89,8 @@ def view_bound(
     """No k items that the constraints allow bring d_q of this view above the bound."""
     alone = problem.over(problem.pool.only(name))
     solver, state, _ = _solve(alone, gap, session or Session())
-    return state.bound, solver.dual(state)
+    hadamard = diagonal_bound(alone.pool.views[0], problem.k)
+    return min(state.bound, hadamard), solver.dual(state)
 
 
 def refuse_unreachable_floors(problem: Problem) -> None:

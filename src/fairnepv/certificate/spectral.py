@@ -52,9 +52,14 @@ def spectral_bound(lam: Floats, view: View, k: int) -> float:
 
 
 def diagonal_bound(view: View, k: int) -> float:
-    """Hadamard: log det L[S, S] is at most the sum of the k largest log L_ii."""
+    """Hadamard: log det L[S, S] is at most the sum of the k largest log L_ii.
+
+    A norm carries the rounding of p products, a mean that of k terms, which are added.
+    """
     largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
-    return float(np.log(largest + view.ridge).mean() + view.offset)
+    logs = np.log(largest + view.ridge)
+    rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
+    return float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
 
 
 def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:

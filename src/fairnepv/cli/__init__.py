@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from fairnepv import __version__
+from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.demo import demo
 from fairnepv.cli.outputs import Interrupted
@@ -51,7 +52,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (select, score, compare, relax, synthetic, demo):
+for _command in (select, certify, verify_bound, score, compare, relax, synthetic, demo):
     commands.add_command(_command)
 
 

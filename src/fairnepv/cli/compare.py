@@ -6,6 +6,7 @@ import click
 
 from fairnepv.cli.options import (
     ProblemOptions,
+    constraining,
     debug_option,
     effort_option,
     force_option,
@@ -20,6 +21,7 @@ from fairnepv.cli.options import (
 @click.command()
 @size_option
 @posing
+@constraining
 @click.option(
     "--method",
     "methods",
@@ -47,9 +49,9 @@ def compare(
     strict: bool,
 ) -> None:
     """Compare selectors: which view does each of them leave behind, and by how much?"""
-    from fairnepv.cli.outputs import finish, output_at, print_json, show
+    from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
-    from fairnepv.io.write import TABLES, write_table
+    from fairnepv.io.write import TABLES
     from fairnepv.pipeline import compare as compare_selectors
     from fairnepv.report import (
         comparison_columns,
@@ -70,10 +72,9 @@ def compare(
             random_state=seed,
             progress=progress,
         )
-    if table_file is not None:
-        write_table(table_file, comparison_columns(comparison))
+    unwritten = deliver(table_file, comparison_columns(comparison))
     if plot_file is not None:
-        plot_file.write(draw_comparison(comparison))
+        unwritten += deliver(plot_file, draw_comparison(comparison))
     if as_json:
         print_json(comparison_record(comparison))
     else:
@@ -88,6 +89,8 @@ def compare(
                 for note in dict.fromkeys(n for row in comparison for n in row.notes)
             )
         )
+    if unwritten:
+        raise unwritten[0]
     last = comparison.rows[-1].status  # an interruption ends the comparison, and says so here
     bad = [row.status for row in comparison if not row.status.ok]
     ended = last if last.stops_everything or not bad else bad[0]

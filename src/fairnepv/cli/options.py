@@ -56,7 +56,10 @@ class ProblemOptions:
         column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
         rules = {
             name: reading(
-                functools.partial(read_picks, column=column.get(name, "group")), f"--{name}", "", text
+                functools.partial(read_picks, column=column.get(name, "group")),
+                f"--{name}",
+                "",
+                text,
             )
             for name, text in self.rules.items()
         }
@@ -180,9 +183,7 @@ def constraining(command: Command) -> Command:
             metavar="FILE[:COLUMN]",
             help="Items that must be chosen and come first: ids with --ids, else row numbers.",
         ),
-        click.option(
-            "--k-more", is_flag=True, help="Choose k items besides those of --include."
-        ),
+        click.option("--k-more", is_flag=True, help="Choose k items besides those of --include."),
         click.option("--exclude", metavar="FILE[:COLUMN]", help="Items that must not be chosen."),
         click.option("--groups", metavar="FILE[:COLUMN]", help="A group label for every row."),
         click.option(

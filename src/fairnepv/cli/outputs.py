@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +38,23 @@ def output_at(
     return output
 
 
-def failure(write: Callable[..., None], *arguments: Any) -> FairnepvError | None:
-    """What kept a file from being written; the result is shown before that is raised."""
+def deliver(output: Output | None, content: Any) -> list[FairnepvError]:
+    """Write a table, a picture or named arrays; what kept a file from being written is returned,
+    so that the result can be shown before it is raised."""
+    from fairnepv.io import Table, write_arrays, write_table
+
+    if output is None:
+        return []
     try:
-        write(*arguments)
+        if isinstance(content, Table):
+            write_table(output, content)
+        elif isinstance(content, bytes):
+            output.write(content)
+        else:
+            write_arrays(output, content)
     except FairnepvError as error:
-        return error
-    return None
+        return [error]
+    return []
 
 
 def show(*parts: Any) -> None:

@@ -78,9 +78,9 @@ def relax(
     \b
     fairnepv relax --view text=t.npz --view vision=v.npy -k 50 --trace trace.png
     """
-    from fairnepv.cli.outputs import finish, output_at, print_json, show
+    from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
-    from fairnepv.io.write import TABLES, table_document, write_array, write_table
+    from fairnepv.io.write import TABLES, array_content, table_document
     from fairnepv.pipeline import relax as relax_problem
     from fairnepv.report import (
         draw_traces,
@@ -114,15 +114,14 @@ def relax(
         )
     settings = {**problem.settings, "start": start, "random_state": seed}
     steps = trace_table(relaxation, settings)
-    if basis_file is not None:
-        write_array(basis_file, relaxation.basis)
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
-    if trace_file is not None and picture:
-        trace_file.write(draw_traces({solver: steps.columns}))
-    elif trace_file is not None:
-        write_table(trace_file, steps)
+    unwritten = deliver(trace_file, draw_traces({solver: steps.columns}) if picture else steps)
+    if basis_file is not None:
+        unwritten += deliver(basis_file, array_content(relaxation.basis))
     if as_json:
         print_json(table_document(steps) if printed else steps.about)
     else:
         show(*(trace_lines(steps) if printed else ()), relaxation_summary(relaxation))
+    if unwritten:
+        raise unwritten[0]
     finish(relaxation.status, strict=strict, written=None if picture else trace_file)

@@ -2,88 +2,169 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from fairnepv.cli.options import (
     ProblemOptions,
+    constraining,
     debug_option,
     effort_option,
     force_option,
+    gap_option,
     json_option,
     posing,
     seed_option,
-    size_option,
+    sizes_option,
     strict_option,
     time_limit_option,
 )
+from fairnepv.errors import FairnepvError, InputError
+
+if TYPE_CHECKING:
+    from fairnepv.selection import Selection
 
 
 @click.command()
-@size_option
+@sizes_option
+@click.option("--nested", is_flag=True, help="Of several sizes, each is contained in the next.")
 @posing
+@constraining
 @click.option(
     "--method",
     default="auto",
     show_default=True,
-    help="auto, nepv (the paper's pipeline), greedy, or a baseline: VIEW-only, averaged, "
-    "fixed-weight, concatenated, softmax, d-optimal, saturate, k-dpp, random.",
+    help="auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or a baseline: "
+    "VIEW-only, averaged, fixed-weight, concatenated, softmax, d-optimal, saturate, k-dpp, random.",
 )
 @effort_option
+@click.option("--certify/--no-certify", default=True, help="Also prove a bound.  [default: yes]")
+@gap_option
+@click.option(
+    "--target-efficiency",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Stop once so much of the best possible is certain, such as 0.95.",
+)
+@click.option("--node-limit", type=click.IntRange(min=1), help="Of --method exact.")
 @time_limit_option
 @seed_option
 @click.option(
     "--out",
     metavar="FILE",
-    help="Picks with id, row, order and gain per view: .parquet, .csv, .json or .txt.",
+    help="Picks with id, row, order and gain per view: .parquet, .csv, .json or .txt; for several "
+    "sizes one file each, FILE-100.csv.",
 )
+@click.option("--bound", metavar="FILE", help="The proof of the bound as .npz, for verify-bound.")
+@click.option("--explain", metavar="FILE", help="What each pick adds, and the rival that it beat.")
+@click.option("--assign", metavar="FILE", help="Every row with its pick, and training weights.")
 @force_option
 @json_option
 @strict_option
 @debug_option
 def select(
     problem: ProblemOptions,
-    k: int | float,
-    method: str,
-    effort: str,
-    time_limit: float | None,
+    k: Any,
     seed: int,
     out: str | None,
+    bound: str | None,
+    explain: str | None,
+    assign: str | None,
     force: bool,
     as_json: bool,
     strict: bool,
+    **wishes: Any,
 ) -> None:
-    """Choose k items so that no view is left behind.
+    """Choose k items so that no view is left behind, and prove how good the choice is.
 
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """
-    from fairnepv.cli.outputs import failure, finish, output_at, print_json, show
+    from fairnepv.cli.outputs import deliver, finish, print_json
     from fairnepv.cli.progress import stage_bar
-    from fairnepv.io.write import TABLES, table_document, write_table
+    from fairnepv.io.write import TABLES, table_document
     from fairnepv.pipeline import select as choose
-    from fairnepv.report import score_table, selection_summary, selection_table
+    from fairnepv.report import selection_table
 
-    output = output_at("--out", out, TABLES, force=force, inputs=problem.files)
-    with stage_bar(time_limit) as progress:
-        selection = choose(
-            k=k,
-            **problem.read(),
-            method=method,
-            effort=effort,
-            random_state=seed,
-            time_limit=time_limit,
-            progress=progress,
-        )
-    table = selection_table(selection)
-    unwritten = None if output is None else failure(write_table, output, table)
+    sizes = k if isinstance(k, list) else None
+    if sizes and (bound or explain or assign):
+        raise InputError("--bound, --explain and --assign are for one size; leave the others out")
+    if bound and not wishes["certify"]:
+        raise InputError("--bound needs a bound; leave --no-certify out")
+    files = Files(problem, force)
+    tables = {size: files.at("--out", _with_size(out, size), TABLES) for size in sizes or [None]}
+    others = {
+        "bound": files.at("--bound", bound, (".npz",)),
+        "explain": files.at("--explain", explain, TABLES),
+        "assign": files.at("--assign", assign, TABLES),
+    }
+    with stage_bar(wishes["time_limit"]) as progress:
+        found = choose(k=k, **problem.read(), **wishes, random_state=seed, progress=progress)
+    selections = list(found.values()) if sizes else [found]
+    unwritten: list[FairnepvError] = []
+    documents = []
+    for selection, output in zip(selections, tables.values(), strict=True):
+        table = selection_table(selection)
+        unwritten += deliver(output, table)
+        documents.append(table_document(table))
+        if not as_json:
+            _show(selection, output.path if output and not unwritten else None)
+    for name, output in others.items():
+        unwritten += deliver(output, _extra(name, selections[0]) if output else None)
     if as_json:
-        print_json(table_document(table))
-    else:
-        show(score_table(selection), selection_summary(selection))
-        if output is None or unwritten:
-            show("Picks in order: " + ", ".join(map(str, selection.ids.tolist())))
-        else:
-            show(f"Wrote {output.path}.")
+        print_json(documents if sizes else documents[0])
     if unwritten:
-        raise unwritten
-    finish(selection.status, strict=strict, written=output)
+        raise unwritten[0]
+    worst = next((s.status for s in selections if not s.status.ok), selections[-1].status)
+    finish(worst, strict=strict, written=next(iter(tables.values())))
+
+
+class Files:
+    """Outputs of one command: checked before any work, none of them a file that is read."""
+
+    def __init__(self, problem: ProblemOptions, force: bool) -> None:
+        self._inputs, self._force = problem.files, force
+
+    def at(self, option: str, text: str | None, endings: tuple[str, ...]) -> Any:
+        from fairnepv.cli.outputs import output_at
+
+        output = output_at(option, text, endings, force=self._force, inputs=self._inputs)
+        if output is not None:
+            if output.path in self._inputs:
+                raise InputError(f"{option}: {text} is named twice; give each output its own file")
+            self._inputs = [*self._inputs, output.path]
+        return output
+
+
+def _with_size(out: str | None, size: Any) -> str | None:
+    if out is None or size is None:
+        return out
+    path = Path(out)
+    return str(path.with_name(f"{path.stem}-{size}{path.suffix}"))
+
+
+def _show(selection: Selection, written: Path | None) -> None:
+    from fairnepv.cli.outputs import show
+    from fairnepv.report import score_table, selection_summary
+
+    show(score_table(selection), selection_summary(selection))
+    if written is None:
+        show("Picks in order: " + ", ".join(map(str, selection.ids.tolist())))
+    else:
+        show(f"Wrote {written}.")
+
+
+def _extra(name: str, selection: Selection) -> Mapping[str, Any] | Any:
+    """What further outputs hold: arrays for .npz, a table else."""
+    from fairnepv.certificate import proof_arrays
+    from fairnepv.insight import assign, explain
+    from fairnepv.report import assignment_table, explanation_table
+
+    if name == "bound":
+        assert selection.certificate is not None
+        return proof_arrays(selection.certificate.proof)
+    if name == "explain":
+        return explanation_table(explain(selection))
+    return assignment_table(assign(selection), selection)

@@ -31,7 +31,7 @@ class Difference:
 
 
 def diff(a: Selection, b: Selection) -> Difference:
-    """Which items two selections from the same pool share, and how their scores differ."""
+    """Which items two selections share, by id where both have ids, and how scores differ."""
     a, b = check_selection(a, "a"), check_selection(b, "b")
     _check_same_pool(a, b)
     left, right = (a.ids, b.ids) if a.has_ids and b.has_ids else (a.indices, b.indices)
@@ -58,10 +58,11 @@ def jaccard(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def _check_same_pool(a: Selection, b: Selection) -> None:
-    if a.settings["n"] != b.settings["n"]:
+    by_id = a.has_ids and b.has_ids  # a pool that has grown is still known by its ids
+    if a.settings["n"] != b.settings["n"] and not by_id:
         raise InputError(
             f"a was chosen from {a.settings['n']} items and b from {b.settings['n']}; compare "
-            "selections from the same pool"
+            "selections from the same pool, or select with ids"
         )
     if list(a.scores) != list(b.scores):
         raise InputError(

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.source import Source, choose_part
+from fairnepv.io.source import Source, choose_part, parse_source
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _SPARSE = {"format", "shape", "data"}
@@ -36,6 +37,17 @@ def read_npz(source: Source) -> Any:
             return archive[choose_part(source, list(archive.files), "key")]
     except InputError:
         raise
+    except Exception as error:
+        raise _unreadable(source, "an .npz archive", error) from error
+
+
+def read_archive(text: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz archive by name."""
+    source = parse_source(text, (".npz",))
+    _check_magic(source, _ZIP, "an .npz archive")
+    try:
+        with np.load(source.path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     except Exception as error:
         raise _unreadable(source, "an .npz archive", error) from error
 

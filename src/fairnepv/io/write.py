@@ -90,8 +90,20 @@ def _as_text(value: Any) -> str:
 
 
 def write_array(output: Output, array: NDArray[Any]) -> None:
+    output.write(array_content(array))
+
+
+def array_content(array: NDArray[Any]) -> bytes:
+    """An array as the bytes of a .npy file."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def write_arrays(output: Output, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Named arrays as .npz."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs take names for flags
     output.write(buffer.getvalue())
 
 

@@ -2,24 +2,35 @@
 
 from fairnepv.report.figures import contact_sheet, draw_comparison, draw_synthetic, draw_traces
 from fairnepv.report.records import (
+    assignment_table,
+    certificate_record,
     comparison_columns,
     comparison_record,
+    explanation_table,
     relaxation_record,
     score_record,
     selection_record,
     selection_table,
     trace_table,
+    verified_record,
 )
 from fairnepv.report.terminal import (
+    certificate_summary,
+    certificate_table,
     comparison_table,
     relaxation_summary,
     score_table,
     selection_summary,
     trace_lines,
+    verified_summary,
 )
 from fairnepv.report.words import left_behind
 
 __all__ = [
+    "assignment_table",
+    "certificate_record",
+    "certificate_summary",
+    "certificate_table",
     "comparison_columns",
     "comparison_record",
     "comparison_table",
@@ -27,6 +38,7 @@ __all__ = [
     "draw_comparison",
     "draw_synthetic",
     "draw_traces",
+    "explanation_table",
     "left_behind",
     "relaxation_record",
     "relaxation_summary",
@@ -37,4 +49,6 @@ __all__ = [
     "selection_table",
     "trace_lines",
     "trace_table",
+    "verified_record",
+    "verified_summary",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fairnepv import __version__
-from fairnepv.certificate import Certificate
+from fairnepv.certificate import Certificate, Verified
+from fairnepv.insight import Assignment, Explanation
 from fairnepv.io import Table
 from fairnepv.relaxation import Relaxation
 from fairnepv.selection import Comparison, Score, Selection
@@ -70,6 +71,44 @@ def selection_table(selection: Selection) -> Table:
         **{f"gain_{name}": gains for name, gains in selection.gains.items()},
     }
     return Table(columns, selection_record(selection), "picks")
+
+
+def explanation_table(explanation: Explanation) -> Table:
+    """One row per pick: what it adds in every view, and the rival for its place."""
+    columns = {
+        "id": explanation.ids,
+        "row": explanation.indices,
+        **{f"contribution_{name}": own for name, own in explanation.contributions.items()},
+        "rival_row": explanation.rivals,
+        "rival_id": np.array(["" if r is None else str(r) for r in explanation.rival_ids]),
+        "margin": explanation.margins,
+    }
+    return Table(columns, {"fairnepv": __version__}, "picks")
+
+
+def assignment_table(assignment: Assignment, selection: Selection) -> Table:
+    """One row per item of the pool: its pick, how near that is, and the weight of the pick."""
+    columns = {
+        "row": np.arange(len(assignment.pick)),
+        "pick_row": selection.indices[assignment.pick],
+        "pick_id": selection.ids[assignment.pick],
+        "similarity": assignment.similarity,
+        "pick_weight": assignment.weights[assignment.pick],
+    }
+    return Table(columns, {"fairnepv": __version__}, "items")
+
+
+def verified_record(verified: Verified) -> dict[str, Any]:
+    claimed = verified.claimed
+    return {
+        "holds": verified.holds,
+        "upper_bound": {"claimed": claimed.upper_bound, "proven": verified.upper_bound},
+        "by_view": {
+            name: {"claimed": claimed.by_view[name], "proven": bound}
+            for name, bound in verified.by_view.items()
+        },
+        "terms": claimed.terms.record(),
+    }
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:

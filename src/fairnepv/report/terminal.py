@@ -10,6 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from fairnepv.certificate import Certificate, Verified
 from fairnepv.errors import Status
 from fairnepv.io import Table
 from fairnepv.relaxation import Relaxation
@@ -110,7 +111,57 @@ def _how_good(selection: Selection) -> str:
 
 def rounded_up(bound: float, digits: int = 4) -> str:
     """A bound as text that still holds as printed."""
+    if not math.isfinite(bound):
+        return "nothing"
     return f"{math.ceil(bound * 10**digits) / 10**digits:.{digits}f}"
+
+
+def certificate_table(certificate: Certificate) -> RichTable:
+    """One row per view: its weight in the proof, and what it could at most reach alone."""
+    table = plain_table()
+    table.add_column("view", no_wrap=True)
+    for heading in ("weight in the proof", "bound alone", "spectral", "Hadamard"):
+        table.add_column(heading, justify="right")
+    for name, bound in certificate.by_view.items():
+        table.add_row(
+            escape(name),
+            f"{certificate.weights[name]:.3f}",
+            *(
+                rounded_up(value)
+                for value in (bound, certificate.spectral[name], certificate.diagonal[name])
+            ),
+        )
+    return table
+
+
+def certificate_summary(certificate: Certificate) -> str:
+    terms = certificate.proof.terms
+    line = (
+        f"No {terms.k} of {terms.n:,} items can score above {rounded_up(certificate.upper_bound)} "
+        f"nats per item (duality gap {certificate.duality_gap:.1g}; the paper's spectral bound is "
+        f"{rounded_up(certificate.spectral_bound)})."
+    )
+    return "\n".join([line, *(f"Note: {note}." for note in certificate.notes)])
+
+
+def verified_summary(verified: Verified) -> str:
+    claimed = verified.claimed
+    pairs = {
+        f"fair score of {claimed.terms.k} of {claimed.terms.n:,} items": (
+            claimed.upper_bound,
+            verified.upper_bound,
+        ),
+        **{
+            f"view {name!r} alone": (claimed.by_view[name], bound)
+            for name, bound in verified.by_view.items()
+        },
+    }
+    lines = [
+        f"{what}: at most {rounded_up(claim)} claimed, {rounded_up(proven)} proven"
+        for what, (claim, proven) in pairs.items()
+    ]
+    verdict = "The bound holds." if verified.holds else "The bound does NOT follow for this data."
+    return "\n".join([*lines, verdict])
 
 
 def relaxation_summary(relaxation: Relaxation) -> str:

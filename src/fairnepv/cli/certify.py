@@ -1,0 +1,98 @@
+"""`fairnepv certify` and `fairnepv verify-bound`: a bound, and whether it holds."""
+
+from __future__ import annotations
+
+import click
+
+from fairnepv.cli.options import (
+    ProblemOptions,
+    constraining,
+    debug_option,
+    force_option,
+    gap_option,
+    json_option,
+    posing,
+    reading,
+    size_option,
+    time_limit_option,
+)
+from fairnepv.errors import NumericalError
+
+
+@click.command()
+@size_option
+@posing
+@constraining
+@gap_option
+@time_limit_option
+@click.option("--out", metavar="FILE", help="The proof as .npz, for verify-bound.")
+@force_option
+@json_option
+@debug_option
+def certify(
+    problem: ProblemOptions,
+    k: int | float,
+    gap: float,
+    time_limit: float | None,
+    out: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Prove what no k items can exceed, without choosing any.
+
+    \b
+    fairnepv certify --view text=t.npz --view vision=v.npy -k 200 --out bound.npz
+    """
+    from fairnepv.certificate import proof_arrays
+    from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show
+    from fairnepv.cli.progress import stage_bar
+    from fairnepv.pipeline import certify as prove
+    from fairnepv.report import certificate_record, certificate_summary, certificate_table
+
+    output = output_at("--out", out, (".npz",), force=force, inputs=problem.files)
+    with stage_bar(time_limit) as progress:
+        certificate = prove(
+            k=k, **problem.read(), gap=gap, time_limit=time_limit, progress=progress
+        )
+    unwritten = deliver(output, proof_arrays(certificate.proof))
+    if as_json:
+        print_json({**certificate_record(certificate), "settings": problem.settings})
+    else:
+        show(certificate_table(certificate), certificate_summary(certificate))
+        if output is not None and not unwritten:
+            show(f"Wrote {output.path}; check it with fairnepv verify-bound {output.path}.")
+    if unwritten:
+        raise unwritten[0]
+    finish(certificate.status, strict=False, written=output)
+
+
+@click.command("verify-bound")
+@click.argument("bound", metavar="BOUND.npz")
+@posing
+@json_option
+@debug_option
+def verify_bound(problem: ProblemOptions, bound: str, as_json: bool) -> None:
+    """Check a stored bound against the data, from its dual variables alone.
+
+    The problem (k, tau, eps, calibration, constraints) comes with the bound; of the options only
+    --view, --ids and --quality are read. Exit code 1 if the bound does not follow.
+
+    \b
+    fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy
+    """
+    from fairnepv.certificate import read_proof
+    from fairnepv.cli.outputs import print_json, show
+    from fairnepv.io import read_archive
+    from fairnepv.pipeline import verify_bound as verify
+    from fairnepv.report import verified_record, verified_summary
+
+    proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
+    given = problem.read()
+    data = {name: given[name] for name in ("data", "ids", "quality") if name in given}
+    verified = verify(certificate=proof, **data)
+    if as_json:
+        print_json(verified_record(verified))
+    else:
+        show(verified_summary(verified))
+    if not verified.holds:
+        raise NumericalError(f"{bound}: what is claimed does not follow for this data")
