@@ -162,7 +162,9 @@ class Wishes(NamedTuple):
     progress: Progress | None
 
 
-def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes) -> Selection:
+def _select_one(
+    data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4
+) -> Selection:
     gap = check_positive("gap", wishes.gap)
     target = _check_target(wishes)
     problem = pose(data, k, **posing)
@@ -179,7 +181,7 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes) -> Selection:
         plan = replace(plan, certificate=certificate)
         session.goal = None if target is None else certificate.upper_bound + math.log(target)
     selection = _carry_out(problem, plan, session)
-    _warn(_rank_notes(problem, plan.certificate))
+    _warn(_rank_notes(problem, plan.certificate), depth)
     if wishes.strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection
@@ -200,7 +202,7 @@ def _select_sizes(
         posing = {**posing, "include_counts": True}
     found: dict[Any, Selection] = {}
     for size in sorted(wanted):
-        smaller = found[size] = _select_one(data, size + more, posing, wishes)
+        smaller = found[size] = _select_one(data, size + more, posing, wishes, 5)
         if nested:
             named = smaller.indices if posing.get("ids") is None else smaller.ids
             posing = {**posing, "include": named}
@@ -448,6 +450,7 @@ def _certify(
     session = Session(time_limit=time_limit, progress=search.progress)
     with few_threads(problem.work()):
         certificate = make_certificate(problem, gap=gap, session=session)
+    search.trace.extend(session.trace)
     if session.stopped is Status.INTERRUPTED:
         search.stopped = session.stopped
     return certificate
@@ -512,6 +515,7 @@ def _rank_note(k: int, name: str, rank: int) -> str:
     )
 
 
-def _warn(notes: tuple[str, ...]) -> None:
+def _warn(notes: tuple[str, ...], depth: int = 3) -> None:
+    """Seen from the caller of the front door, `depth` calls up."""
     for note in notes:
-        warnings.warn(note, RankWarning, stacklevel=3)
+        warnings.warn(note, RankWarning, stacklevel=depth)

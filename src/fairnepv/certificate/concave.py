@@ -123,7 +123,8 @@ class Concave:
         return Dual(point.weights, rows, views)
 
     def _price(self, rows: Indices, point: ConcavePoint) -> Priced:
-        priced = price(self.problem, self._dual_at(rows, point))
+        with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
+            priced = price(self.problem, self._dual_at(rows, point))
         self._prices = point.x, priced.prices
         return priced
 

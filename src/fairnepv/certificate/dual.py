@@ -87,7 +87,8 @@ def price(problem: Problem, dual: Dual) -> Priced:
     ]
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
     slack = 4.0 * (k + len(state) + 16) * _UNIT * sum(map(abs, terms))
-    return Priced(float(sum(terms) + slack), prices)
+    bound = float(sum(terms) + slack)
+    return Priced(bound if np.isfinite(bound) else np.inf, prices)
 
 
 def _entropy(problem: Problem, weights: Floats) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fairnepv.engines import Block
 from fairnepv.search.subset import Exchange, Subset
+from fairnepv.search.ties import blur
 from fairnepv.views.base import Floats
 
 _MOST_NUMBERS = 1 << 27  # of a table: 1 GiB; a larger one is made anew in every pass, in blocks
@@ -60,13 +61,15 @@ class SwapTable:
         width = len(pool.views) * size
         if not keep or pool.n * width > _MOST_NUMBERS:
             return cls(subset, source, ())
-        joined = pool.map(_respond, source, pool.squared_norms, width=2 * width)
+        joined = pool.map(_respond, source, pool.squared_norms, width=2 * width, fixed=True)
         return cls(subset, source, _parts(joined, len(pool.views)))
 
     def after(self, moves: Sequence[Exchange]) -> SwapTable:
         """The table of the set after these swaps."""
         subset = self.subset
-        few = len(moves) * 4 <= len(subset.indices)
+        # Updates carry the rounding of an ill-conditioned inverse on and on.
+        sure = blur(subset.problem, subset.problem.k) <= subset.problem.tolerances.gain
+        few = sure and len(moves) * 4 <= len(subset.indices)
         if not (few and self.aligned):
             for move in moves:
                 subset = subset.exchange(move)
@@ -89,7 +92,7 @@ class SwapTable:
             pool.eps,
         )
         joined = pool.map(
-            _update_responses, state, *self.aligned, width=2 * self.aligned[0][0].size
+            _update_responses, state, *self.aligned, width=2 * self.aligned[0][0].size, fixed=True
         )
         after = self.subset.exchange(move)
         return SwapTable(after, self.source, _parts(joined, len(pool.views)))
