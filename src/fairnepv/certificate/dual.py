@@ -57,8 +57,8 @@ class _ViewPass(NamedTuple):
     share: float
     level: float
     anchor: Any
-    combine: Floats
     shift: float
+    correction: Floats | None  # B, where there is a shift: what it takes from the rows of T
     slack: float  # relative error of a dot product
     size: float  # how large the terms of phi_i . A_j are, for a phi_i of length one
 
@@ -69,9 +69,10 @@ def price(problem: Problem, dual: Dual) -> Priced:
     state = tuple(
         _view_pass(view, dual, q, dual.weights[q] / k) for q, view in enumerate(pool.views)
     )
+    shifted = any(own.shift for own in state)  # or T, which may be everyone, need not travel
     prices = pool.map(
         _price_rows,
-        (dual.rows, state),
+        (dual.rows if shifted else None, state),
         pool.squared_norms,
         width=sum(v.combine.shape[1] for v in dual.views),
         fixed=True,
@@ -104,9 +105,9 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     view, own, k = problem.pool.views[q], dual.views[q], problem.k
     eps = view.ridge + own.shift
     B = own.combine
-    K = view.inner(dual.rows, dual.rows)
-    K.flat[:: len(K) + 1] -= own.shift
-    G = B.T @ (K @ B)
+    held = view.take(dual.rows)  # never their kernel, since T may be everyone
+    KB = held.block(0, held.n).cross(held.anchor(np.arange(held.n), B))
+    G = B.T @ (KB - own.shift * B)
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
     depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
@@ -133,7 +134,8 @@ def _view_pass(view: View, dual: Dual, q: int, share: float) -> _ViewPass:
     own = dual.views[q]
     anchor = view.anchor(dual.rows, own.combine)
     slack = _slack(view, len(dual.rows))
-    return _ViewPass(share, own.level, anchor, own.combine, own.shift, slack, _size(view, dual, q))
+    correction = own.combine if own.shift else None
+    return _ViewPass(share, own.level, anchor, own.shift, correction, slack, _size(view, dual, q))
 
 
 def _size(view: View, dual: Dual, q: int) -> float:
@@ -148,18 +150,18 @@ def _slack(view: View, m: int) -> float:
 
 
 def _price_rows(
-    block: Block, state: tuple[Indices, tuple[_ViewPass, ...]], squared_norms: Floats
+    block: Block, state: tuple[Indices | None, tuple[_ViewPass, ...]], squared_norms: Floats
 ) -> Floats:
     """s_i of a block, rounded up."""
     rows, views = state
-    low, high = np.searchsorted(rows, [block.start, block.stop])
     prices = np.zeros(block.stop - block.start)
     for q, (view, own) in enumerate(zip(block.views, views, strict=True)):
         if own.share == 0:
             continue
         v = view.cross(own.anchor)
-        if own.shift:
-            v[rows[low:high] - block.start] -= own.shift * own.combine[low:high]
+        if rows is not None and own.correction is not None:
+            low, high = np.searchsorted(rows, [block.start, block.stop])
+            v[rows[low:high] - block.start] -= own.shift * own.correction[low:high]
         norms = squared_norms[:, q]
         sure = np.sqrt(np.einsum("ij,ij->i", v, v)) * (1.0 - own.slack)
         sure = np.maximum(sure - own.slack * own.size * np.sqrt(norms), 0.0)
