@@ -54,7 +54,7 @@ class Rows:
         value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))
         # Where the leading eigenvectors are all there are, nothing is left to be at the level; 1/eps
         # would only cost digits.
-        everything = r == len(matrix)
+        everything = 0 < r == len(matrix)
         level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
         combine, V = self._images(x, lam, Y * depth)
@@ -103,6 +103,8 @@ def _leading(matrix: Floats, k: int) -> tuple[Floats, Floats]:
     LAPACK is called directly: branch and bound does this thousands of times on small matrices.
     """
     size = len(matrix)
+    if not size:  # rows of a sparse view without a single entry
+        return np.empty(0), np.empty((0, 0))
     first = max(1, size - k + 1)
     lam, Y, found, _, info = dsyevr(matrix, range="I", il=first, iu=size, lower=1)
     if info:
