@@ -445,12 +445,33 @@ WITH_K = ["select", "relax", "compare", "exhaustive"]
         (np.True_, r"k must be an integer or a fraction.*not .*True"),
         ("3", r"k must be an integer or a fraction.*not '3'"),
         (None, r"k must be an integer or a fraction.*not None"),
-        ([3], r"k must be an integer or a fraction.*not \[3\]"),
+        ([3.5], r"k must be an integer or a fraction.*not \[?3\.5"),
         (Fraction(1, 2), r"k must be an integer or a fraction.*not Fraction"),
     ],
 )
 def test_k(name, k, match):
     refused(lambda: FUNCTIONS[name](DATA, k=k), match)
+
+
+@pytest.mark.parametrize("name", ["relax", "compare", "exhaustive"])
+def test_several_sizes_are_for_select_alone(name):
+    refused(lambda: FUNCTIONS[name](DATA, k=[3]), r"k must be an integer or a fraction.*not \[3\]")
+
+
+@pytest.mark.parametrize(
+    ("k", "match"),
+    [
+        ([], r"k must be a size or a list of sizes, each once, not \[\]"),
+        ([3, 5, 3], r"k must be a size or a list of sizes, each once, not \[3, 5, 3\]"),
+        ([[3, 5]], r"k must be a size or a list of sizes"),
+        ([3, 20], r"k must be from 1 to n - 1 = 19, not 20"),
+        ([0, 3], r"k must be from 1 to n - 1 = 19, not 0"),
+        ([3, 2.5], r"k must be an integer or a fraction.*not 2\.5"),
+    ],
+    ids=str,
+)
+def test_sizes_of_select(k, match):
+    refused(lambda: select(DATA, k, effort="fast", certify=False), match)
 
 
 NOT_POSITIVE = [0, 0.0, -1, -0.05, math.nan, math.inf, -math.inf, "a", True, None, [0.1], 1j,
@@ -669,7 +690,7 @@ def test_a_quality_of_zero_needs_a_ridge():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"method": "best"}, r"method must be one of auto, nepv, greedy, text-only.*not 'best'"),
+        ({"method": "best"}, r"method must be one of auto, nepv, greedy, exact, text-only.*not 'best'"),
         ({"method": "audio-only"}, r"method must be one of.*vision-only.*not 'audio-only'"),
         ({"method": None}, r"method must be one of.*not None"),
         ({"method": ["auto"]}, r"method must be one of.*not \['auto'\]"),
@@ -690,6 +711,16 @@ def test_a_quality_of_zero_needs_a_ridge():
         ({"oversampling": math.inf}, r"oversampling must be a finite positive number, not inf"),
         ({"oversampling": "3"}, r"oversampling must be a finite positive number, not '3'"),
         ({"oversampling": True}, r"oversampling must be a finite positive number, not True"),
+        ({"gap": 0}, r"gap must be a finite positive number, not 0"),
+        ({"gap": "small"}, r"gap must be a finite positive number, not 'small'"),
+        ({"target_efficiency": 0}, r"target_efficiency must be a finite positive number, not 0"),
+        ({"target_efficiency": 1.5}, r"target_efficiency must be between 0 and 1, not 1\.5"),
+        ({"target_efficiency": 0.9, "certify": False}, r"target_efficiency needs the bound"),
+        ({"node_limit": 5}, r"node_limit is for method 'exact', not 'auto'"),
+        ({"node_limit": 0, "method": "exact"}, r"node_limit must be a positive integer, not 0"),
+        ({"node_limit": True, "method": "exact"}, r"node_limit must be a positive.*not True"),
+        ({"nested": True}, r"nested needs several sizes"),
+        ({"include_counts": 3}, r"include_counts must be True or False, not 3"),
     ],
     ids=str,
 )

@@ -260,7 +260,8 @@ def test_k_dpp_weighs_the_views_by_their_factors():
 @pytest.mark.parametrize("rules", [{"fixed_in": indices(1)}, {"fixed_out": indices(1)}])
 def test_k_dpp_refuses_rules_in_one_sentence(rules):
     problem = pose_case(cases.SMALL[2], rules=Constraints(**rules))
-    with pytest.raises(InputError, match="'k-dpp' does not support fixed items or quotas") as error:
+    refused = "'k-dpp' does not support include, exclude or groups"
+    with pytest.raises(InputError, match=refused) as error:
         select(problem, "k-dpp")
     assert "\n" not in str(error.value)
 

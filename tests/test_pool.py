@@ -14,8 +14,10 @@ import fairnepv
 from cases import SMALL, paper_instance, random_views
 from fairnepv import Calibration, DiagonalView, InputError, KernelView, LocalEngine, Pool
 from fairnepv.calibration import RULES, calibrate
-from fairnepv.certificate import certify, diagonal_bound, spectral_bound
-from fairnepv.problem import Problem
+from fairnepv.certificate import GAP, certify, diagonal_bound, spectral_bound
+from fairnepv.errors import Status
+from fairnepv.problem import Constraints, Problem
+from problems import obeys
 from reference import (
     diagonal_value,
     exhaustive,
@@ -371,26 +373,41 @@ def test_rules_hold_for_every_kind_of_view(kind, rule):
 
 @pytest.mark.parametrize("case", NO_ZERO_ROW, ids=lambda case: case.name)
 def test_efficiency_is_a_share_of_the_best_alone(case):
-    """exp(d_q) <= 1 for every subset, and the offset is minus the tightest bound of the view."""
+    """exp(d_q) <= 1 for every subset, and the offset is minus the view's own proven bound."""
     pool = Pool.of(_case_data(case), eps=_case_eps(case))
     record = calibrate(pool, "efficiency", case.k)
     Ls = [kernel(unit_diagonal(Phi), eps) for Phi, eps in zip(case.views, case.eps, strict=True)]
+    proven = certify(_problem(_case_data(case), case.k, case.tau, _case_eps(case), "unit-diagonal"))
     for name, L in zip(pool.names, Ls, strict=True):
-        tightest = min(spectral_value(L, case.k), diagonal_value(L, case.k))
-        assert record.offsets[name] == pytest.approx(-tightest, abs=1e-9)
+        assert record.offsets[name] == pytest.approx(-proven.by_view[name], abs=1e-12)
+        closed_form = min(spectral_value(L, case.k), diagonal_value(L, case.k))
+        assert -record.offsets[name] <= closed_form + GAP
         best = max(subset_score(L, S) for S in itertools.combinations(range(pool.n), case.k))
-        assert math.exp(best + record.offsets[name]) <= 1 + 1e-14
+        assert math.exp(best + record.offsets[name]) <= 1
 
 
 def test_efficiency_counts_quality_in():
     quality = {"text": QUALITY, "vision": 1 / QUALITY}
     record = calibrate(Pool.of(DATA, quality=quality), "efficiency", 4)
+    proven = certify(_problem(DATA, 4, 0.1, 0.1, "unit-diagonal", quality=quality))
     for name, Phi in DATA.items():
         L = kernel(unit_diagonal(Phi), 0.1, quality[name])
-        tightest = min(spectral_value(L, 4), diagonal_value(L, 4))
-        assert record.offsets[name] == pytest.approx(-tightest, abs=1e-12)
+        assert record.offsets[name] == pytest.approx(-proven.by_view[name], abs=1e-12)
+        assert -record.offsets[name] <= min(spectral_value(L, 4), diagonal_value(L, 4)) + GAP
         best = max(subset_score(L, S) for S in itertools.combinations(range(14), 4))
         assert best + record.offsets[name] <= 0
+
+
+def test_efficiency_is_of_what_the_rules_allow():
+    """Rules that shut the best rows out lower the bound, and it is still above all that is left."""
+    rules = Constraints(fixed_in=np.array([3]), fixed_out=np.array([0, 7, 9]))
+    free, ruled = (calibrate(Pool.of(DATA), "efficiency", 4, r) for r in (None, rules))
+    for name, Phi in DATA.items():
+        L = kernel(unit_diagonal(Phi), 0.1)
+        subsets = [S for S in itertools.combinations(range(14), 4) if obeys(rules, S)]
+        best = max(subset_score(L, S) for S in subsets)
+        assert best + ruled.offsets[name] <= 0
+        assert ruled.offsets[name] >= free.offsets[name]
 
 
 def test_efficiency_of_a_diagonal_pool_is_attained():
@@ -457,8 +474,8 @@ def test_data_is_shared_under_every_rule():
 # --- bounds (appendix B) --------------------------------------------------------------------------
 
 
-def _problem(data, k, tau, eps, rule="none"):
-    pool = Pool.of(data, eps=eps)
+def _problem(data, k, tau, eps, rule="none", quality=None):
+    pool = Pool.of(data, eps=eps, quality=quality)
     record = calibrate(pool, rule, k)
     return Problem(record.apply(pool), k, tau, record)
 
@@ -472,13 +489,14 @@ def test_certificate_is_the_papers(case):
     certificate = certify(_problem(_case_data(case), case.k, case.tau, _case_eps(case)))
     Ls = _dense_kernels(case)
     expected = spectral_certificate(Ls, case.k, case.tau)
-    assert certificate.upper_bound == pytest.approx(expected, abs=1e-9)
+    assert certificate.spectral_bound == pytest.approx(expected, abs=1e-9)
+    assert certificate.status is Status.CONVERGED
+    assert certificate.upper_bound <= certificate.spectral_bound + GAP
     for (name, Phi), L in zip(_case_data(case).items(), Ls, strict=True):
-        assert certificate.by_view[name] == pytest.approx(spectral_value(L, case.k), abs=1e-9)
+        assert certificate.spectral[name] == pytest.approx(spectral_value(L, case.k), abs=1e-9)
         assert certificate.diagonal[name] == pytest.approx(diagonal_value(L, case.k), abs=1e-12)
-        assert certificate.tightest[name] == min(
-            certificate.by_view[name], certificate.diagonal[name]
-        )
+        assert certificate.by_view[name] <= certificate.spectral[name] + GAP
+        assert certificate.by_view[name] <= certificate.diagonal[name]
         assert certificate.ranks[name] == np.linalg.matrix_rank(Phi)
         assert certificate.rules[name] == "spectral"
 
@@ -494,8 +512,12 @@ def test_certificate_is_the_papers(case):
 def test_no_subset_is_above_its_certificate(case, rule):
     features = {"none": np.asarray, "unit-diagonal": unit_diagonal, "trace": trace_normalized}
     certificate = certify(_problem(_case_data(case), case.k, case.tau, _case_eps(case), rule))
-    best, _ = exhaustive(_dense_kernels(case, features[rule]), case.k, case.tau)
+    Ls = _dense_kernels(case, features[rule])
+    best, _ = exhaustive(Ls, case.k, case.tau)
     assert certificate.upper_bound >= best
+    assert certificate.spectral_bound >= best - 1e-14
+    for L, bound in zip(Ls, certificate.by_view.values(), strict=True):
+        assert bound >= exhaustive([L], case.k, case.tau)[0]
     hadamard = soft_min(np.array(list(certificate.diagonal.values())), case.tau)
     assert hadamard >= best - 1e-14
 
@@ -509,13 +531,15 @@ def test_the_bound_stays_a_bound_when_the_ridge_drowns_in_rounding(eps):
         certificate = certify(_problem({"v": Phi}, 4, 0.1, eps))
         singular = np.linalg.svd(Phi, compute_uv=False)[:3]
         exact = (np.log(singular**2 + eps).sum() + math.log(eps)) / 4  # in exact arithmetic
-        assert certificate.upper_bound >= exact
+        assert certificate.spectral_bound >= exact
+        subsets = itertools.combinations(range(8), 4)
+        assert certificate.upper_bound >= max(view_score(Phi, eps, S) for S in subsets)
 
 
 def test_offsets_shift_the_bounds():
     data, plain = DATA, certify(_problem(DATA, 3, 0.1, 0.1))
     shifted = certify(_problem(data, 3, 0.1, 0.1, {"text": 2.0, "vision": 0.5}))
-    for bounds in ("by_view", "diagonal"):
+    for bounds in ("by_view", "spectral", "diagonal"):
         before, after = getattr(plain, bounds), getattr(shifted, bounds)
         assert after["text"] - before["text"] == pytest.approx(math.log(2.0))
         assert after["vision"] - before["vision"] == pytest.approx(math.log(0.5))
@@ -527,21 +551,24 @@ def test_diagonal_kernels_have_their_bounds_exactly():
     certificate = certify(_problem(data, 5, 0.15, 0.1))
     for name in data:
         assert certificate.by_view[name] == pytest.approx(math.log(100), abs=1e-12)
+        assert certificate.spectral[name] == pytest.approx(math.log(100), abs=1e-12)
         assert certificate.diagonal[name] == pytest.approx(math.log(100), abs=1e-12)
         assert certificate.ranks[name] == 15
 
 
 def test_wide_views_are_bounded_by_their_diagonals(monkeypatch):
     """Past the widest Gram matrix: one view by Hadamard, the narrow ones each by its own Gram."""
-    monkeypatch.setattr("fairnepv.certificate.WIDEST_GRAM", 7)
+    monkeypatch.setattr("fairnepv.certificate.spectral.WIDEST_GRAM", 7)
     rng = np.random.default_rng(3)
     a, b, wide = random_views(rng, 12, [5, 6, 9])
     case_k, tau = 4, 0.2
     certificate = certify(_problem({"a": a, "b": b, "wide": wide}, case_k, tau, 0.1))
     Ls = [kernel(Phi, 0.1) for Phi in (a, b, wide)]
     expected = [spectral_value(Ls[0], 4), spectral_value(Ls[1], 4), diagonal_value(Ls[2], 4)]
-    assert list(certificate.by_view.values()) == pytest.approx(expected, abs=1e-12)
-    assert certificate.upper_bound == pytest.approx(soft_min(np.array(expected), tau), abs=1e-12)
+    assert list(certificate.spectral.values()) == pytest.approx(expected, abs=1e-12)
+    spectral = soft_min(np.array(expected), tau)
+    assert certificate.spectral_bound == pytest.approx(spectral, abs=1e-12)
+    assert certificate.upper_bound <= spectral + GAP
     assert certificate.rules == {"a": "spectral", "b": "spectral", "wide": "diagonal"}
     assert certificate.ranks == {"a": 5, "b": 6, "wide": None}
     assert certificate.upper_bound >= exhaustive(Ls, case_k, tau)[0]
@@ -553,8 +580,23 @@ def test_a_sparse_view_with_a_large_vocabulary_is_certified():
     certificate = certify(_problem({"wide": wide}, 5, 0.1, 0.1))
     L = kernel(wide.toarray(), 0.1)
     assert certificate.rules["wide"] == "spectral"
-    assert certificate.upper_bound == pytest.approx(spectral_value(L, 5), abs=1e-9)
+    assert certificate.spectral_bound == pytest.approx(spectral_value(L, 5), abs=1e-9)
+    assert certificate.upper_bound <= min(spectral_value(L, 5), diagonal_value(L, 5)) + GAP
     assert certificate.diagonal["wide"] == pytest.approx(diagonal_value(L, 5), abs=1e-12)
+
+
+def test_a_bound_takes_no_kernel_of_all_rows():
+    """Where few columns make every row affordable, n^2 numbers would not be."""
+    n = 3000
+    data = dict(zip("ab", random_views(np.random.default_rng(5), n, [6, 9]), strict=True))
+    problem = _problem(data, 8, 0.05, 0.1, "unit-diagonal")
+    tracemalloc.start()
+    certificate = certify(problem)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert certificate.status is Status.CONVERGED
+    assert len(certificate.proof.dual.rows) == n
+    assert peak < 8 * n * n / 4
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3, 5])

@@ -375,7 +375,7 @@ def test_relaxations_refuse_rules_in_one_sentence(name, rules):
     problem = pose_case(cases.SMALL[2], rules=Constraints(**rules))
     with pytest.raises(InputError) as error:
         select(problem, name)
-    expected = f"method '{name}' does not support fixed items or quotas; use 'auto'"
+    expected = f"method '{name}' does not support include, exclude or groups; use 'auto'"
     assert str(error.value) == expected == refuse(problem, name)
 
 

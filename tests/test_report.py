@@ -210,9 +210,18 @@ def test_the_record_of_a_selection(name):
     assert record["seconds"] == selection.seconds
     assert record["notes"] == list(selection.notes)
     if selection.certificate is None:
-        assert record["upper_bound"] is record["tightest_bound"] is record["efficiency"] is None
+        assert record["upper_bound"] is record["certificate"] is record["efficiency"] is None
     else:
-        assert record["fair_score"] <= record["tightest_bound"] <= record["upper_bound"]
+        stored, certificate = record["certificate"], selection.certificate
+        assert record["fair_score"] <= record["upper_bound"] <= stored["upper_bound"]
+        assert stored["upper_bound"] == certificate.upper_bound
+        assert stored["duality_gap"] == certificate.duality_gap
+        assert stored["by_view"] == dict(certificate.by_view)
+        assert stored["weights"] == dict(certificate.weights)
+        assert stored["spectral_bound"] == certificate.spectral_bound
+        assert stored["spectral_by_view"] == dict(certificate.spectral)
+        assert stored["status"] == certificate.status.name
+        assert stored["notes"] == list(certificate.notes)
 
 
 def test_a_record_tells_the_calibration_again():
@@ -221,7 +230,7 @@ def test_a_record_tells_the_calibration_again():
     offsets = {name: math.log(c) for name, c in (("fou", 2.0), ("pix", 0.5))}
     assert record["calibration"] == {"rule": "explicit", "offsets": pytest.approx(offsets)}
     efficiency = plain(selection_record(chosen("efficiency")))
-    bounds = chosen("plain").certificate.tightest
+    bounds = chosen("plain").certificate.by_view
     assert efficiency["calibration"]["offsets"] == pytest.approx(
         {name: -bound for name, bound in bounds.items()}
     )
@@ -438,7 +447,7 @@ def test_a_comparison_as_bars(drawn, rule):
     outlined = [bar.get_width() for bar in axes.patches if is_outlined(bar)]
     assert sorted(outlined) == pytest.approx(sorted(math.exp(row.minimum) for row in rows))
     assert [label.get_text() for label in axes.get_yticklabels()] == [row.method for row in rows]
-    bounds = rows["auto"].certificate.tightest.values()
+    bounds = rows["auto"].certificate.by_view.values()
     assert vertical_lines(axes) == pytest.approx([math.exp(bound) for bound in bounds])
     assert "Digits" in {axes.get_title(loc="left"), axes.get_title()}
 
