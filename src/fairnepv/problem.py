@@ -91,6 +91,8 @@ class Constraints:
         available, included = quotas.count(open_rows), quotas.count(self.fixed_in)
         for g, (low, high) in enumerate(zip(quotas.least, quotas.most, strict=True)):
             group = f"the quota of group {quotas.name(g)}"
+            if low > high:
+                raise InputError(f"{group} asks for at least {low} and at most {high}; swap them")
             if low > available[g]:
                 raise InputError(
                     f"{group} asks for at least {low} items, but only {available[g]} rows of it "
