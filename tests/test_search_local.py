@@ -16,7 +16,7 @@ from fairnepv.loop import Budget, Outcome, Session, pack, run, unpack
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subsets, improve
 from fairnepv.search import enumeration as enumeration_module
-from fairnepv.search.effort import Effort, _perturb
+from fairnepv.search.effort import Effort, _perturb, restart_from
 from fairnepv.search.local import LocalState, SwapLadders, best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
@@ -393,20 +393,34 @@ def test_improve_ends_at_a_one_swap_optimum_no_worse_than_its_start(case, effort
 
 
 def test_restarts_find_better_sets_than_swaps_alone():
-    effort = Effort("restarts", max_passes=1000, pairs=0, restarts=10)
+    effort = Effort("restarts", max_passes=1000, pairs=0, restarts=20, patience=20, work=1e12)
     gains = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
         views, eps = cases.clustered_views(rng, 40, [6, 5], 8), [0.1, 0.1]
         problem = pose(views, 8, 0.05, eps)
-        stuck, freed = (
-            improve(problem, found(*range(8)), choice, Session()).indices
-            for choice in (effort.one_swaps, effort)
-        )
+        stuck = improve(problem, found(*range(8)), effort, Session())
+        freed = restart_from(problem, stuck, effort, Session())
         Ls = kernels(views, eps)
-        gains.append(reference.fair_score(Ls, freed, 0.05) - reference.fair_score(Ls, stuck, 0.05))
+        scores = [reference.fair_score(Ls, x.indices, 0.05) for x in (stuck, freed)]
+        gains.append(scores[1] - scores[0])
+        assert freed.status is Status.LOCAL_OPTIMUM
+        best = best_allowed_swap(Ls, freed.indices.tolist(), 0.05, Constraints())
+        assert best <= scores[1] + 2 * GAIN
     assert min(gains) >= -ROUNDING
     assert max(gains) > 1e-3
+
+
+def test_restarts_are_few_where_a_pass_is_dear():
+    """Their number follows from the size of the problem, and none is made without patience."""
+    problem = pose(cases.random_views(np.random.default_rng(0), 40, [6, 5]), 8, 0.05, [0.1, 0.1])
+    effort = Effort("some", max_passes=100, pairs=0, restarts=50, patience=9)
+    work = problem.work()
+    made = [replace(effort, work=c * work).restarts_for(problem) for c in (0, 0.5, 3.5, 1e9)]
+    assert made == [0, 0, 3, 50]
+    start = improve(problem, found(*range(8)), effort, Session())
+    impatient = replace(effort, work=1e9 * work, patience=0)
+    assert restart_from(problem, start, impatient, Session()).indices is start.indices
 
 
 def test_restarts_depend_on_the_random_state_alone():
@@ -414,12 +428,12 @@ def test_restarts_depend_on_the_random_state_alone():
     start = np.arange(8)
     perturbed = {
         seed: [
-            _perturb(pose(views, 8, 0.05, [0.1, 0.1], seed=seed), start, i, Session()).tolist()
+            _perturb(pose(views, 8, 0.05, [0.1, 0.1], seed=seed), start, i).tolist()
             for i in range(2)
         ]
         for seed in (0, 1)
     }
-    again = _perturb(pose(views, 8, 0.05, [0.1, 0.1], seed=0), start, 1, Session()).tolist()
+    again = _perturb(pose(views, 8, 0.05, [0.1, 0.1], seed=0), start, 1).tolist()
     assert again == perturbed[0][1]
     assert perturbed[0] != perturbed[1]
     assert perturbed[0][0] != perturbed[0][1]
@@ -427,18 +441,28 @@ def test_restarts_depend_on_the_random_state_alone():
 
 @examples(40)
 @given(SEEDS)
-def test_perturbing_drops_items_and_obeys_the_rules(seed):
+def test_perturbing_replaces_items_and_obeys_the_rules(seed):
+    """Two or more give way to others, all of those that were dropped, unless none are left."""
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(6, 12)), int(rng.integers(2, 6))
     rules = random_rules(rng, n, k) if seed % 2 else Constraints()
     problem = pose(cases.random_views(rng, n, [4, 3]), k, 0.1, [0.1, 0.1], rules=rules)
     allowed = feasible_subsets(rules, n, k)
     S = indices(*allowed[rng.integers(len(allowed))])
-    perturbed = _perturb(problem, S, seed % 7, Session())
+    perturbed = _perturb(problem, S, seed % 7)
+    assert perturbed.dtype == np.int64
     assert obeys(rules, perturbed.tolist())
     assert len(perturbed) == k
-    if not seed % 2 and n - k >= 2:
-        assert len(np.intersect1d(S, perturbed)) == k - 2
+    if not seed % 2:
+        assert len(np.setdiff1d(perturbed, S)) >= min(2, n - k)
+
+
+def test_perturbing_replaces_few_of_many():
+    views = cases.random_views(np.random.default_rng(1), 200, [9, 8])
+    problem, S = pose(views, 60, 0.1, [0.1, 0.1]), np.arange(60)
+    counts = {len(np.setdiff1d(_perturb(problem, S, i), S)) for i in range(200)}
+    assert min(counts) == 2
+    assert max(counts) == 12  # a fifth
 
 
 def test_the_better_of_two_is_the_left_one_when_they_are_tied():
