@@ -173,24 +173,28 @@ BINDING = [(("fou", "pix"), 0, 12), (("zer", "kar"), 2, 12)]  # a hundred digits
 
 @pytest.mark.parametrize(("views", "first", "k"), BINDING)
 def test_the_default_is_never_below_the_view_that_binds(monkeypatch, views, first, k):
-    """A view of soft-min weight above 0.9 decides alone: its own optimum is a start, or it won."""
+    """A view of soft-min weight above 0.9 decides alone: its own optimum is a start, or it won.
+
+    Restarts would find it too on pools as small as these, so they are left out here.
+    """
+    monkeypatch.setattr("fairnepv.methods.restart_from", lambda problem, found, *_: found)
     data = {name: cases.uci()[name][first::20] for name in views}
     default = fairnepv.select(data, k, certify=False)
     binding = default.worst_view
     assert default.view_weights[binding] > 0.9
     alone = fairnepv.select(data, k, method=f"{binding}-only", certify=False)
     assert default.fair_score >= alone.fair_score - 1e-10
-    monkeypatch.setattr("fairnepv.pipeline._further_starts", lambda *_: iter(()))
+    monkeypatch.setattr("fairnepv.methods._competitors", lambda *_: [])
     without = fairnepv.select(data, k, certify=False)
     assert without.view_weights[binding] > 0.9
     assert without.fair_score < alone.fair_score - 1e-4  # or the pool would not show it
 
 
-@examples(10)
+@examples(5)
 @given(SEEDS)
 def test_a_view_that_binds_in_a_random_pool(seed):
     rng = np.random.default_rng(seed)
-    data = {"a": rng.normal(size=(40, 3)), "b": rng.normal(size=(40, 12))}
+    data = {"a": rng.normal(size=(30, 3)), "b": rng.normal(size=(30, 12))}
     default = fairnepv.select(data, 6, certify=False)
     binding = default.worst_view
     assert default.view_weights[binding] > 0.9
@@ -199,10 +203,11 @@ def test_a_view_that_binds_in_a_random_pool(seed):
 
 
 def test_thorough_finds_nearly_every_optimum():
+    """Without branch and bound, which comes with the bound and finds them all."""
     missed = []
     for case in cases.SMALL:
         optimum, _ = reference.exhaustive(case_kernels(case), case.k, case.tau)
-        result = select_case(case, effort="thorough")
+        result = select_case(case, effort="thorough", certify=False)
         check_record(result, case)
         assert result.fair_score <= optimum + 1e-9
         if result.fair_score < optimum - 1e-9:
@@ -211,15 +216,29 @@ def test_thorough_finds_nearly_every_optimum():
 
 
 @BY_CASE
+def test_the_optimum_of_a_small_pool_is_found_and_proven(case):
+    optimum, _ = reference.exhaustive(case_kernels(case), case.k, case.tau)
+    result = select_case(case)
+    check_record(result, case)
+    assert result.status is Status.OPTIMAL
+    assert result.fair_score == pytest.approx(optimum, abs=1e-9)
+    assert result.upper_bound == pytest.approx(optimum, abs=1e-9)
+    assert result.efficiency == pytest.approx(1.0, abs=1e-9)
+
+
+@BY_CASE
 def test_more_effort_never_does_worse(case):
-    scores = [select_case(case, effort=e).fair_score for e in ("fast", "balanced", "thorough")]
+    scores = [
+        select_case(case, effort=effort, certify=False).fair_score
+        for effort in ("fast", "balanced", "thorough")
+    ]
     assert scores[1] >= scores[0] - 1e-12
     assert scores[2] >= scores[0] - 1e-12
 
 
 @BY_CASE
 def test_the_default_is_at_a_one_swap_optimum(case):
-    result = select_case(case)
+    result = select_case(case, certify=False)
     best = best_allowed_swap(case_kernels(case), result.indices.tolist(), case.tau, Constraints())
     assert result.status is Status.LOCAL_OPTIMUM
     assert best <= result.fair_score + 1.01e-10
@@ -257,11 +276,14 @@ def test_the_random_state_drives_the_samplers_and_not_greedy():
 
 @BY_CASE
 def test_the_bound_bounds(case):
+    """Also for a method that proves nothing by itself."""
     Ls = case_kernels(case)
-    result = select_case(case)
+    result = select_case(case, method="greedy")
     optimum, _ = reference.exhaustive(Ls, case.k, case.tau)
-    assert result.upper_bound >= optimum - 1e-12
-    assert result.upper_bound == pytest.approx(
+    assert result.upper_bound == result.certificate.upper_bound >= optimum
+    for L, bound in zip(Ls, result.certificate.by_view.values(), strict=True):
+        assert bound >= reference.exhaustive([L], case.k, case.tau)[0]
+    assert result.certificate.spectral_bound == pytest.approx(
         reference.spectral_certificate(Ls, case.k, case.tau), abs=1e-9
     )
     assert result.gap == pytest.approx(result.upper_bound - result.fair_score, abs=1e-15)
@@ -332,6 +354,11 @@ def test_settings_tell_how_the_selection_was_made():
         "calibration": "unit-diagonal",
         "oversampling": 3.0,
         "quality": False,
+        "included": 0,
+        "excluded": 0,
+        "quotas": None,
+        "priorities": None,
+        "floors": None,
         "random_state": 7,
     }
     assert dict(result.settings) == expected
@@ -343,10 +370,16 @@ def test_the_trace_tells_what_each_stage_did():
     result = fairnepv.select(small_pool(), 6)
     assert all(isinstance(row, Step) for row in result.trace)
     stages = [row.stage for row in result.trace]
-    assert stages[0] == "greedy"
-    assert set(stages) == {"greedy", "ascent", "swaps"}
-    swaps = [row for row in result.trace if row.stage == "swaps"]
-    assert swaps[-1].objective == pytest.approx(result.fair_score, abs=1e-9)
+    others = [stage for stage in stages if stage != "bound"]
+    assert stages == ["bound"] * (len(stages) - len(others)) + others  # the bound comes first
+    assert others[0] == "greedy"
+    assert others[-1] == "exact"
+    assert set(stages) == {"bound", "greedy", "ascent", "swaps", "exact"}
+    assert result.trace[-1].objective == pytest.approx(result.fair_score, abs=1e-9)
+    searched = fairnepv.select(small_pool(), 6, certify=False)
+    assert {row.stage for row in searched.trace} == {"greedy", "ascent", "swaps"}
+    swaps = [row.objective for row in searched.trace if row.stage == "swaps"]
+    assert max(swaps) == pytest.approx(searched.fair_score, abs=1e-9)
     ascent = [row for row in result.trace if row.stage == "ascent"]
     assert ascent[-1].residual <= 1e-3
     assert all(row.seconds >= 0 and math.isfinite(row.objective) for row in result.trace)
@@ -486,7 +519,8 @@ def test_scores_under_each_calibration(rule):
     S = result.indices.tolist()
     assert list(result.scores.values()) == pytest.approx(reference.subset_scores(Ls, S), abs=1e-9)
     assert best_allowed_swap(Ls, S, 0.05, Constraints()) <= result.fair_score + 1.01e-10
-    assert result.upper_bound == pytest.approx(
+    assert result.certificate.upper_bound >= result.fair_score
+    assert result.certificate.spectral_bound == pytest.approx(
         reference.spectral_certificate(Ls, 6, 0.05), abs=1e-9
     )
     for calibration in (rule, result.calibration):
@@ -514,15 +548,15 @@ def test_quality_comes_after_the_calibration():
 @pytest.mark.parametrize("k", [2, 6, 12])
 def test_efficiencies_never_exceed_one(k):
     data = small_pool()
-    for row in fairnepv.compare(data, k, calibration="efficiency"):
-        assert max(row.scores.values()) <= 1e-12
-        assert row.fair_score <= 1e-12
-    result = fairnepv.select(data, k, calibration="efficiency")
+    methods = ["greedy", "text-only", "vision-only", "averaged", "fixed-weight", "random"]
+    for row in fairnepv.compare(data, k, calibration="efficiency", methods=methods):
+        assert max(row.scores.values()) <= 0
+        assert row.fair_score <= 0
+    result = fairnepv.select(data, k, calibration="efficiency", certify=False)
     unit = fairnepv.score(data, result.indices)
-    Ls = calibrated(list(data.values()), "unit-diagonal", 0.1)
-    for name, L in zip(data, Ls, strict=True):
-        alone = min(reference.spectral_value(L, k), reference.diagonal_value(L, k))
-        assert result.scores[name] == pytest.approx(unit.scores[name] - alone, abs=1e-9)
+    own = fairnepv.certify(data, k).by_view
+    for name in data:
+        assert result.scores[name] == pytest.approx(unit.scores[name] - own[name], abs=1e-9)
     again = fairnepv.score(data, result.indices, calibration=result.calibration)
     assert again.scores == pytest.approx(result.scores, abs=1e-12)
 
@@ -542,13 +576,16 @@ BY_EFFORT = pytest.mark.parametrize("effort", ["fast", "balanced"])
 @BY_EFFORT
 @BY_POOL
 def test_the_answer_does_not_depend_on_the_block_size(name, effort):
-    data = real_pool(name, 4)
+    """Nor does the bound, which is asked for where the search is short."""
+    data = real_pool(name, 8)
     n = len(data[next(iter(data))])
+    options = {"effort": effort, "certify": effort == "fast"}
     results = [
-        fairnepv.select(data, 10, effort=effort, engine=LocalEngine(rows)) for rows in (7, 100, n)
+        fairnepv.select(data, 10, engine=LocalEngine(rows), **options) for rows in (7, 100, n)
     ]
     assert len({tuple(result.indices.tolist()) for result in results}) == 1
     assert len({result.fair_score for result in results}) == 1
+    assert len({result.upper_bound for result in results}) == 1
     if effort == "fast":
         assert results[0].indices[0] == 0  # a tie of all n
 
@@ -594,6 +631,7 @@ def test_ties_are_settled_alike_at_any_block_size(rows):
     whole = fairnepv.select(data, 9, engine=LocalEngine(160))
     cut = fairnepv.select(data, 9, engine=LocalEngine(rows))
     assert cut.indices.tolist() == whole.indices.tolist()
+    assert cut.upper_bound == whole.upper_bound
     greedy = fairnepv.select(data, 9, method="greedy", engine=LocalEngine(rows)).indices
     assert all(i < 20 or i - 20 in greedy for i in greedy)  # of copies the lowest
 
@@ -602,7 +640,7 @@ def test_ties_are_settled_alike_at_any_block_size(rows):
 
 
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight"])
-@examples(8)
+@examples(4)
 @given(SEEDS)
 def test_permuting_candidates_permutes_the_answer(method, seed):
     """Where no two candidates are tied, in its order too."""
@@ -620,7 +658,7 @@ def test_permuting_candidates_permutes_the_answer(method, seed):
 
 
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight", "k-dpp", "random"])
-@examples(6)
+@examples(4)
 @given(SEEDS, st.sampled_from([1e-3, 0.7, 2.0, 450.0]))
 def test_a_common_scale_changes_nothing(method, seed, scale):
     """Not for the concatenation, which normalises the rows and not the ridge."""
@@ -637,7 +675,7 @@ def test_a_common_scale_changes_nothing(method, seed, scale):
 
 
 @pytest.mark.parametrize("method", [*OWN, *SHARED])
-@examples(6)
+@examples(4)
 @given(SEEDS)
 def test_repeating_every_view_changes_nothing(method, seed):
     rng = np.random.default_rng(seed)
@@ -659,11 +697,11 @@ def test_repeating_one_view_behaves_as_the_formula_says():
     assert result.view_weights["v0"] == pytest.approx(result.view_weights["v2"], abs=1e-9)
 
 
-@examples(10)
+@examples(4)
 @given(SEEDS)
 def test_one_view_is_single_view_selection(seed):
     rng = np.random.default_rng(seed)
-    view = rng.normal(size=(22, 6))
+    view = rng.normal(size=(16, 6))
     L = reference.kernel(reference.unit_diagonal(view), 0.1)
     by_tau = [fairnepv.select({"a": view}, 5, tau=tau) for tau in (0.01, 1.0)]
     assert by_tau[0].indices.tolist() == by_tau[1].indices.tolist()
@@ -671,9 +709,14 @@ def test_one_view_is_single_view_selection(seed):
         d = reference.subset_score(L, result.indices)
         assert result.fair_score == result.scores["a"] == pytest.approx(d, abs=1e-12)
         assert result.view_weights == {"a": 1.0}
-        assert result.upper_bound == pytest.approx(reference.spectral_value(L, 5), abs=1e-9)
+        assert result.fair_score == pytest.approx(reference.exhaustive([L], 5, 1.0)[0], abs=1e-9)
+        certificate = result.certificate
+        assert certificate.upper_bound == certificate.by_view["a"] >= result.fair_score
+        assert certificate.spectral_bound == certificate.spectral["a"]
+        assert certificate.spectral_bound == pytest.approx(reference.spectral_value(L, 5), abs=1e-9)
+    options = {"effort": "fast", "certify": False}
     fast = {
-        method: fairnepv.select({"a": view}, 5, method=method, effort="fast").indices.tolist()
+        method: fairnepv.select({"a": view}, 5, method=method, **options).indices.tolist()
         for method in ("auto", "a-only", "averaged", "fixed-weight", "concatenated")
     }
     assert all(reference.fair_greedy([L], 5, 0.05) == S for S in fast.values())
@@ -684,8 +727,8 @@ def test_one_view_is_single_view_selection(seed):
 def test_a_single_view_baseline_looks_at_that_view_alone(seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=(22, 6)), rng.normal(size=(22, 6))
-    inside = fairnepv.select({"a": a, "b": b}, 5, method="a-only")
-    alone = fairnepv.select({"a": a}, 5, method="a-only")
+    inside = fairnepv.select({"a": a, "b": b}, 5, method="a-only", certify=False)
+    alone = fairnepv.select({"a": a}, 5, method="a-only", certify=False)
     assert set(inside.indices) == set(alone.indices)
     assert inside.scores["a"] == pytest.approx(alone.fair_score, abs=1e-12)
 
@@ -706,8 +749,8 @@ def low_rank_pool() -> dict[str, np.ndarray]:
 def test_exceeding_a_views_rank_is_said_aloud():
     with pytest.warns(RankWarning) as caught:
         result = fairnepv.select(low_rank_pool(), 5)
-    assert [str(w.message) for w in caught] == list(result.notes)
-    assert len(result.notes) == 2
+    assert [str(w.message) for w in caught] == list(result.notes[:2])
+    assert all("isolated in view" in note for note in result.notes[2:])
     assert "rank 3 of view 'narrow'" in result.notes[0]
     assert "(2 of 5 terms)" in result.notes[0]
     assert "rank 2 of view 'collinear'" in result.notes[1]
@@ -755,7 +798,7 @@ def test_enough_time_makes_no_difference():
     free = fairnepv.select(small_pool(), 6)
     limited = fairnepv.select(small_pool(), 6, time_limit=3600)
     assert limited.indices.tolist() == free.indices.tolist()
-    assert limited.status is free.status is Status.LOCAL_OPTIMUM
+    assert limited.status is free.status is Status.OPTIMAL
 
 
 class Interrupt:
@@ -798,7 +841,8 @@ def test_an_interrupted_greedy_keeps_its_picks():
     result = fairnepv.select(data, 6, method="greedy", progress=Interrupt("greedy", 4))
     assert result.status is Status.INTERRUPTED
     assert set(whole.indices[:4]) <= set(result.indices)
-    assert len(result.trace) == 5  # the start and four picks
+    steps = [row for row in result.trace if row.stage != "bound"]
+    assert len(steps) == 5  # the start and four picks
 
 
 def test_an_interrupted_comparison_returns_the_rows_so_far():
@@ -834,7 +878,7 @@ def test_progress_hears_of_every_step():
     heard: list[Step] = []
     result = fairnepv.select(small_pool(), 6, progress=heard.append)
     assert tuple(heard) == result.trace
-    assert {row.stage for row in heard} == {"greedy", "ascent", "swaps"}
+    assert {row.stage for row in heard} == {"bound", "greedy", "ascent", "swaps", "exact"}
 
 
 # --- Compare, score, exhaustive -------------------------------------------------------------------
@@ -879,7 +923,7 @@ def test_a_comparison_announces_every_selector_before_its_turn():
     assert [step.objective for step in turns[1:]] == list(np.maximum.accumulate(scores)[:-1])
     # what follows an announcement is the trace of that selector, and nothing else is heard
     starts = [*(i for i, step in enumerate(heard) if step.stage == "compare"), len(heard)]
-    assert starts[0] == 0
+    assert {step.stage for step in heard[: starts[0]]} == {"bound"}  # one for all of them
     for row, begin, end in zip(rows, starts, starts[1:], strict=False):
         assert tuple(heard[begin + 1 : end]) == row.trace
 
@@ -1054,7 +1098,7 @@ def test_exhaustive_refuses_large_pools_with_the_count():
 def test_more_effort_never_ends_with_less(seed):
     views = cases.clustered_views(np.random.default_rng(seed), 120, [6, 9], 7)
     scores = [
-        fairnepv.select(views, 8, eps=1e-2, effort=effort).fair_score
+        fairnepv.select(views, 8, eps=1e-2, effort=effort, certify=False).fair_score
         for effort in ("fast", "balanced", "thorough")
     ]
     assert scores[0] <= scores[1] + 1e-12
@@ -1107,10 +1151,12 @@ def test_a_wide_view_of_a_small_pool_is_like_any_other():
     assert [row.method for row in rows] == all_methods(["wide", "narrow"])
     views = [data["wide"].toarray(), data["narrow"]]
     Ls = calibrated(views, "unit-diagonal", 0.1)
-    assert rows["auto"].upper_bound == pytest.approx(
+    certificate = rows["auto"].certificate
+    assert certificate.spectral_bound == pytest.approx(
         reference.spectral_certificate(Ls, 4, 0.05), abs=1e-9
     )
-    assert rows["auto"].certificate.ranks == {"wide": 40, "narrow": 8}
+    assert rows["auto"].fair_score <= certificate.upper_bound <= certificate.spectral_bound
+    assert certificate.ranks == {"wide": 40, "narrow": 8}
 
 
 @pytest.mark.parametrize("eps", [1e-16, 1e-100, 1e-300])

@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.problem import Constraints, Problem, Quotas
+from fairnepv.problem import Constraints, Problem, Quotas, check_k, check_tau
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats
+
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,32 @@ class Terms:
                 if self.quality
                 else "the certificate knows no quality weights; leave them out"
             )
+        self._refuse_nonsense()
         return Problem(
             self.calibration.apply(pool),
-            self.k,
-            self.tau,
+            check_k(self.k, self.n),
+            check_tau(self.tau),
             self.calibration,
             constraints=self.constraints,
             priorities=self.priorities,
         )
+
+    def _refuse_nonsense(self) -> None:
+        """Terms may come from anywhere: a proof about a soft-min that is none proves nothing."""
+        rules, weights = self.constraints, self.priorities
+        sound = rules.fixed_in.ndim == rules.fixed_out.ndim == 1
+        if rules.quotas is not None:
+            groups, least, most = rules.quotas.groups, rules.quotas.least, rules.quotas.most
+            sound = sound and groups.shape == (self.n,) and least.shape == most.shape
+            sound = sound and 0 <= groups.min() <= groups.max() < least.size
+        if weights is not None:
+            sound = sound and weights.shape == (len(self.eps),) and bool((weights > 0).all())
+            sound = sound and abs(float(weights.sum()) - 1.0) < _ROUNDING
+        if not sound:
+            raise InputError(
+                "the constraints or priorities of the certificate make no sense; the file is "
+                "damaged or foreign"
+            )
 
     def record(self) -> dict[str, Any]:
         """The part that is text and numbers."""

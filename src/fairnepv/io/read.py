@@ -50,8 +50,17 @@ def read_numbers(text: str) -> NDArray[Any]:
         try:
             return array.astype(np.float64)
         except ValueError as error:
-            raise InputError(f"{text} must hold numbers ({error})") from error
+            stranger = next(value for value in array.tolist() if not _is_number(value))
+            raise InputError(f"{text} must hold numbers, not {stranger!r}") from error
     return array
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_column(text: str, default: str) -> NDArray[Any]:
