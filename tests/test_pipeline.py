@@ -202,12 +202,12 @@ def test_a_view_that_binds_in_a_random_pool(seed):
     assert default.fair_score >= alone.fair_score - 1e-10
 
 
-def test_thorough_finds_nearly_every_optimum():
+def test_the_search_alone_finds_nearly_every_optimum():
     """Without branch and bound, which comes with the bound and finds them all."""
     missed = []
     for case in cases.SMALL:
         optimum, _ = reference.exhaustive(case_kernels(case), case.k, case.tau)
-        result = select_case(case, effort="thorough", certify=False)
+        result = select_case(case, certify=False)
         check_record(result, case)
         assert result.fair_score <= optimum + 1e-9
         if result.fair_score < optimum - 1e-9:
@@ -222,11 +222,11 @@ def test_the_optimum_of_a_small_pool_is_found_and_proven(case):
     check_record(result, case)
     assert result.status is Status.OPTIMAL
     assert result.fair_score == pytest.approx(optimum, abs=1e-9)
-    assert result.upper_bound == pytest.approx(optimum, abs=1e-9)
-    assert result.efficiency == pytest.approx(1.0, abs=1e-9)
+    assert optimum <= result.upper_bound <= optimum + 2e-9
+    assert 1 - 2e-9 <= result.efficiency <= 1
 
 
-@BY_CASE
+@pytest.mark.parametrize("case", cases.SMALL[::4], ids=lambda case: case.name)
 def test_more_effort_never_does_worse(case):
     scores = [
         select_case(case, effort=effort, certify=False).fair_score
@@ -379,7 +379,7 @@ def test_the_trace_tells_what_each_stage_did():
     searched = fairnepv.select(small_pool(), 6, certify=False)
     assert {row.stage for row in searched.trace} == {"greedy", "ascent", "swaps"}
     swaps = [row.objective for row in searched.trace if row.stage == "swaps"]
-    assert max(swaps) == pytest.approx(searched.fair_score, abs=1e-9)
+    assert min(abs(value - searched.fair_score) for value in swaps) < 1e-9
     ascent = [row for row in result.trace if row.stage == "ascent"]
     assert ascent[-1].residual <= 1e-3
     assert all(row.seconds >= 0 and math.isfinite(row.objective) for row in result.trace)
