@@ -690,7 +690,10 @@ def test_a_quality_of_zero_needs_a_ridge():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"method": "best"}, r"method must be one of auto, nepv, greedy, exact, text-only.*not 'best'"),
+        (
+            {"method": "best"},
+            r"method must be one of auto, nepv, greedy, exact, text-only.*not 'best'",
+        ),
         ({"method": "audio-only"}, r"method must be one of.*vision-only.*not 'audio-only'"),
         ({"method": None}, r"method must be one of.*not None"),
         ({"method": ["auto"]}, r"method must be one of.*not \['auto'\]"),

@@ -44,7 +44,7 @@ from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
 from fairnepv.selection import Comparison
 
-COMMANDS = ["compare", "demo", "relax", "score", "select", "synthetic"]
+COMMANDS = ["certify", "compare", "demo", "relax", "score", "select", "synthetic", "verify-bound"]
 SELECTORS = [
     *("auto", "nepv", "greedy", "text-only", "vision-only"),
     *(
@@ -59,6 +59,9 @@ SELECTORS = [
     ),
 ]
 N, K = 40, 5
+CHOSEN, BARRED = [7, 3], [21, 6]
+GROUPS = ["ab"[i % 3 == 0] for i in range(N)]
+WEIGHTS = np.linspace(0.5, 2.0, N)
 VIEWS = "--view text=text.npy --view vision=pool.npz:vision"
 POSED = f"{VIEWS} -k {K}"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -413,6 +416,448 @@ def test_score_for_people(run, folder, pool):
     assert out.startswith(f"3 items: fair score {fair_score:.4f} nats per item.\n")
     assert "text" in out
     assert "vision" in out
+
+
+# --- Rules, weights and proofs --------------------------------------------------------------------
+
+
+@pytest.fixture
+def ruled(folder) -> Path:
+    """The folder with items to include and exclude, groups, and weights of the rows."""
+    Path("chosen.txt").write_text("".join(f"{i}\n" for i in CHOSEN))
+    Path("chosen_ids.txt").write_text("".join(f"{i:02}x\n" for i in CHOSEN))
+    Path("barred.csv").write_text("row\n" + "".join(f"{i}\n" for i in BARRED))
+    Path("groups.txt").write_text("\n".join(GROUPS))
+    pq.write_table(pa.table({"group": GROUPS, "other": GROUPS[::-1]}), "groups.parquet")
+    np.save("weights.npy", WEIGHTS)
+    return folder
+
+
+RULED = [
+    ("--include chosen.txt", {"include": CHOSEN}),
+    ("--include chosen.txt --k-more", {"include": CHOSEN, "include_counts": False}),
+    ("--exclude barred.csv", {"exclude": BARRED}),
+    ("--exclude barred.csv:row --include chosen.txt", {"exclude": BARRED, "include": CHOSEN}),
+    ("--groups groups.txt", {"groups": GROUPS}),
+    ("--groups groups.txt --quota proportional", {"groups": GROUPS, "quotas": "proportional"}),
+    ("--groups groups.parquet --quota a=1", {"groups": GROUPS, "quotas": {"a": 1}}),
+    (
+        "--groups groups.parquet:other --quota a=..1 --quota b=2..",
+        {"groups": GROUPS[::-1], "quotas": {"a": (None, 1), "b": (2, None)}},
+    ),
+    ("--groups groups.txt --quota b=3..4", {"groups": GROUPS, "quotas": {"b": (3, 4)}}),
+    ("--floor text=0.07", {"floors": {"text": 0.07}}),
+    ("--floor text=0.04 --floor vision=0.04", {"floors": {"text": 0.04, "vision": 0.04}}),
+    (
+        "--priority text=0.9 --priority vision=0.1 --tau 0.5",
+        {"priorities": {"text": 0.9, "vision": 0.1}, "tau": 0.5},
+    ),
+    ("--quality weights.npy", {"quality": WEIGHTS}),
+    ("--quality vision=weights.npy", {"quality": {"vision": WEIGHTS}}),
+    ("--no-certify", {"certify": False}),
+    ("--gap 0.3 --method greedy --calibration none", {"gap": 0.3, "calibration": "none"}),
+    ("--target-efficiency 0.6 --no-certify --certify", {"target_efficiency": 0.6}),
+    ("--method exact --node-limit 1", {"method": "exact", "node_limit": 1}),
+]
+
+
+@pytest.mark.parametrize(("options", "knobs"), RULED, ids=[options for options, _ in RULED])
+def test_every_rule_gets_there(run, ruled, pool, options, knobs):
+    document = run(f"select {POSED} {options} --json").document
+    if "greedy" in options:
+        knobs = {**knobs, "method": "greedy"}
+    expected = fairnepv.select(pool, K, **knobs)
+    assert [pick["row"] for pick in document["picks"]] == expected.indices.tolist()
+    assert document["fair_score"] == pytest.approx(expected.fair_score, abs=1e-12)
+    assert document["status"] == expected.status.name
+    assert document["settings"] == json.loads(json.dumps(dict(expected.settings)))
+    if expected.certificate is None:
+        assert document["upper_bound"] is document["certificate"] is None
+        return
+    assert document["upper_bound"] == pytest.approx(expected.upper_bound, abs=1e-12)
+    proven = document["certificate"]
+    assert proven["by_view"] == pytest.approx(dict(expected.certificate.by_view), abs=1e-12)
+    assert proven["duality_gap"] == pytest.approx(expected.certificate.duality_gap, abs=1e-12)
+
+
+def test_included_items_come_first_and_may_be_named_by_id(run, ruled):
+    by_row = run(f"select {POSED} --include chosen.txt --json").document["picks"]
+    ids = "--ids ids.txt --include chosen_ids.txt"
+    by_id = run(f"select {POSED} {ids} --json").document["picks"]
+    assert [pick["row"] for pick in by_row[:2]] == CHOSEN
+    assert [pick["id"] for pick in by_id[:2]] == ["07x", "03x"]
+    assert [pick["row"] for pick in by_id] == [pick["row"] for pick in by_row]
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_a_selection_grows_from_what_was_written(run, ruled, ending):
+    """--include takes what --out wrote, with ids and without."""
+    for ids in ("", "--ids ids.txt"):
+        line = f"select {VIEWS} --effort fast {ids} --json"
+        first = run(f"{line} -k 3 --out first{ending} --force").document["picks"]
+        more = run(f"{line} -k 2 --include first{ending} --k-more").document["picks"]
+        assert len(more) == 5
+        assert [pick["row"] for pick in more[:3]] == [pick["row"] for pick in first]
+
+
+def test_excluded_items_and_quotas_are_kept_to(run, ruled):
+    rules = "--exclude barred.csv --groups groups.txt --quota a=2"
+    rows = [pick["row"] for pick in run(f"select {POSED} {rules} --json").document["picks"]]
+    assert not set(rows) & set(BARRED)
+    assert [GROUPS[row] for row in rows].count("a") == 2
+
+
+def test_compare_keeps_to_the_rules(run, ruled):
+    rules = "--include chosen.txt --exclude barred.csv --groups groups.txt --quota a=2"
+    rows = run(f"compare {POSED} {rules} --effort fast --json").document["selectors"]
+    refused = ("softmax", "d-optimal", "k-dpp")
+    assert [row["method"] for row in rows] == [name for name in SELECTORS if name not in refused]
+    for row in rows:
+        assert set(CHOSEN) <= set(row["picks"])
+        assert not set(BARRED) & set(row["picks"])
+        assert [GROUPS[i] for i in row["picks"]].count("a") == 2
+
+
+def test_without_a_bound_people_are_told_none(run, folder):
+    code, out, err = run(f"select {POSED} --no-certify")
+    assert (code, err) == (0, "")
+    assert "can score above" not in out
+    assert "best possible" not in out
+    assert "bound" not in out
+
+
+def test_people_are_told_how_good_it_is(run, folder, pool):
+    out = run(f"select {POSED} --method greedy").out
+    greedy = fairnepv.select(pool, K, method="greedy")
+    [share] = re.findall(r"at least ([0-9.]+)% of the best possible", out)
+    assert greedy.efficiency - 2e-3 <= float(share) / 100 <= greedy.efficiency
+    [bound] = re.findall(r"can score above (-?[0-9.]+),", out)
+    assert greedy.upper_bound <= float(bound) <= greedy.upper_bound + 1e-4
+    assert "This is the best possible" in run(f"select {POSED}").out
+
+
+def test_a_node_limit_says_so_and_is_exit_code_1_under_strict(run, folder):
+    line = f"select {VIEWS} -k 14 --method exact --node-limit 1 --calibration none"
+    document = run(f"{line} --json").document
+    assert document["status"] == "NODE_LIMIT"
+    assert document["complete"] is False
+    assert document["fair_score"] <= document["upper_bound"]
+    code, _, err = run(f"{line} --strict")
+    assert code == 1
+    assert err.startswith("fairnepv: --strict: node limit reached")
+
+
+def test_a_target_that_is_reached_ends_the_search(run, folder):
+    """k = 14 is too many subsets for a proof, and greedy is good enough here."""
+    line = f"select {VIEWS} -k 14 --target-efficiency 0.5"
+    document = run(f"{line} --strict --json").document
+    assert document["status"] == "TARGET"
+    assert document["efficiency"] >= 0.5
+
+
+# --- Several sizes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_several_sizes_at_once(run, folder, pool, nested):
+    flag = "--nested" if nested else ""
+    documents = run(f"select {VIEWS} -k 8,4 {flag} --effort fast --out p.csv --json").document
+    expected = fairnepv.select(pool, [8, 4], nested=nested, effort="fast")
+    assert list(expected) == [8, 4]
+    for document, (size, selection) in zip(documents, expected.items(), strict=True):
+        rows = [pick["row"] for pick in document["picks"]]
+        assert document["settings"]["k"] == size
+        assert rows == selection.indices.tolist() == read_picks(f"p-{size}.csv", "row").tolist()
+    assert not Path("p.csv").exists()
+    if nested:
+        assert rows == [pick["row"] for pick in documents[0]["picks"]][:4]
+
+
+def test_sizes_may_be_fractions(run, folder):
+    documents = run(f"select {VIEWS} -k 0.1,0.2 --effort fast --out p.json --json").document
+    assert [len(document["picks"]) for document in documents] == [4, 8]
+    assert sorted(p.name for p in folder.glob("p-*")) == ["p-0.1.json", "p-0.2.json"]
+
+
+def test_several_sizes_for_people(run, folder):
+    code, out, err = run(f"select {VIEWS} -k 3,6 --nested --effort fast")
+    assert (code, err) == (0, "")
+    first, second = re.findall(r"Picks in order: (.*)", out)
+    assert second.split(", ")[:3] == first.split(", ")
+    assert "Chose 3 of 40" in out
+    assert "Chose 6 of 40" in out
+
+
+def test_sizes_beside_included_items(run, ruled):
+    line = f"select {VIEWS} -k 1,3 --nested --include chosen.txt --k-more --effort fast --json"
+    small, large = ([pick["row"] for pick in document["picks"]] for document in run(line).document)
+    assert small[:2] == CHOSEN
+    assert len(small) == 3
+    assert large[:3] == small
+    assert len(large) == 5
+
+
+# --- What else select writes ----------------------------------------------------------------------
+
+
+def read_table(path: str) -> list[dict[str, Any]]:
+    if path.endswith(".json"):
+        [rows] = [v for v in json.loads(Path(path).read_text()).values() if isinstance(v, list)]
+        return rows
+    if path.endswith(".parquet"):
+        return pq.read_table(path).to_pylist()
+    return pyarrow.csv.read_csv(path).to_pylist()
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
+def test_an_explanation_is_the_library_call(run, folder, pool, ending):
+    assert run(f"select {POSED} --ids ids.txt --explain why{ending}").code == 0
+    ids = np.array([f"{i:02}x" for i in range(N)])
+    expected = fairnepv.explain(fairnepv.select(pool, K, ids=ids)).rows()
+    for row, pick in zip(read_table(f"why{ending}"), expected, strict=True):
+        assert (row["id"], row["row"]) == (pick["id"], pick["row"])
+        assert (row["rival_id"], row["rival_row"]) == (pick["rival_id"], pick["rival_row"])
+        assert row["margin"] == pytest.approx(pick["margin"], abs=1e-12)
+        for name, own in pick["contributions"].items():
+            assert row[f"contribution_{name}"] == pytest.approx(own, abs=1e-12)
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
+def test_an_assignment_is_the_library_call(run, folder, pool, ending):
+    assert run(f"select {POSED} --ids ids.txt --assign who{ending}").code == 0
+    selection = fairnepv.select(pool, K)
+    expected = fairnepv.assign(selection)
+    rows = read_table(f"who{ending}")
+    picks = selection.indices[expected.pick]
+    assert [row["row"] for row in rows] == list(range(N))
+    assert [row["pick_row"] for row in rows] == picks.tolist()
+    assert [row["pick_id"] for row in rows] == [f"{i:02}x" for i in picks]
+    weights = [row["pick_weight"] for row in rows]
+    assert weights == pytest.approx(expected.weights[expected.pick].tolist(), abs=1e-12)
+    similarity = [row["similarity"] for row in rows]
+    assert similarity == pytest.approx(expected.similarity.tolist(), abs=1e-12)
+
+
+def test_all_outputs_at_once(run, folder):
+    names = ["picks.csv", "bound.npz", "why.csv", "who.csv"]
+    options = "--out picks.csv --bound bound.npz --explain why.csv --assign who.csv"
+    before = {path.name for path in folder.iterdir()}
+    assert run(f"select {POSED} {options}").code == 0
+    assert {path.name for path in folder.iterdir()} - before == set(names)
+    code, _, err = run(f"select {POSED} {options}")
+    assert code == 2
+    assert "--force" in err
+    assert run(f"select {POSED} {options} --force").code == 0
+
+
+def test_an_output_that_cannot_be_written_does_not_take_the_others_along(run, folder, monkeypatch):
+    """Nor the result: what was found is shown, then the first complaint."""
+    move = os.replace
+
+    def partly_full(source, target):
+        if str(target).endswith(".npz"):
+            raise OSError(28, "No space left on device")
+        move(source, target)
+
+    monkeypatch.setattr("os.replace", partly_full)
+    code, out, err = run(f"select {POSED} --out picks.csv --bound b.npz --explain why.csv")
+    assert code == 2
+    assert "No space left on device" in err
+    assert len(err.splitlines()) == 1
+    assert f"Chose {K} of {N}" in out
+    assert Path("picks.csv").exists()
+    assert Path("why.csv").exists()
+    assert sorted(folder.glob("b*")) == []
+    code, out, err = run(f"certify {POSED} --out b.npz")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "can score above" in out
+    assert "Wrote" not in out
+
+
+# --- certify and verify-bound ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "knobs"),
+    [
+        ("", {}),
+        ("--calibration none --tau 0.3 --gap 0.01", {"calibration": "none", "tau": 0.3}),
+        ("--include chosen.txt --k-more", {"include": CHOSEN, "include_counts": False}),
+        (
+            "--exclude barred.csv --groups groups.txt --quota a=1",
+            {"exclude": BARRED, "groups": GROUPS, "quotas": {"a": 1}},
+        ),
+        (
+            "--priority text=0.9 --priority vision=0.1 --tau 0.5",
+            {"priorities": {"text": 0.9, "vision": 0.1}, "tau": 0.5},
+        ),
+        ("--quality weights.npy --eps 0.5", {"quality": WEIGHTS, "eps": 0.5}),
+    ],
+)
+def test_certify_is_the_library_call_and_its_proof_holds(run, ruled, pool, options, knobs):
+    document = run(f"certify {POSED} {options} --out bound.npz --json").document
+    gap = {"gap": 0.01} if "--gap" in options else {}
+    expected = fairnepv.certify(pool, K, **knobs, **gap)
+    assert document["upper_bound"] == pytest.approx(expected.upper_bound, abs=1e-12)
+    assert document["by_view"] == pytest.approx(dict(expected.by_view), abs=1e-12)
+    assert document["spectral_bound"] == pytest.approx(expected.spectral_bound, abs=1e-12)
+    assert document["duality_gap"] <= (gap or {"gap": 2e-3})["gap"]
+    assert document["status"] == "CONVERGED"
+    best = fairnepv.select(pool, K, **knobs, certify=False)
+    assert best.fair_score <= document["upper_bound"]
+    quality = "--quality weights.npy" if "--quality" in options else ""
+    verified = run(f"verify-bound bound.npz {VIEWS} {quality} --json").document
+    assert verified["holds"] is True
+    claim = verified["upper_bound"]
+    assert claim["claimed"] == document["upper_bound"]
+    assert claim["proven"] == pytest.approx(claim["claimed"], abs=1e-9)
+    assert verified["terms"]["k"] == best.settings["k"]
+    assert verified["terms"]["tau"] == best.settings["tau"]
+
+
+def test_a_bound_for_people(run, folder, pool):
+    code, out, err = run(f"certify {POSED} --out bound.npz")
+    assert (code, err) == (0, "")
+    bound = fairnepv.certify(pool, K).upper_bound
+    [shown] = re.findall(rf"No {K} of {N} items can score above (-?[0-9.]+) nats", out)
+    assert bound <= float(shown) <= bound + 1e-4
+    assert "Wrote bound.npz" in out
+    code, out, err = run(f"verify-bound bound.npz {VIEWS}")
+    assert (code, err) == (0, "")
+    assert out.endswith("The bound holds.\n")
+    assert "view 'text' alone" in out
+
+
+def test_the_bound_of_a_selection_can_be_checked(run, folder):
+    document = run(f"select {POSED} --method greedy --bound bound.npz --json").document
+    verified = run(f"verify-bound bound.npz {VIEWS} --json").document
+    assert verified["holds"] is True
+    assert verified["upper_bound"]["claimed"] == document["upper_bound"]
+
+
+def test_a_bound_without_time_is_still_a_bound(run, folder, pool):
+    document = run(f"certify {POSED} --calibration none --time-limit 1e-9 --json").document
+    assert document["status"] == "TIME_LIMIT"
+    assert document["notes"] != []
+    best = fairnepv.select(pool, K, calibration="none")
+    assert document["upper_bound"] >= best.fair_score
+
+
+@pytest.fixture
+def bound(run, folder) -> dict[str, np.ndarray]:
+    """The arrays of a bound that holds, of kernels as they are."""
+    assert run(f"certify {POSED} --calibration none --out bound.npz").code == 0
+    with np.load("bound.npz") as archive:
+        return dict(archive)
+
+
+def claiming(arrays: dict[str, np.ndarray], change: Callable[[Any], None]) -> None:
+    """The bound with its text changed, as `forged.npz`."""
+    about = json.loads(str(arrays["about"]))
+    change(about)
+    np.savez("forged.npz", **{**arrays, "about": np.array(json.dumps(about))})
+
+
+def lower(about: Any) -> None:
+    about["upper_bound"] -= 1e-3
+
+
+def lower_a_view(about: Any) -> None:
+    about["by_view"]["vision"] -= 1e-3
+
+
+def change_the_terms(about: Any) -> None:
+    about["terms"]["tau"] *= 8
+
+
+@pytest.mark.parametrize("change", [lower, lower_a_view, change_the_terms])
+def test_a_claim_that_does_not_follow_is_exit_code_1(run, bound, change):
+    claiming(bound, change)
+    code, out, err = run(f"verify-bound forged.npz {VIEWS}")
+    assert code == 1
+    assert out.endswith("The bound does NOT follow for this data.\n")
+    assert err == "fairnepv: forged.npz: what is claimed does not follow for this data\n"
+    code, out, err = run(f"verify-bound forged.npz {VIEWS} --json")
+    assert (code, json.loads(out)["holds"], len(err.splitlines())) == (1, False, 1)
+
+
+@pytest.mark.parametrize("part", ["joint/levels", "alone-0/levels", "alone-1/combine-0"])
+def test_dual_variables_that_prove_less_are_exit_code_1(run, bound, part):
+    """Zero levels prove nothing; without its combinations W proves less."""
+    arrays = {**bound, part: 0.0 * bound[part]}
+    if part == "joint/levels":  # or what the views prove alone might do
+        arrays |= {f"alone-{q}/levels": 0.0 * bound[f"alone-{q}/levels"] for q in range(2)}
+    np.savez("forged.npz", **arrays)
+    code, out, _ = run(f"verify-bound forged.npz {VIEWS}")
+    assert code == 1
+    assert "does NOT follow" in out
+
+
+def test_a_bound_does_not_follow_for_other_data(run, bound, pool):
+    np.save("larger.npy", 2 * pool["text"])
+    views = "--view text=larger.npy --view vision=pool.npz:vision"
+    assert run(f"verify-bound bound.npz {views}").code == 1
+    np.save("smaller.npy", 0.5 * pool["text"])  # where it follows all the more
+    views = "--view text=smaller.npy --view vision=pool.npz:vision"
+    assert run(f"verify-bound bound.npz {views}").code == 0
+
+
+def without(part: str) -> Callable[[dict[str, np.ndarray]], None]:
+    return lambda arrays: np.savez("forged.npz", **{k: v for k, v in arrays.items() if k != part})
+
+
+def with_terms(**terms: Any) -> Callable[[dict[str, np.ndarray]], None]:
+    return lambda arrays: claiming(arrays, lambda about: about["terms"].update(terms))
+
+
+def with_part(name: str, change: Callable[[np.ndarray], Any]) -> Callable[..., None]:
+    return lambda arrays: np.savez("forged.npz", **{**arrays, name: change(arrays[name])})
+
+
+FORGERIES = {
+    "no text": (without("about"), ["forged.npz", "no bound"]),
+    "no rows": (without("joint/rows"), ["forged.npz", "no bound"]),
+    "another format": (
+        lambda arrays: claiming(arrays, lambda about: about.update(format="x")),
+        ["forged.npz", "'x'"],
+    ),
+    "text that is no JSON": (with_part("about", lambda _: np.array("{")), ["forged.npz"]),
+    "weights of two": (with_part("joint/weights", lambda w: 2 * w), ["damaged or foreign"]),
+    "weights below zero": (with_part("joint/weights", lambda w: w - 1), ["damaged or foreign"]),
+    "rows out of reach": (with_part("joint/rows", lambda r: r + 9), ["damaged or foreign"]),
+    "rows twice": (with_part("alone-0/rows", lambda r: 0 * r), ["damaged or foreign"]),
+    "not finite": (
+        with_part("joint/combine-0", lambda c: c + np.nan),
+        ["damaged or foreign"],
+    ),
+    "combinations of other rows": (
+        with_part("joint/combine-1", lambda c: c[:-1]),
+        ["damaged or foreign"],
+    ),
+    "a soft-min that is none": (with_terms(tau=-1), ["tau", "positive", "-1"]),
+    "nothing chosen": (with_terms(k=0), ["k must be from 1 to", "not 0"]),
+    "other rows": (with_terms(n=41), ["41 rows", f"{N}"]),
+    "weighted rows": (with_terms(quality=True), ["quality"]),
+    "rows included out of reach": (
+        with_part("include", lambda _: np.array([N])),
+        ["include", f"0 to {N - 1}"],
+    ),
+    "rows included in a matrix": (
+        with_part("include", lambda _: np.array([[1]])),
+        ["constraints", "damaged or foreign"],
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_bound_that_cannot_be_is_one_line(run, bound, forgery):
+    forge, words = FORGERIES[forgery]
+    forge(bound)
+    code, out, err = run(f"verify-bound forged.npz {VIEWS}")
+    assert (code, out) == (2, "")
+    assert err.startswith("fairnepv: ")
+    assert len(err.splitlines()) == 1
+    assert [word for word in words if word not in err] == []
 
 
 # --- compare --------------------------------------------------------------------------------------
@@ -830,6 +1275,89 @@ BAD = {
     f"relax {POSED} --solver accelerated --alpha 0.5": ["alpha", "'accelerated'", "SCF"],
     f"relax {POSED} --sigma 0.5": ["sigma", "'accelerated'", "SCF"],
     f"score {VIEWS} --picks far.txt --by-id": ["--by-id needs --ids"],
+    f"select {POSED} --include far.txt": ["include", f"from 0 to {N - 1}", "99"],
+    f"select {POSED} --include no.txt": ["--include no.txt", "does not exist"],
+    f"select {POSED} --include six.txt": ["include has 6 items", "k is only 5"],
+    f"select {POSED} --include twice_rows.txt": ["include", "more than once"],
+    f"select {POSED} --include six.txt --exclude six.txt": ["item 0", "include", "exclude"],
+    f"select {POSED} --include six.txt --ids ids.txt": ["include", "no row has", "'0'"],
+    f"select {VIEWS} -k 35 --include six.txt --k-more": ["k = 35", "6 included", "lower k"],
+    f"select {POSED} --exclude rows.txt": ["k = 5", "exclude leaves only 0"],
+    f"select {POSED} --exclude no.txt": ["--exclude no.txt", "does not exist"],
+    f"select {POSED} --groups no.txt": ["--groups no.txt", "does not exist"],
+    f"select {POSED} --groups short.txt": ["groups", f"{N} labels", "(2,)"],
+    f"select {POSED} --groups short.txt --groups text.npy": ["--groups text.npy", "one value"],
+    f"select {POSED} --quota a=1": ["quotas need groups"],
+    f"select {POSED} --groups ids.txt --quota z=1": ["quotas", "'z'", "no row belongs to"],
+    f"select {POSED} --groups ids.txt --quota 00x": ["--quota 00x", "LABEL=5"],
+    f"select {POSED} --groups ids.txt --quota =1": ["--quota =1", "LABEL=5"],
+    f"select {POSED} --groups ids.txt --quota 00x=few": ["--quota 00x=few", "'few'", "whole"],
+    f"select {POSED} --groups ids.txt --quota 00x=1 --quota 00x=1": ["--quota", "each label once"],
+    f"select {POSED} --groups ids.txt --quota 00x=": ["the quota of group '00x'"],
+    f"select {POSED} --groups ids.txt --quota 00x=-1": ["the quota of group '00x'", "-1"],
+    f"select {POSED} --groups ids.txt --quota 00x=2": ["quota of group '00x'", "only 1 rows"],
+    f"select {POSED} --groups ids.txt --quota 00x=3..1": ["'00x'", "at least 3 and at most 1"],
+    f"select {POSED} --floor text=9": ["the floor 9 of view 'text'", "cannot be reached", "lower"],
+    f"select {POSED} --floor text": ["--floor text", "NAME=VALUE"],
+    f"select {POSED} --floor sound=1": ["--floor sound=1", "no view", "['text', 'vision']"],
+    f"select {POSED} --floor text=low": ["--floor text=low", "'low' is not a number"],
+    f"select {POSED} --floor text=nan": ["floors", "'text'", "finite"],
+    f"select {POSED} --floor text=0 --method averaged": ["'averaged'", "floors", "'auto'"],
+    f"select {POSED} --priority text=1": ["priorities", "['vision']", "one for each view"],
+    f"select {POSED} --priority text=1 --priority vision=1": ["priorities", "sum to 1", "not 2"],
+    f"select {POSED} --priority text=2 --priority vision=-1": ["priorities", "positive"],
+    f"select {POSED} --priority sound=1": ["--priority sound=1", "no view"],
+    f"select {POSED} --priority 0.5": ["--priority 0.5", "NAME=WEIGHT"],
+    f"select {POSED} --quality no.npy": ["--quality no.npy", "does not exist"],
+    f"select {POSED} --quality text.npy": ["--quality text.npy", "one value per row"],
+    f"select {POSED} --quality ids.txt": ["--quality ids.txt", "must hold numbers", "'00x'"],
+    f"select {POSED} --quality short.txt": ["--quality short.txt", "must hold numbers", "'a'"],
+    f"select {POSED} --quality far.txt": ["quality", f"{N}"],
+    f"select {POSED} --quality rows.txt --quality far.txt": ["--quality far.txt", "given before"],
+    f"select {POSED} --quality rows.txt --quality text=rows.txt": ["--quality", "one file for all"],
+    f"select {POSED} --exclude six.txt --method k-dpp": ["'k-dpp'", "exclude", "'auto'"],
+    f"select {POSED} --nested": ["nested needs several sizes"],
+    f"select {VIEWS} -k 4,4": ["k must be", "each once", "[4, 4]"],
+    f"select {VIEWS} -k 4,": ["-k", "''", "a number of items nor a fraction"],
+    f"select {VIEWS} -k 4,many": ["-k", "'many'"],
+    f"select {VIEWS} -k 4,{N}": ["k must be from 1 to", str(N - 1)],
+    f"compare {VIEWS} -k 4,8": ["-k", "'4,8'"],
+    f"certify {VIEWS} -k 4,8": ["-k", "'4,8'"],
+    f"select {VIEWS} -k 3,4 --bound b.npz": ["--bound", "one size"],
+    f"select {VIEWS} -k 3,4 --explain e.csv": ["--explain", "one size"],
+    f"select {VIEWS} -k 3,4 --assign a.csv": ["--assign", "one size"],
+    f"select {VIEWS} -k 3,4 --out sub/../old.csv": ["--out", "old-3.csv exists already"],
+    f"select {POSED} --bound b.npz --no-certify": ["--bound", "--no-certify"],
+    f"select {POSED} --bound b.csv": ["--bound", "'.csv'", ".npz"],
+    f"select {POSED} --bound pool.npz": ["--bound", "exists already", "--force"],
+    f"select {POSED} --bound pool.npz --force": ["--bound", "also read", "another file"],
+    f"select {POSED} --explain e.doc": ["--explain", "'.doc'", ".parquet, .csv"],
+    f"select {POSED} --explain old.csv": ["--explain", "exists already", "--force"],
+    f"select {POSED} --assign no/a.csv": ["--assign", "folder no does not exist"],
+    f"select {POSED} --explain x.csv --assign x.csv": ["--assign", "named twice", "its own file"],
+    f"select {POSED} --out x.csv --explain x.csv": ["--explain", "named twice", "its own file"],
+    f"select {POSED} --groups ids.txt --out ids.txt --force": ["--out", "also read"],
+    f"select {POSED} --quality text=rows.txt --out rows.txt --force": ["--out", "also read"],
+    f"select {POSED} --target-efficiency 0": ["--target-efficiency", "0"],
+    f"select {POSED} --target-efficiency 1.1": ["--target-efficiency", "1.1"],
+    f"select {POSED} --target-efficiency 0.9 --no-certify": ["target_efficiency", "certify"],
+    f"select {POSED} --node-limit 5": ["node_limit", "'exact'", "'auto'"],
+    f"select {POSED} --method exact --node-limit 0": ["--node-limit", "0"],
+    f"select {POSED} --gap 0": ["--gap", "0"],
+    f"certify {POSED} --gap small": ["--gap", "'small'"],
+    f"certify {VIEWS} -k {N}": ["k must be from 1 to", str(N - 1)],
+    f"certify {POSED} --out b.csv": ["--out", "'.csv'", ".npz"],
+    f"certify {POSED} --out pool.npz --force": ["--out", "also read", "another file"],
+    f"certify {POSED} --include six.txt": ["include has 6 items", "k is only 5"],
+    f"certify {POSED} --quota a=1": ["quotas need groups"],
+    f"certify {POSED} --method exact": ["--method"],
+    f"verify-bound no.npz {VIEWS}": ["BOUND no.npz", "does not exist", "check the path"],
+    f"verify-bound text.npy {VIEWS}": ["BOUND text.npy", "'.npy'", ".npz"],
+    f"verify-bound pool.npz {VIEWS}": ["BOUND pool.npz", "no bound"],
+    f"verify-bound torn.npz {VIEWS}": ["BOUND torn.npz", ".npz archive", "write the file again"],
+    f"verify-bound objects.npz {VIEWS}": ["BOUND objects.npz"],
+    f"verify-bound {VIEWS}": ["BOUND"],
+    "verify-bound pool.npz": ["'--view'"],
     # values that make no sense
     "select --view text.npy -k 3": ["--view text.npy", "write NAME=FILE"],
     "select --view =text.npy -k 3": ["--view =text.npy", "write NAME=FILE"],
@@ -872,6 +1400,9 @@ def strewn(folder) -> Path:
     Path("sub").mkdir()
     Path("old.csv").write_text("old")
     Path("old.png").write_text("old")
+    Path("old-3.csv").write_text("old")
+    Path("six.txt").write_text("0\n1\n2\n3\n4\n5\n")
+    Path("twice_rows.txt").write_text("1\n2\n1\n")
     Path("empty.npy").write_bytes(b"")
     Path("far.txt").write_text("1\n99\n")
     Path("short.txt").write_text("a\nb\n")
@@ -1215,14 +1746,14 @@ def test_ctrl_c_writes_the_best_so_far(long_pool, terminal):
 
 
 def test_a_terminal_shows_a_bar_and_the_time_left(long_pool, terminal):
-    process = start(f"{LONG} --time-limit 1.5", stdout=subprocess.DEVNULL, stderr=terminal.end)
+    process = start(f"{LONG} --time-limit 3", stdout=subprocess.DEVNULL, stderr=terminal.end)
     terminal.started()
     shown = terminal.read()
     assert process.wait(timeout=30) == 0
     lines = [line for line in shown.split("\n") if "swaps" in line and "step" in line]
     assert lines
     assert all("━" in line for line in lines)
-    assert any(re.search(r"value -?\d\.\d+ .*left 0:00:0[012]", line) for line in lines)
+    assert any(re.search(r"value -?\d\.\d+ .*left 0:00:0[0123]", line) for line in lines)
 
 
 def test_without_a_terminal_there_is_no_progress(long_pool):
@@ -1264,7 +1795,7 @@ def test_a_reader_that_is_not_there_is_no_numerical_trouble(folder, line):
 def test_help_names_the_commands(run, flag):
     code, out, err = run(flag)
     assert (code, err) == (0, "")
-    assert re.findall(r"^  (\w+)  ", out, flags=re.MULTILINE) == COMMANDS
+    assert re.findall(r"^  ([a-z][\w-]+)  ", out, flags=re.MULTILINE) == COMMANDS
     assert "no view of the data is left behind" in out
 
 
@@ -1272,7 +1803,12 @@ def test_help_names_the_commands(run, flag):
     ("command", "options"),
     [
         ("select", "-k --view --ids --tau --eps --calibration --method --effort --time-limit"),
-        ("select", "--seed --out --force --json --strict --debug"),
+        ("select", "--seed --out --force --json --strict --debug --nested --bound --explain"),
+        ("select", "--include --k-more --exclude --groups --quota --floor --priority --quality"),
+        ("select", "--certify --no-certify --gap --target-efficiency --node-limit --assign"),
+        ("certify", "-k --view --ids --tau --eps --calibration --quality --priority --gap --out"),
+        ("certify", "--include --k-more --exclude --groups --quota --floor --time-limit --json"),
+        ("verify-bound", "BOUND.npz --view --ids --quality --json --debug"),
         ("score", "--view --ids --picks --by-id --json --debug"),
         ("compare", "-k --view --method --effort --seed --out --plot --force --json --strict"),
         ("relax", "-k --view --solver --alpha --sigma --start --tol --max-steps --trace --out"),

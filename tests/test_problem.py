@@ -199,8 +199,14 @@ def test_any_rule_counts_as_a_constraint(rules):
         (Constraints(np.array([3, 1]), np.array([1, 2])), r"item 1 is in include and in exclude"),
         (Constraints(fixed_in=np.array([0, 1, 2, 3])), r"include has 4 items.*k is only 3"),
         (Constraints(fixed_out=np.arange(6)), r"k = 3, but exclude leaves only 2 of 8"),
-        (Constraints(quotas=_quotas([0] * 4 + [1] * 4, [5, 0], [9, 9])), r"group 0 .*least 5.*only 4"),
-        (Constraints(quotas=_quotas([0] * 4 + [1] * 4, [3, 0], [2, 9])), r"group 0 .*least 3.*most 2"),
+        (
+            Constraints(quotas=_quotas([0] * 4 + [1] * 4, [5, 0], [9, 9])),
+            r"group 0 .*least 5.*only 4",
+        ),
+        (
+            Constraints(quotas=_quotas([0] * 4 + [1] * 4, [3, 0], [2, 9])),
+            r"group 0 .*least 3.*most 2",
+        ),
         (Constraints(quotas=_quotas([0] * 4 + [1] * 4, [2, 2], [9, 9])), r"ask for 4 items.*k = 3"),
         (Constraints(quotas=_quotas([0] * 4 + [1] * 4, [0, 0], [1, 1])), r"quotas allow 2 .*k = 3"),
         (

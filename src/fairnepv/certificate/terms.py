@@ -14,7 +14,6 @@ from fairnepv.problem import Constraints, Problem, Quotas, check_k, check_tau
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats
 
-
 _ROUNDING = 1e-9
 
 
