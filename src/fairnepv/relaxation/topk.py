@@ -231,8 +231,8 @@ def _fill(y: Floats, room: float) -> Floats:
         return np.ones(len(y))
     most = min(len(y), int(np.ceil(room)) + 1)
     largest = np.sort(np.partition(y, len(y) - most)[len(y) - most :])[::-1]
-    rest = y.sum() - np.concatenate([[0.0], np.cumsum(largest)[:-1]])
-    rest = np.maximum(rest, largest)  # rounding must not leave less than the largest of the rest
+    others = np.partition(y, len(y) - most)[: len(y) - most].sum()
+    rest = others + np.cumsum(largest[::-1])[::-1]  # small ones first: nothing is subtracted
     t = (room - np.arange(most)) / rest
     full = int(np.argmax(t * largest <= 1.0))  # so many are capped at 1
     filled: Floats = np.minimum(1.0, y * t[full])
@@ -254,7 +254,7 @@ def _group_sums(ys: list[Floats], least: Indices, most: Indices, room: int) -> F
     everything = np.concatenate(ys)
     if not len(everything) or room <= 0:
         return np.zeros(len(ys))
-    low = np.log(room / len(everything) / everything.max())  # at most `room` in all
+    low = -np.log(everything.max()) - 80.0  # as good as nothing beside what groups need
     high = -np.log(everything.min())  # everything is full
     for _ in range(100):
         middle = 0.5 * (low + high)
