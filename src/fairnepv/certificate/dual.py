@@ -93,9 +93,14 @@ def price(problem: Problem, dual: Dual) -> Priced:
 def _entropy(problem: Problem, weights: Floats) -> float:
     """tau KL(omega | pi): the uniform part here, the priorities through the lifts."""
     positive = weights[weights > 0]
-    if np.isinf(problem.tau) or len(weights) == 1:
+    if len(weights) == 1:
         return 0.0
-    return float(problem.tau * (positive * np.log(len(weights) * positive)).sum())
+    if np.isinf(problem.tau):  # F is the mean, which no other weights bound
+        return 0.0 if np.ptp(weights) == 0 else np.inf
+    # Terms that are not negative, so that a large tau does not multiply what cancels.
+    x = len(weights) * positive - 1.0
+    absent = len(weights) - len(positive)
+    return float(problem.tau * (((1.0 + x) * np.log1p(x) - x).sum() + absent) / len(weights))
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
