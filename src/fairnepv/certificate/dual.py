@@ -36,7 +36,9 @@ class ViewDual:
 
     level: float
     combine: Floats
-    shift: float = 0.0  # moved from the kernel into the ridge; at most its smallest eigenvalue
+    # At most the smallest eigenvalue of K: what the kernel gives to its ridge, or, where rounding
+    # has made K indefinite, what it lacks; scores count negative eigenvalues as zero.
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def _entropy(problem: Problem, weights: Floats) -> float:
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     """offset_q + c_q(W_q) / k, with every eigenvalue moved down by what rounding may hide."""
     view, own, k = problem.pool.views[q], dual.views[q], problem.k
-    eps = view.ridge + own.shift
+    eps = view.ridge + max(own.shift, 0.0)
     B = own.combine
     K = view.inner(dual.rows, dual.rows)
     K.flat[:: len(K) + 1] -= own.shift
@@ -114,13 +116,16 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
     depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
-    lowest = own.level - depths - error
-    if own.level <= 0 or (lowest <= 0).any():
+    lowest = np.sort(own.level - depths - error)
+    if not own.level > 0 or not (lowest > 0).all():
         return np.inf  # W is not positive definite, and proves nothing
-    rank = min(k, view.n, view.p)  # further eigenvalues of Phi_S^T Phi_S are zero
-    flat = max(rank - len(G), 0)
-    c = conjugate(lowest, eps).sum() + flat * conjugate(np.array([own.level]), eps)[0]
-    c += max(k - max(rank, len(G)), 0) * np.log(eps)
+    lowest = lowest[:k]  # B may have more columns than a set has rows
+    rank = min(k, view.n, view.p)  # further eigenvalues of Phi_S^T Phi_S are at most the tail
+    flat = conjugate(np.array([own.level]), eps)[0]
+    c = conjugate(lowest, eps).sum() + max(rank - len(lowest), 0) * flat
+    beyond = k - max(rank, len(lowest))
+    if beyond > 0:
+        c += beyond * min(flat, np.log(eps + view.tail + max(-own.shift, 0.0)))
     return float(problem.offsets[q] + c / k)
 
 

@@ -76,7 +76,7 @@ def _proven(problem: Problem, dual: Dual) -> float:
     if not sound:
         raise InputError("the dual variables do not fit the data; the file is damaged or foreign")
     for view, own in zip(views, dual.views, strict=True):
-        if own.shift and not 0 <= own.shift <= view.smallest_eigenvalue():
+        if not own.shift <= view.smallest_eigenvalue():
             return np.inf
     return price(problem, replace(dual, weights=dual.weights / dual.weights.sum())).bound
 

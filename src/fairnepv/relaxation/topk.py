@@ -186,7 +186,7 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
 
 def held_rows(view: View, rows: Indices, shift: float = 0.0) -> Rows:
     """Rows of a view: as features, or as a kernel where that is the smaller side."""
-    eps = view.ridge + shift
+    eps = view.ridge + max(shift, 0.0)
     if view.p < len(rows) and not shift:
         features = view.compact_rows(rows)
         return Rows(eps, np.einsum("ij,ij->i", features, features), features=features)

@@ -135,7 +135,7 @@ class Tree:
     @classmethod
     def of(cls, problem: Problem) -> Tree:
         views = problem.pool.views
-        shifts = np.array([view.smallest_eigenvalue() for view in views])
+        shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
         kernels = np.stack([view.whole_kernel() for view in views])
         kernels -= shifts[:, None, None] * np.eye(problem.n)
         eps = problem.pool.eps + shifts
