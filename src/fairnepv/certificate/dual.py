@@ -100,9 +100,11 @@ def _entropy(problem: Problem, weights: Floats) -> float:
     if np.isinf(problem.tau):  # F is the mean, which no other weights bound
         return 0.0 if np.ptp(weights) == 0 else np.inf
     # Terms that are not negative, so that a large tau does not multiply what cancels.
-    x = len(weights) * positive - 1.0
+    ratios = len(weights) * positive
+    logs = np.where(np.abs(ratios - 1.0) < 0.5, np.log1p(np.maximum(ratios - 1.0, -0.5)), np.log(ratios))
+    terms = ratios * logs - (ratios - 1.0)
     absent = len(weights) - len(positive)
-    return float(problem.tau * (((1.0 + x) * np.log1p(x) - x).sum() + absent) / len(weights))
+    return float(problem.tau * (terms.sum() + absent) / len(weights))
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
