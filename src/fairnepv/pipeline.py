@@ -196,7 +196,7 @@ def _select_sizes(
     if nested and not posing.get("include_counts", True):
         if not all(isinstance(size, int) for size in wanted):
             raise InputError("nested sizes beside included items must be whole numbers")
-        more = int(np.size(posing.get("include", ())))
+        more = _count_items(posing.get("include"))
         posing = {**posing, "include_counts": True}
     found: dict[Any, Selection] = {}
     for size in sorted(wanted):
@@ -205,6 +205,12 @@ def _select_sizes(
             named = smaller.indices if posing.get("ids") is None else smaller.ids
             posing = {**posing, "include": named}
     return {len(found[size].indices): found[size] for size in wanted}
+
+
+def _count_items(items: Any) -> int:
+    if items is None:
+        return 0
+    return len(items.indices) if isinstance(items, Selection) else int(np.size(items))
 
 
 def certify(
