@@ -44,6 +44,7 @@ from fairnepv.selection import (
 )
 from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive
+from fairnepv.views.intake import named_views
 
 
 def select(
@@ -249,7 +250,11 @@ def verify_bound(
     The certificate knows its problem (k, tau, calibration, constraints); only data is handed in.
     """
     proof = certificate.proof if isinstance(certificate, Certificate) else certificate
-    pool = Pool.of(data, views=views, eps=proof.terms.eps, ids=ids, quality=quality, engine=engine)
+    # Views that bring a ridge of their own keep it; the terms say whether it is the right one.
+    given = named_views(data, views)
+    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
+    eps = {name: value for name, value in proof.terms.eps.items() if name not in own}
+    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
     return check_proof(pool, proof)
 
 

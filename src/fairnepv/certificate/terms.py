@@ -49,6 +49,12 @@ class Terms:
             )
         if pool.n != self.n:
             raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
+        for name, view in pool.items():
+            if view.ridge != self.eps[name]:
+                raise InputError(
+                    f"the certificate is about eps = {self.eps[name]:g} of view {name!r}, but the "
+                    f"data has {view.ridge:g}"
+                )
         if (pool.quality is not None) != self.quality:
             raise InputError(
                 "the certificate is about rows with quality weights; pass the same quality"
