@@ -101,8 +101,9 @@ def _entropy(problem: Problem, weights: Floats) -> float:
         return 0.0 if np.ptp(weights) == 0 else np.inf
     # Terms that are not negative, so that a large tau does not multiply what cancels.
     ratios = len(weights) * positive
-    logs = np.where(np.abs(ratios - 1.0) < 0.5, np.log1p(np.maximum(ratios - 1.0, -0.5)), np.log(ratios))
-    terms = ratios * logs - (ratios - 1.0)
+    beyond = ratios - 1.0
+    logs = np.where(beyond > -0.5, np.log1p(np.maximum(beyond, -0.5)), np.log(ratios))
+    terms = ratios * logs - beyond
     absent = len(weights) - len(positive)
     return float(problem.tau * (terms.sum() + absent) / len(weights))
 

@@ -106,7 +106,10 @@ class Terms:
         """Anything that `Problem` would stumble over is a ValueError."""
         quotas = None
         if "groups" in arrays:
-            quotas = Quotas(*(whole_numbers(arrays, name) for name in ("groups", "least", "most")))
+            groups, least, most = (
+                whole_numbers(arrays, name) for name in ("groups", "least", "most")
+            )
+            quotas = Quotas(groups, least, most)
         priorities = arrays.get("priorities")
         terms = cls(
             n=int(record["n"]),
