@@ -667,3 +667,15 @@ def swap_responses(Ls: Sequence[tuple[Array, float]], S: Subset) -> tuple[Array,
             v[i, q] = inverse @ K[S, i]
             c[i, q] = L[i, i] - K[i, S] @ v[i, q]
     return v, c
+
+
+def view_scores(Ls: Kernels, subsets: Sequence[Subset]) -> Array:
+    """d_q(S) of many subsets of one size, (number of subsets, M)."""
+    S = np.array(subsets)
+    logdets = [np.linalg.slogdet(L[S[:, :, None], S[:, None, :]])[1] for L in Ls]
+    return np.stack(logdets, axis=1) / S.shape[1]
+
+
+def prioritized(d: Array, tau: float, priorities: Array) -> float:
+    """-tau log sum_q pi_q exp(-d_q/tau): the soft-min with weights of its own."""
+    return float(-tau * logsumexp(-np.asarray(d) / tau, b=priorities))
