@@ -172,7 +172,10 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
     Returns the new point, the step to try next, and how often the objective was evaluated.
     """
     topk, x = point.topk, point.x
-    scaled = point.prices / point.prices.max()
+    dearest = point.prices.max()
+    if dearest == 0:  # zero rows in the views that bind: every point is as good
+        return point, 0.0, 0
+    scaled = point.prices / dearest
     for evaluations in range(1, 60):
         y = cap(x * scaled**eta, topk.k, topk.rules)
         candidate = topk.at(y)
