@@ -18,8 +18,8 @@ from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subse
 from fairnepv.search import enumeration as enumeration_module
 from fairnepv.search.effort import Effort, _perturb
 from fairnepv.search.local import LocalState, SwapLadders, best_swaps
-from fairnepv.search.table import SwapTable
 from fairnepv.search.subset import Subset
+from fairnepv.search.table import SwapTable
 from problems import (
     STORAGE,
     best_allowed_swap,

@@ -103,7 +103,7 @@ def _entropy(problem: Problem, weights: Floats) -> float:
     ratios = len(weights) * positive
     beyond = ratios - 1.0
     logs = np.where(beyond > -0.5, np.log1p(np.maximum(beyond, -0.5)), np.log(ratios))
-    terms = ratios * logs - beyond
+    terms = ratios * logs - beyond + 8.0 * _UNIT * np.abs(beyond)  # rounded up
     absent = len(weights) - len(positive)
     return float(problem.tau * (terms.sum() + absent) / len(weights))
 
