@@ -119,16 +119,17 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
     depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
-    lowest = np.sort(own.level - depths - error)
+    lowest = np.sort(own.level - depths - error)[:k]  # B may have more columns than that
     if not own.level > 0 or not (lowest > 0).all():
         return np.inf  # W is not positive definite, and proves nothing
-    lowest = lowest[:k]  # B may have more columns than a set has rows
-    rank = min(k, view.n, view.p)  # further eigenvalues of Phi_S^T Phi_S are at most the tail
-    flat = conjugate(np.array([own.level]), eps)[0]
-    c = conjugate(lowest, eps).sum() + max(rank - len(lowest), 0) * flat
-    beyond = k - max(rank, len(lowest))
-    if beyond > 0:
-        c += beyond * min(flat, np.log(eps + view.tail + max(-own.shift, 0.0)))
+    w = np.full(k, own.level)
+    w[: len(lowest)] = lowest
+    values = conjugate(w, eps)
+    rank = min(view.n, view.p)
+    if rank < k:  # further eigenvalues of Phi_S^T Phi_S are zero, or at most what counts as zero
+        nothing = np.log(eps + view.tail + max(-own.shift, 0.0))
+        values[rank:] = np.minimum(values[rank:], nothing)
+    c = values.sum()
     return float(problem.offsets[q] + c / k)
 
 
