@@ -257,6 +257,49 @@ def test_rounding_never_takes_the_bound_below_its_exact_value(scale, dtype, seed
     assert float(Decimal(bound) - exact) <= 1e-12 * condition * max(abs(float(exact)), 1.0)
 
 
+def exact_prices(Phi: np.ndarray, level: float, b: np.ndarray) -> list[Fraction]:
+    """level |phi|^2 - (phi . a)^2 of every row, a = sum_t b_t phi_t, without rounding."""
+    rows = [[Fraction(float(value)) for value in row] for row in Phi]
+    a = [
+        sum(Fraction(float(b_t)) * row[j] for b_t, row in zip(b, rows, strict=True))
+        for j in range(Phi.shape[1])
+    ]
+    along = [sum(x * y for x, y in zip(row, a, strict=True)) for row in rows]
+    return [
+        Fraction(level) * sum(x * x for x in row) - v * v
+        for row, v in zip(rows, along, strict=True)
+    ]
+
+
+def check_prices(Phi: np.ndarray, level: float, b: np.ndarray) -> None:
+    problem = pose([Phi], 1, 0.1, [0.1])
+    dual = Dual(np.ones(1), np.arange(len(Phi)), (ViewDual(level, b[:, None]),))
+    priced = price(problem, dual)
+    assert math.isfinite(priced.bound)
+    for computed, exact in zip(priced.prices, exact_prices(Phi, level, b), strict=True):
+        assert Fraction(float(computed)) >= exact
+
+
+@examples(30)
+@given(SEEDS)
+def test_prices_are_rounded_up_where_combinations_cancel(seed):
+    """a is the small difference of two large terms, and rows lie along it."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(3)
+    Phi = np.array([x, x * (1 + 1e-4 * rng.uniform(0.5, 1)), *(rng.uniform(1, 3, size=(3, 1)) * x)])
+    b = np.array([1e3, -1e3, 0.0, 0.0, 0.0]) * rng.uniform(0.5, 1)
+    reach = float(((b @ Phi) ** 2).sum())
+    check_prices(Phi, 1.001 * reach, b)
+
+
+@pytest.mark.parametrize("p", [2000, 5000])
+def test_prices_are_rounded_up_where_many_small_squares_are_lost(p):
+    """Each of them is below half a unit of the first."""
+    row = np.full(p, math.sqrt(0.45 * 2.0**-53))
+    row[0] = 1.0
+    check_prices(np.array([row, np.roll(row, 1), np.roll(row, p // 2)]), 1.0, np.zeros(3))
+
+
 @pytest.mark.parametrize("block", [1, 7, 100])
 def test_the_same_bits_at_any_block_size(block):
     rng = np.random.default_rng(3)
