@@ -100,6 +100,8 @@ def _leading(matrix: Floats, k: int) -> tuple[Floats, Floats]:
     LAPACK is called directly: branch and bound does this thousands of times on small matrices.
     """
     size = len(matrix)
+    if size == 0:  # rows of a sparse view without a single entry
+        return np.empty(0), np.empty((0, 0))
     first = max(1, size - k + 1)
     lam, Y, found, _, info = dsyevr(matrix, range="I", il=first, iu=size, lower=1)
     if info:
