@@ -555,6 +555,19 @@ def test_a_step_that_proves_less_keeps_the_better_dual_variables(few_rows):
     assert after.best_x.tolist() == start.best_x.tolist()
 
 
+def test_a_step_depends_on_its_state_alone(few_rows):
+    """Whatever the solver has looked at in between."""
+    solver = Concave(wider_pool(3), gap=1e-4)
+    first = solver.step(solver.init())
+    second = solver.step(first)
+    again = solver.step(solver.init())
+    assert pack(again).keys() == pack(first).keys()
+    for name, array in pack(first).items():
+        assert pack(again)[name].tolist() == array.tolist()
+    assert solver.step(again).bound == second.bound
+    assert solver.step(first).rows.tolist() == second.rows.tolist()
+
+
 class Interruption:
     """A listener that interrupts every run after some steps."""
 
@@ -581,11 +594,16 @@ def test_an_interruption_leaves_a_proven_bound(after, few_rows):
     assert proven == pytest.approx(certificate.upper_bound, abs=1e-12)
 
 
+def test_a_sparse_view_without_a_single_entry_is_bounded():
+    problem = pose([sp.csr_array((9, 4))], 3, 0.1, [0.1])
+    assert certify(problem).upper_bound == pytest.approx(math.log(0.1), abs=1e-9)
+
+
 def test_rows_without_any_feature_can_be_held(few_rows):
     """The first rows of a sparse view may all be empty."""
     rng = np.random.default_rng(3)
-    table = np.zeros((200, 12))
-    table[150:160] = rng.standard_normal((10, 12))
+    table = np.zeros((200, 5))
+    table[160:168] = rng.standard_normal((8, 5))
     problem = pose([rng.standard_normal((200, 6)), sp.csr_array(table)], 3, 0.1, [0.1, 0.1])
     few = certify(problem)
     assert few.status is Status.CONVERGED
