@@ -16,6 +16,7 @@ import numpy as np
 
 from fairnepv.engines import Block
 from fairnepv.search.subset import Exchange, Subset
+from fairnepv.search.ties import blur
 from fairnepv.views.base import Floats
 
 _MOST_NUMBERS = 1 << 27  # of a table: 1 GiB; a larger one is made anew in every pass, in blocks
@@ -65,7 +66,9 @@ class SwapTable:
     def after(self, moves: Sequence[Exchange]) -> SwapTable:
         """The table of the set after these swaps."""
         subset = self.subset
-        few = len(moves) * 4 <= len(subset.indices)
+        problem, size = subset.problem, len(subset.indices)
+        # Rounding grows from update to update, by the square of what a small ridge magnifies.
+        few = len(moves) * 4 <= size and blur(problem, size) <= problem.tolerances.gain
         if not (few and self.aligned):
             for move in moves:
                 subset = subset.exchange(move)
