@@ -189,6 +189,19 @@ def test_a_ridge_below_rounding_breaks_nothing(eps):
     assert len({int(i) % 6 for i in outcome.state.indices}) == 4
 
 
+@pytest.mark.parametrize("eps", [1e-3, 1e-9, 1e-17])
+@pytest.mark.parametrize("k", [2, 3])
+def test_identical_rows_are_worth_their_ridge(k, eps):
+    """det = eps^(k-1) (k + eps), however far that is below rounding."""
+    outcome = run(Exact(pose([np.ones((7, 1))], k, 0.1, [eps]), np.arange(k)))
+    assert outcome.status is Status.OPTIMAL
+    expected = ((k - 1) * math.log(eps) + math.log(k + eps)) / k
+    assert outcome.state.value == pytest.approx(expected, abs=1e-12)
+    tree, nothing = Tree.of(pose([np.ones((7, 1))], 2, 0.1, [eps])), Best(np.arange(2), -np.inf)
+    found = tree.search(tree.branch(np.zeros(7, dtype=np.int8)), nothing)
+    assert found.value == pytest.approx((math.log(eps) + math.log(2 + eps)) / 2, abs=1e-12)
+
+
 def test_rows_of_zeros_are_worth_nothing(branching):
     rng = np.random.default_rng(7)
     Phi = rng.standard_normal((11, 4))
