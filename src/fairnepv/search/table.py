@@ -72,7 +72,7 @@ class SwapTable:
         if not (few and self.aligned):
             for move in moves:
                 subset = subset.exchange(move)
-            return SwapTable.of(subset) if moves else self
+            return SwapTable.of(Subset.of(problem, subset.indices)) if moves else self
         table = self
         for move in moves:
             table = table._exchanged(move)
