@@ -44,6 +44,7 @@ from fairnepv.selection import (
 )
 from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive
+from fairnepv.views.intake import named_views
 
 
 def select(
@@ -162,9 +163,7 @@ class Wishes(NamedTuple):
     progress: Progress | None
 
 
-def _select_one(
-    data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4
-) -> Selection:
+def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
     gap = check_positive("gap", wishes.gap)
     target = _check_target(wishes)
     problem = pose(data, k, **posing)
@@ -198,7 +197,7 @@ def _select_sizes(
     if nested and not posing.get("include_counts", True):
         if not all(isinstance(size, int) for size in wanted):
             raise InputError("nested sizes beside included items must be whole numbers")
-        more = int(np.size(posing.get("include", ())))
+        more = _count_items(posing.get("include"))
         posing = {**posing, "include_counts": True}
     found: dict[Any, Selection] = {}
     for size in sorted(wanted):
@@ -207,6 +206,12 @@ def _select_sizes(
             named = smaller.indices if posing.get("ids") is None else smaller.ids
             posing = {**posing, "include": named}
     return {len(found[size].indices): found[size] for size in wanted}
+
+
+def _count_items(items: Any) -> int:
+    if items is None:
+        return 0
+    return len(items.indices) if isinstance(items, Selection) else int(np.size(items))
 
 
 def certify(
@@ -245,7 +250,11 @@ def verify_bound(
     The certificate knows its problem (k, tau, calibration, constraints); only data is handed in.
     """
     proof = certificate.proof if isinstance(certificate, Certificate) else certificate
-    pool = Pool.of(data, views=views, eps=proof.terms.eps, ids=ids, quality=quality, engine=engine)
+    # Views that bring a ridge of their own keep it; the terms say whether it is the right one.
+    given = named_views(data, views)
+    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
+    eps = {name: value for name, value in proof.terms.eps.items() if name not in own}
+    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
     return check_proof(pool, proof)
 
 

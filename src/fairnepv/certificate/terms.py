@@ -49,6 +49,12 @@ class Terms:
             )
         if pool.n != self.n:
             raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
+        for name, view in pool.items():
+            if view.ridge != self.eps[name]:
+                raise InputError(
+                    f"the certificate is about eps = {self.eps[name]:g} of view {name!r}, but the "
+                    f"data has {view.ridge:g}"
+                )
         if (pool.quality is not None) != self.quality:
             raise InputError(
                 "the certificate is about rows with quality weights; pass the same quality"
@@ -97,22 +103,44 @@ class Terms:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Terms:
+        """Anything that `Problem` would stumble over is a ValueError."""
         quotas = None
         if "groups" in arrays:
             groups, least, most = (
-                arrays[name].astype(np.int64) for name in ("groups", "least", "most")
+                whole_numbers(arrays, name) for name in ("groups", "least", "most")
             )
             quotas = Quotas(groups, least, most)
         priorities = arrays.get("priorities")
-        return cls(
+        terms = cls(
             n=int(record["n"]),
             k=int(record["k"]),
             tau=float(record["tau"]),
             eps={str(name): float(value) for name, value in record["eps"].items()},
             calibration=Calibration(**record["calibration"]),
             constraints=Constraints(
-                arrays["include"].astype(np.int64), arrays["exclude"].astype(np.int64), quotas
+                whole_numbers(arrays, "include"), whole_numbers(arrays, "exclude"), quotas
             ),
             priorities=None if priorities is None else priorities.astype(np.float64),
             quality=bool(record["quality"]),
         )
+        terms._check()
+        return terms
+
+    def _check(self) -> None:
+        weights, quotas = self.priorities, self.constraints.quotas
+        sound = 1 <= self.k <= self.n and self.tau > 0 and len(self.eps) > 0
+        if weights is not None:
+            sound &= weights.shape == (len(self.eps),) and bool((weights > 0).all())
+            sound = sound and abs(float(weights.sum()) - 1.0) < 1e-9
+        if quotas is not None:
+            sound &= quotas.groups.shape == (self.n,) and quotas.least.shape == quotas.most.shape
+            sound = sound and 0 <= quotas.groups.min() <= quotas.groups.max() < len(quotas.least)
+        if not sound:
+            raise ValueError("its problem cannot be posed")
+
+
+def whole_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.int64]:
+    array = arrays[name]
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be whole numbers")
+    return array.astype(np.int64)

@@ -78,7 +78,8 @@ class Exact:
 
     def step(self, state: ExactState) -> ExactState:
         order = np.argsort(-state.bounds, kind="stable")
-        chosen, rest = order[:_BATCH], order[_BATCH:]
+        batch = _BATCH if self.node_limit is None else min(_BATCH, self.node_limit - state.looked)
+        chosen, rest = order[:batch], order[batch:]
         best = Best(state.indices, state.value)
         nodes, bounds = [state.nodes[rest]], [state.bounds[rest]]
         for i in chosen:
@@ -88,7 +89,9 @@ class Exact:
             nodes.append(children)
             bounds.append(child_bounds)
         if best.value > state.value:  # a set found by updates is scored like any other
-            best = Best(best.indices, subset_merit(self.problem, best.indices))
+            scored = subset_merit(self.problem, best.indices)
+            better = scored > state.value
+            best = Best(best.indices, scored) if better else Best(state.indices, state.value)
         all_nodes, all_bounds = np.concatenate(nodes), np.concatenate(bounds)
         alive = all_bounds > best.value + _SURE
         all_nodes, all_bounds = all_nodes[alive], all_bounds[alive]
@@ -146,7 +149,7 @@ class Tree:
     @classmethod
     def of(cls, problem: Problem) -> Tree:
         views = problem.pool.views
-        shifts = np.array([view.smallest_eigenvalue() for view in views])
+        shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
         kernels = np.stack([view.whole_kernel() for view in views])
         kernels -= shifts[:, None, None] * np.eye(problem.n)
         eps = problem.pool.eps + shifts
@@ -305,13 +308,15 @@ class Tree:
 
     def _finish(self, branch: Branch, room: int, best: Best) -> Best:
         """The last one or two items, all at once."""
-        c = _diagonals(branch.K) + self.eps[:, None]
+        diagonals = _diagonals(branch.K)
         if room == 1:
-            values = self._merit(branch.base[:, None] + np.log(c))
+            values = self._merit(branch.base[:, None] + np.log(diagonals + self.eps[:, None]))
             picks = np.arange(len(branch.rows))[:, None]
         else:
             i, j = np.triu_indices(len(branch.rows), 1)
-            dets = c[:, i] * c[:, j] - branch.K[:, i, j] ** 2
+            # (a + eps)(b + eps) - v^2 without cancelling what a small ridge contributes.
+            a, b, e = diagonals[:, i], diagonals[:, j], self.eps[:, None]
+            dets = np.maximum(a * b - branch.K[:, i, j] ** 2, 0.0) + e * (a + b + e)
             values = self._merit(branch.base[:, None] + np.log(dets))
             picks = np.stack([i, j], axis=1)
         rules = self.problem.constraints
@@ -348,5 +353,7 @@ def _top_sums(gains: Floats, count: int) -> Floats:
 
 def _entropy(w: Floats, tau: float) -> float:
     """tau KL(w | uniform)."""
+    if math.isinf(tau):
+        return 0.0  # the weights are equal
     positive = w[w > 0]
     return float(tau * (positive * np.log(len(w) * positive)).sum())
