@@ -53,7 +53,7 @@ def check_bounds(outcome: Outcome[ExactState], best: float) -> None:
 def check_optimal(outcome: Outcome[ExactState], best: float) -> None:
     assert outcome.status is Status.OPTIMAL
     assert outcome.state.value == pytest.approx(best, abs=SURE)
-    assert outcome.state.upper == pytest.approx(best, abs=2 * SURE)
+    assert best <= outcome.state.upper <= best + 1e-6  # rounding included
     assert len(outcome.state.nodes) == 0
     check_bounds(outcome, best)
 
@@ -184,7 +184,7 @@ def test_a_ridge_below_rounding_breaks_nothing(eps):
     rows = rng.standard_normal((6, 6))
     Phi = np.vstack([rows, rows]) / np.linalg.norm(rows[0])
     outcome = run(Exact(pose([Phi], 4, 0.1, [eps]), np.arange(4)))
-    assert outcome.status is Status.OPTIMAL
+    assert outcome.status is Status.INEXACT
     assert math.isfinite(outcome.state.value)
     assert len({int(i) % 6 for i in outcome.state.indices}) == 4
 
@@ -194,7 +194,7 @@ def test_a_ridge_below_rounding_breaks_nothing(eps):
 def test_identical_rows_are_worth_their_ridge(k, eps):
     """det = eps^(k-1) (k + eps), however far that is below rounding."""
     outcome = run(Exact(pose([np.ones((7, 1))], k, 0.1, [eps]), np.arange(k)))
-    assert outcome.status is Status.OPTIMAL
+    assert outcome.status is (Status.OPTIMAL if eps > 1e-5 else Status.INEXACT)
     expected = ((k - 1) * math.log(eps) + math.log(k + eps)) / k
     assert outcome.state.value == pytest.approx(expected, abs=1e-12)
     tree, nothing = Tree.of(pose([np.ones((7, 1))], 2, 0.1, [eps])), Best(np.arange(2), -np.inf)

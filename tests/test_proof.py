@@ -11,7 +11,14 @@ import pytest
 import cases
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, KernelView, Pool
-from fairnepv.certificate import Proof, certify, check_proof, proof_arrays, read_proof
+from fairnepv.certificate import (
+    Proof,
+    certify,
+    check_proof,
+    diagonal_bound,
+    proof_arrays,
+    read_proof,
+)
 from fairnepv.pipeline import certify as certify_data
 from fairnepv.pipeline import verify_bound
 from fairnepv.problem import Constraints, Problem, Quotas
@@ -209,7 +216,11 @@ def test_a_shift_above_the_smallest_eigenvalue_proves_nothing(excess):
     assert own.shift > 0.1
     assert check_proof(pool, proof).holds
     greedy = replace(proof.dual, views=(replace(own, shift=own.shift + excess),))
-    assert check_proof(pool, replace(proof, dual=greedy)).upper_bound == np.inf
+    alone = dict.fromkeys(proof.alone, greedy)
+    hadamard = diagonal_bound(proof.terms.pose(pool).pool.views[0], 3)
+    found = check_proof(pool, replace(proof, dual=greedy, alone=alone))
+    assert found.upper_bound == pytest.approx(hadamard)  # which needs no dual variables
+    assert not found.holds
 
 
 def test_a_shift_is_checked_with_room_for_another_machine():
@@ -222,7 +233,7 @@ def test_a_shift_is_checked_with_room_for_another_machine():
 def test_rows_of_features_have_no_eigenvalue_to_give_away(proof):
     own = proof.dual.views[0]
     dual = replace(proof.dual, views=(replace(own, shift=1e-9), *proof.dual.views[1:]))
-    assert check_proof(pool_of(features()), replace(proof, dual=dual)).upper_bound == np.inf
+    assert not check_proof(pool_of(features()), replace(proof, dual=dual)).holds
 
 
 # --- The wrong problem ----------------------------------------------------------------------------

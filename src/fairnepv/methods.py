@@ -29,7 +29,7 @@ from fairnepv.search import (
     restart_from,
     shortlist,
 )
-from fairnepv.search.exact import MOST_ROWS
+from fairnepv.search.exact import MOST_ROWS, refuse_large
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
@@ -55,6 +55,8 @@ def check_method(problem: Problem, name: Any) -> str:
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
         raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+    if name == "exact":
+        refuse_large(problem)
     reason = refuse(problem, name)
     if reason:
         raise UnsupportedError(reason)
@@ -77,12 +79,12 @@ def find(problem: Problem, plan: Plan, session: Session) -> Found:
 
 def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     """A good set first, then branch and bound until nothing better can be left."""
-    search = Exact(problem, node_limit=plan.node_limit)  # which refuses a pool that is too large
     start = _several_starts(problem, plan, session)
     if session.stopped:
         return start
-    outcome = session.run(search.starting_from(start.indices))
-    found = Found(outcome.state.indices, outcome.status, outcome.state.upper)
+    outcome = session.run(Exact(problem, start.indices, node_limit=plan.node_limit))
+    proven = None if outcome.status is Status.INEXACT else outcome.state.upper
+    found = Found(outcome.state.indices, outcome.status, proven)
     if outcome.status is Status.OPTIMAL and problem.floors is not None:
         refuse_missed_floors(problem, found.indices)
     return found

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigvalsh
 
+from fairnepv.certificate.spectral import score_rounding
 from fairnepv.engines import Block
 from fairnepv.problem import Problem
 from fairnepv.views import View
@@ -90,7 +91,8 @@ def price(problem: Problem, dual: Dual) -> Priced:
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
     slack = 4.0 * (k + len(state) + 16) * _UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
-    return Priced(bound if np.isfinite(bound) else np.inf, prices)
+    sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
+    return Priced(sound, prices)
 
 
 def _entropy(problem: Problem, weights: Floats) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.certificate.dual import Dual, ViewDual, price
-from fairnepv.certificate.spectral import diagonal_bound
+from fairnepv.certificate.spectral import diagonal_bound, score_rounding
 from fairnepv.certificate.terms import Terms, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.objective import fair_value
@@ -71,7 +71,7 @@ def best_apart(problem: Problem, bounds: Floats) -> float:
     if not np.isfinite(bounds).all():
         return np.inf
     value = fair_value(problem, bounds)
-    return value + 1e-14 * (1.0 + abs(value))
+    return value + score_rounding(value)
 
 
 def _proven(problem: Problem, dual: Dual) -> float:

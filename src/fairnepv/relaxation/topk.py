@@ -52,9 +52,9 @@ class Rows:
         r, mean = split(lam, float(np.trace(matrix)), k)
         lam, Y = lam[:r], Y[:, :r]
         value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))
-        # Where the leading eigenvectors are all there are, nothing is left to be at the level; 1/eps
-        # would only cost digits.
-        everything = r == len(matrix)
+        # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
+        # 1/eps would only cost digits.
+        everything = 0 < r == len(matrix)
         level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
         combine, V = self._images(x, lam, Y * depth)
