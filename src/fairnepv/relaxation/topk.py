@@ -5,7 +5,7 @@ lambda_r > m >= lambda_{r+1}, m = (sum_{i>r} lambda_i) / (k - r),
 
     Gamma(x) = sum_{i<=r} log(lambda_i + eps) + (k - r) log(m + eps)
 
-is concave and equals log det L[S, S] at the indicator of S [Nikolov2015; LiXie2023]. Its gradient
+is concave and equals log det L[S, S] at the indicator of S [Nikolov; LiXie]. Its gradient
 is phi_i^T W phi_i, where W has eigenvalues 1/(lambda_i + eps) on the leading eigenvectors and
 1/(m + eps) on everything else. This module works on few rows, held densely; which rows those are
 is for the certificate and for branch and bound to say.
