@@ -173,12 +173,13 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 
         _check_oversampling(wishes.oversampling),
         _check_node_limit(wishes),
     )
-    session = _session(wishes.time_limit, wishes.progress)
+    proving = _session(wishes.time_limit, wishes.progress)
     refuse_unreachable_floors(problem)
     if wishes.certify:
-        certificate = _certify(problem, gap, wishes.time_limit, session)
-        plan = replace(plan, certificate=certificate)
-        session.goal = None if target is None else certificate.upper_bound + math.log(target)
+        plan = replace(plan, certificate=_certify(problem, gap, proving))
+    session = _session(wishes.time_limit, wishes.progress).following(proving)
+    if target is not None and plan.certificate is not None:
+        session.goal = plan.certificate.upper_bound + math.log(target)
     selection = _carry_out(problem, plan, session)
     _warn(_rank_notes(problem, plan.certificate), depth)
     if wishes.strict and not selection.status.ok:
@@ -230,8 +231,7 @@ def certify(
     """
     gap = check_positive("gap", gap)
     posed = pose(data, k, **problem)
-    session = _session(time_limit, progress)
-    certificate = _certify(posed, gap, time_limit, session)
+    certificate = _certify(posed, gap, _session(time_limit, progress))
     _warn(_rank_notes(posed, certificate))
     return certificate
 
@@ -283,7 +283,7 @@ def compare(
     chosen = [check_method(posed, name) for name in names]
     plan = Plan("", check_effort(effort), _check_oversampling(oversampling))
     refuse_unreachable_floors(posed)
-    plan = replace(plan, certificate=_certify(posed, gap, None, _session(None, progress)))
+    plan = replace(plan, certificate=_certify(posed, gap, _session(None, progress)))
     began = time.monotonic()
     rows: list[Selection] = []
     for name in chosen:
@@ -452,17 +452,9 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
         )
 
 
-def _certify(
-    problem: Problem, gap: float, time_limit: float | None, search: Session
-) -> Certificate:
-    """The bound, under a clock of its own; an interruption there stops the search as well."""
-    session = Session(time_limit=time_limit, progress=search.progress)
+def _certify(problem: Problem, gap: float, session: Session) -> Certificate:
     with few_threads(problem.work()):
-        certificate = make_certificate(problem, gap=gap, session=session)
-    search.trace.extend(session.trace)
-    if session.stopped is Status.INTERRUPTED:
-        search.stopped = session.stopped
-    return certificate
+        return make_certificate(problem, gap=gap, session=session)
 
 
 def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:
