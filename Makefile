@@ -25,6 +25,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix src tests benchmarks
 
 bench: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/certainty.py --write
 	$(BIN)/python benchmarks/solvers.py --write
 	$(BIN)/python benchmarks/peers.py --write
 	$(BIN)/python benchmarks/relaxation.py --write

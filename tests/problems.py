@@ -7,7 +7,7 @@ rules of `Constraints` are restated here as plain loops over subsets.
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, settings
 
 import reference
 from cases import Array, Case
-from fairnepv import Calibration, KernelView, LocalEngine, Pool
+from fairnepv import Calibration, DiagonalView, KernelView, LocalEngine, Pool
 from fairnepv.problem import Constraints, Problem, Quotas
+from fairnepv.views.dense import DenseView
+from fairnepv.views.sparse import SparseView
 
 STORAGE = {
     "dense": lambda Phi: Phi,
@@ -158,3 +160,79 @@ def rules_of_each_kind(n: int, k: int) -> dict[str, Constraints]:
         "quotas": Constraints(quotas=rules.quotas),
         "all": rules,
     }
+
+
+# --- Hostile pools --------------------------------------------------------------------------------
+
+
+class Hostile(NamedTuple):
+    """A small random pool of any kind, and the scores of all subsets that its rules allow."""
+
+    problem: Problem
+    Ls: list[Array]
+    subsets: list[tuple[int, ...]]
+    d: Array  # (subsets, M)
+    F: Array  # (subsets,)
+
+    @property
+    def best(self) -> float:
+        return float(self.F.max())
+
+
+def hostile(seed: int, most_rows: int = 14) -> Hostile:
+    """One to four views of any storage; duplicates, repeated views, k near n and above p; rules,
+    priorities, factors."""
+    rng = np.random.default_rng([20, seed])
+    n = int(rng.integers(4, most_rows + 1))
+    k = int(rng.choice([1, n - 1, int(rng.integers(1, n)), int(rng.integers(1, n))]))
+    M = int(rng.integers(1, 5))
+    tau = float(10.0 ** rng.uniform(-2, 0))
+    views, Ls = [], []
+    copies = rng.integers(n, size=(2, 2)) if rng.random() < 0.3 else []
+    for q in range(M):
+        if q and rng.random() < 0.15:  # a repeated view
+            views.append(views[0])
+            Ls.append(Ls[0])
+            continue
+        view, L = _hostile_view(rng, n, copies)
+        views.append(view)
+        Ls.append(L)
+    rules = random_rules(rng, n, k) if rng.random() < 0.5 else Constraints()
+    factors = np.exp(rng.standard_normal(M)) if rng.random() < 0.3 else np.ones(M)
+    names = [f"view{q}" for q in range(M)]
+    calibration = Calibration("explicit", offsets=dict(zip(names, np.log(factors), strict=True)))
+    pi = rng.dirichlet(np.ones(M)) * 0.9 + 0.1 / M if rng.random() < 0.4 else None
+    pool = calibration.apply(Pool.of(views))
+    problem = Problem(pool, k, tau, calibration, constraints=rules, priorities=pi)
+    subsets = feasible_subsets(rules, n, k)
+    d = reference.view_scores(Ls, subsets) + np.log(factors)
+    weights = np.full(M, 1 / M) if pi is None else pi
+    F = np.array([reference.prioritized(row, tau, weights) for row in d])
+    return Hostile(problem, Ls, subsets, d, F)
+
+
+def _hostile_view(rng: np.random.Generator, n: int, copies: Any) -> tuple[Any, Array]:
+    """A view that brings its own ridge, and L."""
+    eps = float(10.0 ** rng.uniform(-3, 0))
+    Phi = rng.standard_normal((n, int(rng.integers(1, 9)))) * 10.0 ** rng.uniform(-1, 1)
+    if rng.random() < 0.4:
+        Phi *= 10.0 ** rng.uniform(-1, 1, size=(n, 1))
+    for source, copy in copies:
+        Phi[copy] = Phi[source]
+    kind = rng.choice(["dense", "float32", "sparse", "kernel", "bare kernel", "diagonal"])
+    if kind == "dense":
+        return DenseView(Phi, eps), reference.kernel(Phi, eps)
+    if kind == "float32":
+        rounded = Phi.astype(np.float32)
+        return DenseView(rounded, eps), reference.kernel(rounded.astype(float), eps)
+    if kind == "sparse":
+        Phi = np.where(rng.random(Phi.shape) < 0.5, Phi, 0.0)
+        return SparseView(sp.csr_array(Phi), eps), reference.kernel(Phi, eps)
+    if kind == "kernel":
+        return KernelView(Phi @ Phi.T, eps), reference.kernel(Phi, eps)
+    if kind == "bare kernel":
+        L = reference.kernel(Phi, eps)
+        return KernelView(L, 0.0), L
+    values = 10.0 ** rng.uniform(-1, 2, size=n)
+    ridge = 0.0 if rng.random() < 0.5 else eps
+    return DiagonalView(values, ridge), np.diag(values + ridge)

@@ -582,3 +582,170 @@ def gamma(Phi: Array, eps: float, x: Array, k: int) -> float:
         if tail >= lam[r]:
             break
     return float((sum(np.log(lam[:r] + eps)) + (k - r) * math.log(tail + eps)) / k)
+
+
+def top_k_split(lam: Array, k: int) -> tuple[int, float]:
+    """The r < k with lambda_r > m >= lambda_{r+1}, m = (sum_{i>r} lambda_i)/(k - r), and m."""
+    padded = [math.inf, *sorted(lam, reverse=True), *([0.0] * (k + 1))]
+    for r in range(k):
+        m = math.fsum(padded[r + 1 :]) / (k - r)
+        if padded[r] > m >= padded[r + 1]:
+            return r, m
+    raise AssertionError("there is always one")
+
+
+def gamma_gradient(Phi: Array, eps: float, x: Array, k: int) -> Array:
+    """The gradient of k gamma: phi_i^T W phi_i with W formed, p x p (DESIGN.md, section 3.5)."""
+    p = Phi.shape[1]
+    lam, U = np.linalg.eigh(Phi.T @ np.diag(x) @ Phi)
+    lam, U = lam[::-1].clip(min=0), U[:, ::-1]
+    r, m = top_k_split(lam, k)
+    w = [1 / (lam[j] + eps) if j < r else 1 / (m + eps) for j in range(p)]
+    W = U @ np.diag(w) @ U.T
+    return np.array([phi @ W @ phi for phi in Phi])
+
+
+def relaxed_value(Phis: Kernels, eps: Sequence[float], x: Array, k: int, tau: float) -> float:
+    """F_tau of the relaxation: the soft-min of Gamma_q(x)/k (DESIGN.md, section 3.5)."""
+    return soft_min(np.array([gamma(Phi, e, x, k) for Phi, e in zip(Phis, eps, strict=True)]), tau)
+
+
+def relaxed_maximum(Phis: Kernels, eps: Sequence[float], k: int, tau: float) -> float:
+    """The maximum over 0 <= x <= 1, sum x = k, by sequential quadratic programs from two starts."""
+    n = len(Phis[0])
+    starts = [np.full(n, k / n), np.linspace(0.5, 1.5, n) * k / n]
+    found = [
+        minimize(
+            lambda x: -relaxed_value(Phis, eps, x.clip(0, 1), k, tau),
+            start,
+            method="SLSQP",
+            bounds=[(0.0, 1.0)] * n,
+            constraints={"type": "eq", "fun": lambda x: np.sum(x) - k},
+            options={"ftol": 1e-12, "maxiter": 400},
+        )
+        for start in starts
+    ]
+    return -float(min(result.fun for result in found))
+
+
+def conjugate(w: float, eps: float) -> float:
+    """h(w) = max over t >= 0 of log(t + eps) - w t, at its stationary point or at the edge."""
+    t = max(1 / w - eps, 0.0)
+    return math.log(t + eps) - w * t if t + eps > 0 else -math.inf
+
+
+def dual_bound(
+    Phis: Kernels,
+    eps: Sequence[float],
+    k: int,
+    tau: float,
+    omega: Array,
+    slopes: Sequence[Array],
+    allowed: Sequence[Subset],
+) -> float:
+    """What weights and slope matrices W_q, p x p, prove of all allowed sets (DESIGN.md, 3.5)."""
+    n, M = len(Phis[0]), len(Phis)
+    prices = np.zeros(n)
+    total = 0.0 if math.isinf(tau) else tau * sum(w * math.log(M * w) for w in omega if w > 0)
+    for Phi, e, w, W in zip(Phis, eps, omega, slopes, strict=True):
+        values = np.sort(np.linalg.eigvalsh(W))
+        if w == 0:
+            continue
+        if values[0] <= 0:
+            return math.inf
+        total += w * sum(conjugate(value, e) for value in values[:k]) / k
+        total += w * max(k - len(values), 0) * math.log(e) / k  # eigenvalues that must be zero
+        prices += w / k * np.array([phi @ W @ phi for phi in Phi])
+    return total + max(sum(prices[i] for i in S) for S in allowed)
+
+
+def entropy_projection(
+    y: Array,
+    k: int,
+    fixed_in: Subset = (),
+    fixed_out: Subset = (),
+    groups: Subset | None = None,
+    least: Subset = (),
+    most: Subset = (),
+) -> Array:
+    """argmin sum_i x_i log(x_i/y_i) over 0 <= x <= 1, sum x = k and the rules, by bisection twice.
+
+    With a multiplier per group, x_i = min(1, t_g y_i): for a common t every group takes what that
+    gives it, moved into its quota, and t makes the sum right.
+    """
+    n = len(y)
+    logs = np.log(y)
+    groups = [0] * n if groups is None else groups
+    count = max(groups) + 1
+    least, most = least or [0] * count, most or [n] * count
+
+    def filled(rows: Subset, log_t: float) -> dict[int, float]:
+        return {i: math.exp(min(0.0, log_t + logs[i])) for i in rows}
+
+    def reach(rows: Subset, target: float) -> dict[int, float]:
+        """min(1, t y) over these rows, with the sum `target`."""
+        low, high = -2000.0, 2000.0
+        for _ in range(200):
+            middle = (low + high) / 2
+            if math.fsum(filled(rows, middle).values()) < target:
+                low = middle
+            else:
+                high = middle
+        return filled(rows, high)
+
+    free = [
+        [i for i in range(n) if groups[i] == g and i not in fixed_in and i not in fixed_out]
+        for g in range(count)
+    ]
+    taken = [sum(groups[i] == g for i in fixed_in) for g in range(count)]
+
+    def shares(log_t: float) -> list[float]:
+        return [
+            min(
+                max(math.fsum(filled(rows, log_t).values()), least[g] - taken[g]),
+                min(most[g] - taken[g], len(rows)),
+            )
+            for g, rows in enumerate(free)
+        ]
+
+    low, high = -2000.0, 2000.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if math.fsum(shares(middle)) < k - len(fixed_in):
+            low = middle
+        else:
+            high = middle
+    x = np.zeros(n)
+    x[list(fixed_in)] = 1.0
+    for rows, share in zip(free, shares(high), strict=True):
+        for i, value in (reach(rows, share) if share > 0 else {}).items():
+            x[i] = value
+    return x
+
+
+def swap_responses(Ls: Sequence[tuple[Array, float]], S: Subset) -> tuple[Array, Array]:
+    """v_i = L_S^-1 K[S, i] as (n, M, k) and c_i = L_ii - K[i, S] v_i as (n, M), L = K + ridge I.
+
+    `Ls` are pairs (L, ridge); K carries no ridge, also between a row and itself.
+    """
+    n, S = len(Ls[0][0]), list(S)
+    v, c = np.zeros((n, len(Ls), len(S))), np.zeros((n, len(Ls)))
+    for q, (L, ridge) in enumerate(Ls):
+        K = L - ridge * np.eye(n)
+        inverse = np.linalg.inv(L[np.ix_(S, S)])
+        for i in range(n):
+            v[i, q] = inverse @ K[S, i]
+            c[i, q] = L[i, i] - K[i, S] @ v[i, q]
+    return v, c
+
+
+def view_scores(Ls: Kernels, subsets: Sequence[Subset]) -> Array:
+    """d_q(S) of many subsets of one size, (number of subsets, M)."""
+    S = np.array(subsets)
+    logdets = [np.linalg.slogdet(L[S[:, :, None], S[:, None, :]])[1] for L in Ls]
+    return np.stack(logdets, axis=1) / S.shape[1]
+
+
+def prioritized(d: Array, tau: float, priorities: Array) -> float:
+    """-tau log sum_q pi_q exp(-d_q/tau): the soft-min with weights of its own."""
+    return float(-tau * logsumexp(-np.asarray(d) / tau, b=priorities))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.certificate import view_bound
+from fairnepv.engines import few_threads
 from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem
 from fairnepv.views import Calibration, Pool
@@ -70,4 +71,10 @@ def _efficiency(
     """
     rules = constraints or Constraints()
     problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules)
-    return replace(unit, offsets={name: -view_bound(problem, name)[0] for name in pool.names})
+    with few_threads(problem.work()):
+        proven = {name: view_bound(problem, name) for name in pool.names}
+    return replace(
+        unit,
+        offsets={name: -bound for name, (bound, _) in proven.items()},
+        evidence={name: dual for name, (_, dual) in proven.items()},
+    )

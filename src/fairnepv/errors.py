@@ -54,6 +54,10 @@ class Status(Enum):
     COMPLETE = "complete: the method did all that it was asked to do"
     OPTIMAL = "optimal: no other set of this size can score higher, which is proven"
     TARGET = "target reached: the certified efficiency is as high as was asked for"
+    INEXACT = (
+        "searched to the end, but at this ridge float64 cannot tell sets apart as finely as a "
+        "proof needs, so no optimality is claimed: raise eps, or bring the views to one scale"
+    )
     LOCAL_OPTIMUM = "local optimum: no allowed move improves the fair score"
     STEP_LIMIT = "step limit reached before convergence: raise max_steps or loosen the tolerance"
     PASS_LIMIT = (
@@ -98,6 +102,7 @@ _SUCCESS = {
     Status.DEGENERATE,
     Status.COMPLETE,
     Status.OPTIMAL,
+    Status.INEXACT,
     Status.TARGET,
     Status.LOCAL_OPTIMUM,
 }

@@ -29,8 +29,17 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         tau: float = 0.05,
         eps: float | Mapping[str, float] = 0.1,
         calibration: Any = "unit-diagonal",
+        quality: Any = None,
+        priorities: Mapping[str, float] | None = None,
+        floors: Mapping[str, float] | None = None,
+        include: Any = None,
+        exclude: Any = None,
+        groups: Any = None,
+        quotas: Any = None,
         method: str = "auto",
         effort: str = "balanced",
+        certify: bool = True,
+        time_limit: float | None = None,
         random_state: int = 0,
     ) -> None:
         self.k = k
@@ -38,8 +47,17 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         self.tau = tau
         self.eps = eps
         self.calibration = calibration
+        self.quality = quality
+        self.priorities = priorities
+        self.floors = floors
+        self.include = include
+        self.exclude = exclude
+        self.groups = groups
+        self.quotas = quotas
         self.method = method
         self.effort = effort
+        self.certify = certify
+        self.time_limit = time_limit
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:

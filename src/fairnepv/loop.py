@@ -160,6 +160,13 @@ class Session:
         self.notes: list[str] = []  # what a stage wants the user to know besides its status
         self.stopped: Status | None = None
 
+    def following(self, earlier: Session) -> Session:
+        """This session as the next act of an earlier one: with its trace, and as interrupted."""
+        self.trace.extend(earlier.trace)
+        if earlier.stopped is Status.INTERRUPTED:
+            self.stopped = earlier.stopped
+        return self
+
     def ended(self, status: Status) -> bool:
         """Whether, after a run that ended so, nothing further should start."""
         return self.stopped is not None or status is Status.TARGET

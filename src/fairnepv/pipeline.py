@@ -44,6 +44,7 @@ from fairnepv.selection import (
 )
 from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive
+from fairnepv.views.intake import named_views
 
 
 def select(
@@ -162,9 +163,7 @@ class Wishes(NamedTuple):
     progress: Progress | None
 
 
-def _select_one(
-    data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4
-) -> Selection:
+def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
     gap = check_positive("gap", wishes.gap)
     target = _check_target(wishes)
     problem = pose(data, k, **posing)
@@ -174,12 +173,13 @@ def _select_one(
         _check_oversampling(wishes.oversampling),
         _check_node_limit(wishes),
     )
-    session = _session(wishes.time_limit, wishes.progress)
+    proving = _session(wishes.time_limit, wishes.progress)
     refuse_unreachable_floors(problem)
     if wishes.certify:
-        certificate = _certify(problem, gap, wishes.time_limit, session)
-        plan = replace(plan, certificate=certificate)
-        session.goal = None if target is None else certificate.upper_bound + math.log(target)
+        plan = replace(plan, certificate=_certify(problem, gap, proving))
+    session = _session(wishes.time_limit, wishes.progress).following(proving)
+    if target is not None and plan.certificate is not None:
+        session.goal = plan.certificate.upper_bound + math.log(target)
     selection = _carry_out(problem, plan, session)
     _warn(_rank_notes(problem, plan.certificate), depth)
     if wishes.strict and not selection.status.ok:
@@ -198,7 +198,7 @@ def _select_sizes(
     if nested and not posing.get("include_counts", True):
         if not all(isinstance(size, int) for size in wanted):
             raise InputError("nested sizes beside included items must be whole numbers")
-        more = int(np.size(posing.get("include", ())))
+        more = _count_items(posing.get("include"))
         posing = {**posing, "include_counts": True}
     found: dict[Any, Selection] = {}
     for size in sorted(wanted):
@@ -207,6 +207,12 @@ def _select_sizes(
             named = smaller.indices if posing.get("ids") is None else smaller.ids
             posing = {**posing, "include": named}
     return {len(found[size].indices): found[size] for size in wanted}
+
+
+def _count_items(items: Any) -> int:
+    if items is None:
+        return 0
+    return len(items.indices) if isinstance(items, Selection) else int(np.size(items))
 
 
 def certify(
@@ -225,8 +231,7 @@ def certify(
     """
     gap = check_positive("gap", gap)
     posed = pose(data, k, **problem)
-    session = _session(time_limit, progress)
-    certificate = _certify(posed, gap, time_limit, session)
+    certificate = _certify(posed, gap, _session(time_limit, progress))
     _warn(_rank_notes(posed, certificate))
     return certificate
 
@@ -245,7 +250,11 @@ def verify_bound(
     The certificate knows its problem (k, tau, calibration, constraints); only data is handed in.
     """
     proof = certificate.proof if isinstance(certificate, Certificate) else certificate
-    pool = Pool.of(data, views=views, eps=proof.terms.eps, ids=ids, quality=quality, engine=engine)
+    # Views that bring a ridge of their own keep it; the terms say whether it is the right one.
+    given = named_views(data, views)
+    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
+    eps = {name: value for name, value in proof.terms.eps.items() if name not in own}
+    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
     return check_proof(pool, proof)
 
 
@@ -274,7 +283,7 @@ def compare(
     chosen = [check_method(posed, name) for name in names]
     plan = Plan("", check_effort(effort), _check_oversampling(oversampling))
     refuse_unreachable_floors(posed)
-    plan = replace(plan, certificate=_certify(posed, gap, None, _session(None, progress)))
+    plan = replace(plan, certificate=_certify(posed, gap, _session(None, progress)))
     began = time.monotonic()
     rows: list[Selection] = []
     for name in chosen:
@@ -443,17 +452,9 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
         )
 
 
-def _certify(
-    problem: Problem, gap: float, time_limit: float | None, search: Session
-) -> Certificate:
-    """The bound, under a clock of its own; an interruption there stops the search as well."""
-    session = Session(time_limit=time_limit, progress=search.progress)
+def _certify(problem: Problem, gap: float, session: Session) -> Certificate:
     with few_threads(problem.work()):
-        certificate = make_certificate(problem, gap=gap, session=session)
-    search.trace.extend(session.trace)
-    if session.stopped is Status.INTERRUPTED:
-        search.stopped = session.stopped
-    return certificate
+        return make_certificate(problem, gap=gap, session=session)
 
 
 def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:

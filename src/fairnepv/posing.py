@@ -220,6 +220,8 @@ def _limits(label: Any, quota: Any, k: int) -> tuple[int, int]:
         raise InputError(f"the quota of group {label!r} must be a number or (least, most)")
     low = 0 if pair[0] is None else _count(label, pair[0])
     high = k if pair[1] is None else _count(label, pair[1])
+    if low > high and pair[1] is None:
+        raise InputError(f"the quota of group {label!r} asks for at least {low}, but k = {k}")
     if low > high:
         raise InputError(
             f"the quota of group {label!r} asks for at least {low} and at most {high}; swap them"

@@ -95,8 +95,10 @@ class Selection(Score):
 
     @property
     def gap(self) -> float | None:
-        """Bound minus score, in nats per item."""
-        return None if self.upper_bound is None else self.upper_bound - self.fair_score
+        """Bound minus score, in nats per item; rounding does not make it negative."""
+        if self.upper_bound is None:
+            return None
+        return max(self.upper_bound - self.fair_score, 0.0)
 
     @property
     def efficiency(self) -> float | None:

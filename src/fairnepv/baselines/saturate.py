@@ -24,11 +24,11 @@ from fairnepv.search import Effort, Found, Greedy, complete
 from fairnepv.search.greedy import Judge
 from fairnepv.views.base import Floats
 
-_ROUNDS = 20  # the level is then known to a millionth of its range
+_ROUNDS = 12  # the level is then known to 1/4096 of its range
 
 
 def saturate(problem: Problem, effort: Effort, session: Session) -> Found:
-    """The set whose worst view is best among those that greedy finds for twenty levels."""
+    """The set whose worst view is best among those that greedy finds for a dozen levels."""
     insist(problem, "saturate")
     pool, k = problem.pool, problem.k
     log_u = float((np.log(pool.eps) + pool.offsets).min())

@@ -48,7 +48,7 @@ class Concave:
 
     def __init__(self, problem: Problem, *, gap: float) -> None:
         self.problem, self.gap = problem, gap
-        self._shifts = tuple(view.smallest_eigenvalue() for view in problem.pool.views)
+        self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
         self._prices: tuple[Floats, Floats] | None = None  # (x, prices) of the last pass
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigvalsh
 
+from fairnepv.certificate.spectral import score_rounding
 from fairnepv.engines import Block
 from fairnepv.problem import Problem
 from fairnepv.views import View
@@ -36,7 +37,9 @@ class ViewDual:
 
     level: float
     combine: Floats
-    shift: float = 0.0  # moved from the kernel into the ridge; at most its smallest eigenvalue
+    # At most the smallest eigenvalue of K: what the kernel gives to its ridge, or, where rounding
+    # has made K indefinite, what it lacks; scores count negative eigenvalues as zero.
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,21 +92,30 @@ def price(problem: Problem, dual: Dual) -> Priced:
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
     slack = 4.0 * (k + len(state) + 16) * _UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
-    return Priced(bound if np.isfinite(bound) else np.inf, prices)
+    sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
+    return Priced(sound, prices)
 
 
 def _entropy(problem: Problem, weights: Floats) -> float:
     """tau KL(omega | pi): the uniform part here, the priorities through the lifts."""
     positive = weights[weights > 0]
-    if np.isinf(problem.tau) or len(weights) == 1:
+    if len(weights) == 1:
         return 0.0
-    return float(problem.tau * (positive * np.log(len(weights) * positive)).sum())
+    if np.isinf(problem.tau):  # F is the mean, which no other weights bound
+        return 0.0 if np.ptp(weights) == 0 else np.inf
+    # Terms that are not negative, so that a large tau does not multiply what cancels.
+    ratios = len(weights) * positive
+    beyond = ratios - 1.0
+    logs = np.where(beyond > -0.5, np.log1p(np.maximum(beyond, -0.5)), np.log(ratios))
+    terms = ratios * logs - beyond + 8.0 * _UNIT * np.abs(beyond)  # rounded up
+    absent = len(weights) - len(positive)
+    return float(problem.tau * (terms.sum() + absent) / len(weights))
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     """offset_q + c_q(W_q) / k, with every eigenvalue moved down by what rounding may hide."""
     view, own, k = problem.pool.views[q], dual.views[q], problem.k
-    eps = view.ridge + own.shift
+    eps = view.ridge + max(own.shift, 0.0)
     B = own.combine
     held = view.take(dual.rows)  # never their kernel, since T may be everyone
     KB = held.block(0, held.n).cross(held.anchor(np.arange(held.n), B))
@@ -111,13 +123,17 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
     depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
-    lowest = own.level - depths - error
-    if own.level <= 0 or (lowest <= 0).any():
+    lowest = np.sort(own.level - depths - error)[:k]  # B may have more columns than that
+    if not own.level > 0 or not (lowest > 0).all():
         return np.inf  # W is not positive definite, and proves nothing
-    rank = min(k, view.n, view.p)  # further eigenvalues of Phi_S^T Phi_S are zero
-    flat = max(rank - len(G), 0)
-    c = conjugate(lowest, eps).sum() + flat * conjugate(np.array([own.level]), eps)[0]
-    c += max(k - max(rank, len(G)), 0) * np.log(eps)
+    w = np.full(k, own.level)
+    w[: len(lowest)] = lowest
+    values = conjugate(w, eps)
+    rank = min(view.n, view.p)
+    if rank < k:  # further eigenvalues of Phi_S^T Phi_S are zero, or at most what counts as zero
+        nothing = np.log(eps + view.tail + max(-own.shift, 0.0))
+        values[rank:] = np.minimum(values[rank:], nothing)
+    c = values.sum()
     return float(problem.offsets[q] + c / k)
 
 

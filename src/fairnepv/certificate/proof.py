@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.certificate.dual import Dual, ViewDual, price
-from fairnepv.certificate.spectral import diagonal_bound
-from fairnepv.certificate.terms import Terms
+from fairnepv.certificate.spectral import diagonal_bound, score_rounding
+from fairnepv.certificate.terms import Terms, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.objective import fair_value
 from fairnepv.problem import Problem
@@ -71,7 +71,7 @@ def best_apart(problem: Problem, bounds: Floats) -> float:
     if not np.isfinite(bounds).all():
         return np.inf
     value = fair_value(problem, bounds)
-    return value + 1e-14 * (1.0 + abs(value))
+    return value + score_rounding(value)
 
 
 def _proven(problem: Problem, dual: Dual) -> float:
@@ -91,7 +91,7 @@ def _proven(problem: Problem, dual: Dual) -> float:
     if not sound:
         raise InputError("the dual variables do not fit the data; the file is damaged or foreign")
     for view, own in zip(views, dual.views, strict=True):
-        if own.shift and not 0 <= own.shift <= view.smallest_eigenvalue():
+        if not own.shift <= view.smallest_eigenvalue():
             return np.inf
     return price(problem, replace(dual, weights=dual.weights / dual.weights.sum())).bound
 
@@ -123,8 +123,8 @@ def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
         names = list(about["terms"]["eps"])
         return Proof(
             Terms.read(about["terms"], arrays),
-            float(about["upper_bound"]),
-            {name: float(about["by_view"][name]) for name in names},
+            _claim(about["upper_bound"]),
+            {name: _claim(about["by_view"][name]) for name in names},
             _read_dual("joint", arrays, len(names)),
             {name: _read_dual(f"alone-{i}", arrays, 1) for i, name in enumerate(names)},
         )
@@ -132,6 +132,13 @@ def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
         if isinstance(error, InputError):
             raise
         raise InputError(f"this is no bound that fairnepv wrote ({error})") from error
+
+
+def _claim(value: Any) -> float:
+    bound = float(value)
+    if np.isnan(bound):
+        raise ValueError("a claim is not a number")
+    return bound
 
 
 def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
@@ -145,18 +152,22 @@ def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
 
 
 def _read_dual(name: str, arrays: Mapping[str, NDArray[Any]], views: int) -> Dual:
-    levels, shifts = arrays[f"{name}/levels"], arrays[f"{name}/shifts"]
-    return Dual(
-        arrays[f"{name}/weights"].astype(np.float64),
-        arrays[f"{name}/rows"].astype(np.int64),
-        tuple(
-            ViewDual(float(levels[q]), _matrix(arrays[f"{name}/combine-{q}"]), float(shifts[q]))
-            for q in range(views)
-        ),
+    weights, levels, shifts = (
+        _numbers(arrays, f"{name}/{what}", (views,)) for what in ("weights", "levels", "shifts")
     )
+    rows = whole_numbers(arrays, f"{name}/rows")
+    combines = [_numbers(arrays, f"{name}/combine-{q}", (len(rows), None)) for q in range(views)]
+    own = zip(levels.tolist(), combines, shifts.tolist(), strict=True)
+    return Dual(weights, rows, tuple(ViewDual(*view) for view in own))
 
 
-def _matrix(array: NDArray[Any]) -> Floats:
-    if array.ndim != 2:
-        raise ValueError("a combination is not a matrix")
-    return array.astype(np.float64)
+def _numbers(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]
+) -> Floats:
+    array = arrays[name].astype(np.float64)
+    fits = array.ndim == len(shape) and all(
+        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+    )
+    if not fits or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite numbers in the right shape")
+    return array

@@ -59,7 +59,13 @@ def diagonal_bound(view: View, k: int) -> float:
     largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
     logs = np.log(largest + view.ridge)
     rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
-    return float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
+    bound = float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
+    return bound + score_rounding(bound)
+
+
+def score_rounding(score: float) -> float:
+    """What a score that is held against a bound may itself owe to rounding."""
+    return 1e-12 * (1.0 + abs(score))
 
 
 def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.problem import Constraints, Problem, Quotas, check_k, check_tau
+from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats
-
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -51,38 +49,26 @@ class Terms:
             )
         if pool.n != self.n:
             raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
+        for name, view in pool.items():
+            if view.ridge != self.eps[name]:
+                raise InputError(
+                    f"the certificate is about eps = {self.eps[name]:g} of view {name!r}, but the "
+                    f"data has {view.ridge:g}"
+                )
         if (pool.quality is not None) != self.quality:
             raise InputError(
                 "the certificate is about rows with quality weights; pass the same quality"
                 if self.quality
                 else "the certificate knows no quality weights; leave them out"
             )
-        self._refuse_nonsense()
         return Problem(
             self.calibration.apply(pool),
-            check_k(self.k, self.n),
-            check_tau(self.tau),
+            self.k,
+            self.tau,
             self.calibration,
             constraints=self.constraints,
             priorities=self.priorities,
         )
-
-    def _refuse_nonsense(self) -> None:
-        """Terms may come from anywhere: a proof about a soft-min that is none proves nothing."""
-        rules, weights = self.constraints, self.priorities
-        sound = rules.fixed_in.ndim == rules.fixed_out.ndim == 1
-        if rules.quotas is not None:
-            groups, least, most = rules.quotas.groups, rules.quotas.least, rules.quotas.most
-            sound = sound and groups.shape == (self.n,) and least.shape == most.shape
-            sound = sound and 0 <= groups.min() <= groups.max() < least.size
-        if weights is not None:
-            sound = sound and weights.shape == (len(self.eps),) and bool((weights > 0).all())
-            sound = sound and abs(float(weights.sum()) - 1.0) < _ROUNDING
-        if not sound:
-            raise InputError(
-                "the constraints or priorities of the certificate make no sense; the file is "
-                "damaged or foreign"
-            )
 
     def record(self) -> dict[str, Any]:
         """The part that is text and numbers."""
@@ -117,22 +103,44 @@ class Terms:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Terms:
+        """Anything that `Problem` would stumble over is a ValueError."""
         quotas = None
         if "groups" in arrays:
             groups, least, most = (
-                arrays[name].astype(np.int64) for name in ("groups", "least", "most")
+                whole_numbers(arrays, name) for name in ("groups", "least", "most")
             )
             quotas = Quotas(groups, least, most)
         priorities = arrays.get("priorities")
-        return cls(
+        terms = cls(
             n=int(record["n"]),
             k=int(record["k"]),
             tau=float(record["tau"]),
             eps={str(name): float(value) for name, value in record["eps"].items()},
             calibration=Calibration(**record["calibration"]),
             constraints=Constraints(
-                arrays["include"].astype(np.int64), arrays["exclude"].astype(np.int64), quotas
+                whole_numbers(arrays, "include"), whole_numbers(arrays, "exclude"), quotas
             ),
             priorities=None if priorities is None else priorities.astype(np.float64),
             quality=bool(record["quality"]),
         )
+        terms._check()
+        return terms
+
+    def _check(self) -> None:
+        weights, quotas = self.priorities, self.constraints.quotas
+        sound = 1 <= self.k <= self.n and self.tau > 0 and len(self.eps) > 0
+        if weights is not None:
+            sound &= weights.shape == (len(self.eps),) and bool((weights > 0).all())
+            sound = sound and abs(float(weights.sum()) - 1.0) < 1e-9
+        if quotas is not None:
+            sound &= quotas.groups.shape == (self.n,) and quotas.least.shape == quotas.most.shape
+            sound = sound and 0 <= quotas.groups.min() <= quotas.groups.max() < len(quotas.least)
+        if not sound:
+            raise ValueError("its problem cannot be posed")
+
+
+def whole_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.int64]:
+    array = arrays[name]
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be whole numbers")
+    return array.astype(np.int64)

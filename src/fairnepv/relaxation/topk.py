@@ -5,7 +5,7 @@ lambda_r > m >= lambda_{r+1}, m = (sum_{i>r} lambda_i) / (k - r),
 
     Gamma(x) = sum_{i<=r} log(lambda_i + eps) + (k - r) log(m + eps)
 
-is concave and equals log det L[S, S] at the indicator of S [Nikolov2015; LiXie2023]. Its gradient
+is concave and equals log det L[S, S] at the indicator of S [Nikolov; LiXie]. Its gradient
 is phi_i^T W phi_i, where W has eigenvalues 1/(lambda_i + eps) on the leading eigenvectors and
 1/(m + eps) on everything else. This module works on few rows, held densely; which rows those are
 is for the certificate and for branch and bound to say.
@@ -103,7 +103,7 @@ def _leading(matrix: Floats, k: int) -> tuple[Floats, Floats]:
     LAPACK is called directly: branch and bound does this thousands of times on small matrices.
     """
     size = len(matrix)
-    if not size:  # rows of a sparse view without a single entry
+    if size == 0:  # rows of a sparse view without a single entry
         return np.empty(0), np.empty((0, 0))
     first = max(1, size - k + 1)
     lam, Y, found, _, info = dsyevr(matrix, range="I", il=first, iu=size, lower=1)
@@ -177,7 +177,10 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
     Returns the new point, the step to try next, and how often the objective was evaluated.
     """
     topk, x = point.topk, point.x
-    scaled = point.prices / point.prices.max()
+    dearest = point.prices.max()
+    if dearest == 0:  # zero rows in the views that bind: every point is as good
+        return point, 0.0, 0
+    scaled = point.prices / dearest
     for evaluations in range(1, 60):
         y = cap(x * scaled**eta, topk.k, topk.rules)
         candidate = topk.at(y)
@@ -191,7 +194,7 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
 
 def held_rows(view: View, rows: Indices, shift: float = 0.0) -> Rows:
     """Rows of a view: as features, or as a kernel where that is the smaller side."""
-    eps = view.ridge + shift
+    eps = view.ridge + max(shift, 0.0)
     if view.p < len(rows) and not shift:
         features = view.compact_rows(rows)
         return Rows(eps, np.einsum("ij,ij->i", features, features), features=features)
@@ -236,8 +239,8 @@ def _fill(y: Floats, room: float) -> Floats:
         return np.ones(len(y))
     most = min(len(y), int(np.ceil(room)) + 1)
     largest = np.sort(np.partition(y, len(y) - most)[len(y) - most :])[::-1]
-    rest = y.sum() - np.concatenate([[0.0], np.cumsum(largest)[:-1]])
-    rest = np.maximum(rest, largest)  # rounding must not leave less than the largest of the rest
+    others = np.partition(y, len(y) - most)[: len(y) - most].sum()
+    rest = others + np.cumsum(largest[::-1])[::-1]  # small ones first: nothing is subtracted
     t = (room - np.arange(most)) / rest
     full = int(np.argmax(t * largest <= 1.0))  # so many are capped at 1
     filled: Floats = np.minimum(1.0, y * t[full])
@@ -259,7 +262,7 @@ def _group_sums(ys: list[Floats], least: Indices, most: Indices, room: int) -> F
     everything = np.concatenate(ys)
     if not len(everything) or room <= 0:
         return np.zeros(len(ys))
-    low = np.log(room / len(everything) / everything.max())  # at most `room` in all
+    low = -np.log(everything.max()) - 80.0  # as good as nothing beside what groups need
     high = -np.log(everything.min())  # everything is full
     for _ in range(100):
         middle = 0.5 * (low + high)

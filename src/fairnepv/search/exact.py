@@ -11,7 +11,6 @@ by conditioning on one candidate after the other, the last two at once.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,13 +23,15 @@ from fairnepv.errors import InputError, Status
 from fairnepv.objective import lifted_floors, merit, soft_min_weights, subset_merit
 from fairnepv.problem import Constraints, Problem
 from fairnepv.relaxation.topk import Rows, TopK, ascend
+from fairnepv.search.ties import blur
 from fairnepv.views.base import Floats, Indices
 
 MOST_ROWS = 2000
 _SMALL = 30_000  # subsets of a subtree that is searched to the end
 _BATCH = 16  # nodes per step of the loop
 _EVALUATIONS = 12  # of the concave relaxation per node
-_SURE = 1e-9  # what a bound may lose to rounding
+_SURE = 1e-9  # a set that is better by less is not looked for
+_PROVEN = 1e-6  # a proof that may be off by more is none
 
 
 @dataclass(frozen=True)
@@ -49,36 +50,25 @@ class Exact:
 
     stage = "exact"
 
-    def __init__(self, problem: Problem, *, node_limit: int | None = None) -> None:
-        if problem.n > MOST_ROWS:
-            raise InputError(
-                f"method 'exact' holds kernels of all rows, so n is at most {MOST_ROWS}, not "
-                f"{problem.n}; use 'auto', whose result is bounded as well"
-            )
+    def __init__(self, problem: Problem, start: Indices, *, node_limit: int | None = None) -> None:
+        refuse_large(problem)
         self.problem, self.node_limit = problem, node_limit
-        self._start: Indices | None = None
+        self._start = np.asarray(start, dtype=np.int64)
         self._tree = Tree.of(problem)
-
-    def starting_from(self, indices: Indices) -> Exact:
-        """The same search with a set to beat."""
-        search = copy.copy(self)
-        search._start = np.asarray(indices, dtype=np.int64)
-        return search
+        # Determinants are conditioned step by step, each with the rounding of one comparison.
+        self._rounding = _SURE + problem.k * blur(problem, problem.k)
 
     def init(self) -> ExactState:
         root = np.zeros((1, self.problem.n), dtype=np.int8)
         root[0, self.problem.constraints.fixed_out] = -1
         root[0, self.problem.constraints.fixed_in] = 1
-        rules, k = self.problem.constraints, self.problem.k
-        start = self._start
-        if start is None:  # any allowed set will do
-            start = np.sort(rules.best_set(np.zeros(self.problem.n), k))
-        value = subset_merit(self.problem, start)
-        return ExactState(start, value, np.inf, root, np.array([np.inf]))
+        value = subset_merit(self.problem, self._start)
+        return ExactState(self._start, value, np.inf, root, np.array([np.inf]))
 
     def step(self, state: ExactState) -> ExactState:
         order = np.argsort(-state.bounds, kind="stable")
-        chosen, rest = order[:_BATCH], order[_BATCH:]
+        batch = _BATCH if self.node_limit is None else min(_BATCH, self.node_limit - state.looked)
+        chosen, rest = order[:batch], order[batch:]
         best = Best(state.indices, state.value)
         nodes, bounds = [state.nodes[rest]], [state.bounds[rest]]
         for i in chosen:
@@ -88,16 +78,18 @@ class Exact:
             nodes.append(children)
             bounds.append(child_bounds)
         if best.value > state.value:  # a set found by updates is scored like any other
-            best = Best(best.indices, subset_merit(self.problem, best.indices))
+            scored = subset_merit(self.problem, best.indices)
+            better = scored > state.value
+            best = Best(best.indices, scored) if better else Best(state.indices, state.value)
         all_nodes, all_bounds = np.concatenate(nodes), np.concatenate(bounds)
         alive = all_bounds > best.value + _SURE
         all_nodes, all_bounds = all_nodes[alive], all_bounds[alive]
-        upper = min(state.upper, max(all_bounds.max(initial=-np.inf), best.value + _SURE))
+        upper = max(all_bounds.max(initial=-np.inf), best.value) + self._rounding
         return replace(
             state,
             indices=best.indices,
             value=best.value,
-            upper=float(upper),
+            upper=float(min(state.upper, upper)),
             nodes=all_nodes,
             bounds=all_bounds,
             looked=state.looked + len(chosen),
@@ -105,7 +97,7 @@ class Exact:
 
     def done(self, state: ExactState) -> Status | None:
         if not len(state.nodes):
-            return Status.OPTIMAL
+            return Status.OPTIMAL if self._rounding <= _PROVEN else Status.INEXACT
         if self.node_limit is not None and state.looked >= self.node_limit:
             return Status.NODE_LIMIT
         return None
@@ -117,6 +109,14 @@ class Exact:
             "nodes": state.looked,
             "open": len(state.nodes),
         }
+
+
+def refuse_large(problem: Problem) -> None:
+    if problem.n > MOST_ROWS:
+        raise InputError(
+            f"method 'exact' holds kernels of all rows, so n is at most {MOST_ROWS}, not "
+            f"{problem.n}; use 'auto', whose result is bounded as well"
+        )
 
 
 class Best(NamedTuple):
@@ -146,7 +146,7 @@ class Tree:
     @classmethod
     def of(cls, problem: Problem) -> Tree:
         views = problem.pool.views
-        shifts = np.array([view.smallest_eigenvalue() for view in views])
+        shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
         kernels = np.stack([view.whole_kernel() for view in views])
         kernels -= shifts[:, None, None] * np.eye(problem.n)
         eps = problem.pool.eps + shifts
@@ -305,13 +305,15 @@ class Tree:
 
     def _finish(self, branch: Branch, room: int, best: Best) -> Best:
         """The last one or two items, all at once."""
-        c = _diagonals(branch.K) + self.eps[:, None]
+        diagonals = _diagonals(branch.K)
         if room == 1:
-            values = self._merit(branch.base[:, None] + np.log(c))
+            values = self._merit(branch.base[:, None] + np.log(diagonals + self.eps[:, None]))
             picks = np.arange(len(branch.rows))[:, None]
         else:
             i, j = np.triu_indices(len(branch.rows), 1)
-            dets = c[:, i] * c[:, j] - branch.K[:, i, j] ** 2
+            # (a + eps)(b + eps) - v^2 without cancelling what a small ridge contributes.
+            a, b, e = diagonals[:, i], diagonals[:, j], self.eps[:, None]
+            dets = np.maximum(a * b - branch.K[:, i, j] ** 2, 0.0) + e * (a + b + e)
             values = self._merit(branch.base[:, None] + np.log(dets))
             picks = np.stack([i, j], axis=1)
         rules = self.problem.constraints
@@ -348,5 +350,7 @@ def _top_sums(gains: Floats, count: int) -> Floats:
 
 def _entropy(w: Floats, tau: float) -> float:
     """tau KL(w | uniform)."""
+    if math.isinf(tau):
+        return 0.0  # the weights are equal
     positive = w[w > 0]
     return float(tau * (positive * np.log(len(w) * positive)).sum())

@@ -67,13 +67,13 @@ class SwapTable:
     def after(self, moves: Sequence[Exchange]) -> SwapTable:
         """The table of the set after these swaps."""
         subset = self.subset
-        # Updates carry the rounding of an ill-conditioned inverse on and on.
-        sure = blur(subset.problem, subset.problem.k) <= subset.problem.tolerances.gain
-        few = sure and len(moves) * 4 <= len(subset.indices)
+        problem, size = subset.problem, len(subset.indices)
+        # Rounding grows from update to update, by the square of what a small ridge magnifies.
+        few = len(moves) * 4 <= size and blur(problem, size) <= problem.tolerances.gain
         if not (few and self.aligned):
             for move in moves:
                 subset = subset.exchange(move)
-            return SwapTable.of(subset) if moves else self
+            return SwapTable.of(Subset.of(problem, subset.indices)) if moves else self
         table = self
         for move in moves:
             table = table._exchanged(move)

@@ -74,11 +74,18 @@ class View(ABC):
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
-    def smallest_eigenvalue(self) -> float:
+    def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         """A lower bound on the eigenvalues of K; 0 unless K was handed in whole.
 
-        A kernel K = (K - s I) + s I may give s to its ridge, which tightens bounds.
+        A kernel K = (K - s I) + s I may give s to its ridge, which tightens bounds; one that was
+        rounded may have eigenvalues below zero. `margin` multiplies the allowance for rounding:
+        what is stored needs more than what is checked, perhaps on another machine.
         """
+        return 0.0
+
+    @property
+    def tail(self) -> float:
+        """No more than p eigenvalues of K exceed this."""
         return 0.0
 
     def whole_kernel(self) -> Floats:

@@ -70,14 +70,24 @@ class KernelView(View):
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.cross(left, self.anchor(right))
 
-    def smallest_eigenvalue(self) -> float:
+    @property
+    def tail(self) -> float:
+        return self._missed if self.p < self.n else 0.0
+
+    @property
+    def _missed(self) -> float:
+        """At least the norm of K - Phi Phi^T, by the check at the edge."""
+        largest = 1.0 if self.scale is None else float((self.scale**2).max())
+        return 10.0 * self.n * kernel_tolerance(self.kernel) * largest
+
+    def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         if self.n > _WIDEST_SPECTRUM:
-            return 0.0
+            return -self._missed
         K = self.whole_kernel()
         smallest = float(eigvalsh(K, subset_by_index=[0, 0], check_finite=False)[0])
         largest_row = float(np.abs(K).sum(axis=1).max())  # at least the norm of K
         rounding = 8.0 * self.n * np.finfo(np.float64).eps * largest_row
-        return max(smallest - rounding, 0.0)
+        return smallest - margin * rounding
 
     def spectrum(self, indices: Indices) -> Floats:
         return spectrum_of_gram(self.inner(indices, indices))

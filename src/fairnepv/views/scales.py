@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,8 @@ class Calibration:
     normalize: bool = False
     factors: Mapping[str, float] = field(default_factory=dict)  # on K, before the ridge
     offsets: Mapping[str, float] = field(default_factory=dict)  # log factor on L, after it
+    # What proves the offsets of 'efficiency', for a certificate of the same problem to use again.
+    evidence: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def apply(self, pool: Pool) -> Pool:
         """The pool under this calibration; its quality multiplies K by sqrt(q_i q_j) afterwards."""

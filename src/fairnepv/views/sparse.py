@@ -89,7 +89,7 @@ class DiagonalView(SparseView):
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
 
-    def smallest_eigenvalue(self) -> float:
+    def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         return float(self.squared_norms.min())
 
     def spectrum(self, indices: Indices) -> Floats:
