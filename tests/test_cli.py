@@ -802,6 +802,15 @@ def test_a_bound_does_not_follow_for_other_data(run, bound, pool):
     assert run(f"verify-bound bound.npz {views}").code == 0
 
 
+@pytest.mark.parametrize("views", ["text", "vision text", "text vision more", "text other"])
+def test_a_bound_is_about_its_views(run, bound, views):
+    options = " ".join(f"--view {name}=text.npy" for name in views.split())
+    code, out, err = run(f"verify-bound bound.npz {options}")
+    assert (code, out) == (2, "")
+    assert "about views ['text', 'vision']" in err
+    assert f"the data has {views.split()}" in err
+
+
 def without(part: str) -> Callable[[dict[str, np.ndarray]], None]:
     return lambda arrays: np.savez("forged.npz", **{k: v for k, v in arrays.items() if k != part})
 

@@ -252,6 +252,7 @@ def verify_bound(
     proof = certificate.proof if isinstance(certificate, Certificate) else certificate
     # Views that bring a ridge of their own keep it; the terms say whether it is the right one.
     given = named_views(data, views)
+    proof.terms.check_views(tuple(given))
     own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
     eps = {name: value for name, value in proof.terms.eps.items() if name not in own}
     pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)

@@ -42,11 +42,7 @@ class Terms:
 
     def pose(self, pool: Pool) -> Problem:
         """The same problem on data handed in anew."""
-        if pool.names != tuple(self.eps):
-            raise InputError(
-                f"the certificate is about views {list(self.eps)}, in this order, but the data has "
-                f"{list(pool.names)}"
-            )
+        self.check_views(pool.names)
         if pool.n != self.n:
             raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
         for name, view in pool.items():
@@ -69,6 +65,13 @@ class Terms:
             constraints=self.constraints,
             priorities=self.priorities,
         )
+
+    def check_views(self, names: tuple[str, ...]) -> None:
+        if names != tuple(self.eps):
+            raise InputError(
+                f"the certificate is about views {list(self.eps)}, in this order, but the data has "
+                f"{list(names)}"
+            )
 
     def record(self) -> dict[str, Any]:
         """The part that is text and numbers."""
