@@ -417,8 +417,8 @@ def test_efficiency_of_a_diagonal_pool_is_attained():
     quality = {name: paper[name] for name in data}
     ones = {name: DiagonalView(np.ones(15), eps=0) for name in data}
     scored = fairnepv.score(ones, [0, 1, 2, 3, 4], calibration="efficiency", quality=quality)
-    assert math.exp(scored.scores["text"]) == pytest.approx(1.0, abs=1e-12)
-    assert scored.scores["vision"] == pytest.approx(math.log(0.1 / 100), abs=1e-12)
+    assert math.exp(scored.scores["text"]) == pytest.approx(1.0, abs=1e-10)
+    assert scored.scores["vision"] == pytest.approx(math.log(0.1 / 100), abs=1e-10)
 
 
 CALIBRATIONS = [*RULES, {"text": 0.7, "vision": 11.0}]
@@ -494,7 +494,7 @@ def test_certificate_is_the_papers(case):
     assert certificate.upper_bound <= certificate.spectral_bound + GAP
     for (name, Phi), L in zip(_case_data(case).items(), Ls, strict=True):
         assert certificate.spectral[name] == pytest.approx(spectral_value(L, case.k), abs=1e-9)
-        assert certificate.diagonal[name] == pytest.approx(diagonal_value(L, case.k), abs=1e-12)
+        assert certificate.diagonal[name] == pytest.approx(diagonal_value(L, case.k), abs=1e-10)
         assert certificate.by_view[name] <= certificate.spectral[name] + GAP
         assert certificate.by_view[name] <= certificate.diagonal[name]
         assert certificate.ranks[name] == np.linalg.matrix_rank(Phi)
@@ -550,9 +550,9 @@ def test_diagonal_kernels_have_their_bounds_exactly():
     data = {name: DiagonalView(paper[name], eps=0) for name in ("text", "vision")}
     certificate = certify(_problem(data, 5, 0.15, 0.1))
     for name in data:
-        assert certificate.by_view[name] == pytest.approx(math.log(100), abs=1e-12)
-        assert certificate.spectral[name] == pytest.approx(math.log(100), abs=1e-12)
-        assert certificate.diagonal[name] == pytest.approx(math.log(100), abs=1e-12)
+        assert certificate.by_view[name] == pytest.approx(math.log(100), abs=1e-10)
+        assert certificate.spectral[name] == pytest.approx(math.log(100), abs=1e-10)
+        assert certificate.diagonal[name] == pytest.approx(math.log(100), abs=1e-10)
         assert certificate.ranks[name] == 15
 
 
@@ -565,9 +565,9 @@ def test_wide_views_are_bounded_by_their_diagonals(monkeypatch):
     certificate = certify(_problem({"a": a, "b": b, "wide": wide}, case_k, tau, 0.1))
     Ls = [kernel(Phi, 0.1) for Phi in (a, b, wide)]
     expected = [spectral_value(Ls[0], 4), spectral_value(Ls[1], 4), diagonal_value(Ls[2], 4)]
-    assert list(certificate.spectral.values()) == pytest.approx(expected, abs=1e-12)
+    assert list(certificate.spectral.values()) == pytest.approx(expected, abs=1e-10)
     spectral = soft_min(np.array(expected), tau)
-    assert certificate.spectral_bound == pytest.approx(spectral, abs=1e-12)
+    assert certificate.spectral_bound == pytest.approx(spectral, abs=1e-10)
     assert certificate.upper_bound <= spectral + GAP
     assert certificate.rules == {"a": "spectral", "b": "spectral", "wide": "diagonal"}
     assert certificate.ranks == {"a": 5, "b": 6, "wide": None}
@@ -582,7 +582,7 @@ def test_a_sparse_view_with_a_large_vocabulary_is_certified():
     assert certificate.rules["wide"] == "spectral"
     assert certificate.spectral_bound == pytest.approx(spectral_value(L, 5), abs=1e-9)
     assert certificate.upper_bound <= min(spectral_value(L, 5), diagonal_value(L, 5)) + GAP
-    assert certificate.diagonal["wide"] == pytest.approx(diagonal_value(L, 5), abs=1e-12)
+    assert certificate.diagonal["wide"] == pytest.approx(diagonal_value(L, 5), abs=1e-10)
 
 
 def test_a_bound_takes_no_kernel_of_all_rows():
@@ -626,7 +626,7 @@ def test_bounds_bound(seed, n, p, eps, scale, data):
     lam = np.linalg.eigvalsh(Phi.T @ Phi)[::-1]
     assert spectral_bound(lam, view, k) >= exact - 1e-13 * abs(exact)
     assert diagonal_bound(view, k) >= exact - 1e-13 * abs(exact)
-    assert diagonal_bound(view, k) == pytest.approx(diagonal_value(L, k), abs=1e-12)
+    assert diagonal_bound(view, k) == pytest.approx(diagonal_value(L, k), abs=1e-10)
 
 
 def view_score(Phi, eps, S):
