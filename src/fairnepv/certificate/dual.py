@@ -116,9 +116,7 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     view, own, k = problem.pool.views[q], dual.views[q], problem.k
     eps = view.ridge + max(own.shift, 0.0)
     B = own.combine
-    K = view.inner(dual.rows, dual.rows)
-    K.flat[:: len(K) + 1] -= own.shift
-    G = B.T @ (K @ B)
+    G = view.quadratic(dual.rows, B) - own.shift * (B.T @ B)
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
     depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)

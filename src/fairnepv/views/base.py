@@ -74,6 +74,11 @@ class View(ABC):
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
+    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+        """combine^T K[indices, indices] combine."""
+        product: Floats = combine.T @ (self.inner(indices, indices) @ combine)
+        return product
+
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         """A lower bound on the eigenvalues of K; 0 unless K was handed in whole.
 
