@@ -585,10 +585,12 @@ def test_a_sparse_view_with_a_large_vocabulary_is_certified():
     assert certificate.diagonal["wide"] == pytest.approx(diagonal_value(L, 5), abs=1e-10)
 
 
-def test_a_bound_takes_no_kernel_of_all_rows():
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_a_bound_takes_no_kernel_of_all_rows(kind):
     """Where few columns make every row affordable, n^2 numbers would not be."""
     n = 3000
-    data = dict(zip("ab", random_views(np.random.default_rng(5), n, [6, 9]), strict=True))
+    views = random_views(np.random.default_rng(5), n, [6, 9])
+    data = {name: kind(view) for name, view in zip("ab", views, strict=True)}
     problem = _problem(data, 8, 0.05, 0.1, "unit-diagonal")
     tracemalloc.start()
     certificate = certify(problem)

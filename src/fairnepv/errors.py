@@ -71,6 +71,10 @@ class Status(Enum):
         "node limit reached before the optimum was proven; this is the best so far, with the bound "
         "that is proven: raise node_limit"
     )
+    AFFORDED = (
+        "stopped before the tolerance because a finer solution would take too many rows at once; "
+        "what is proven holds: allow a larger gap"
+    )
     TIME_LIMIT = "time limit reached; this is the best so far: raise time_limit"
     INTERRUPTED = "interrupted; this is the best so far"
     INDEFINITE = (

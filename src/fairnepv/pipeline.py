@@ -284,7 +284,10 @@ def compare(
     chosen = [check_method(posed, name) for name in names]
     plan = Plan("", check_effort(effort), _check_oversampling(oversampling))
     refuse_unreachable_floors(posed)
-    plan = replace(plan, certificate=_certify(posed, gap, _session(None, progress)))
+    proving = _session(None, progress)
+    plan = replace(plan, certificate=_certify(posed, gap, proving))
+    if proving.stopped is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is in hand yet
     began = time.monotonic()
     rows: list[Selection] = []
     for name in chosen:

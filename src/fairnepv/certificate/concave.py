@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.certificate.dual import Dual, Priced, ViewDual, price
+from fairnepv.engines import few_threads
 from fairnepv.errors import Status
 from fairnepv.problem import Problem
 from fairnepv.relaxation.topk import ConcavePoint, TopK, ascend, cap, held_rows
@@ -22,7 +23,8 @@ from fairnepv.views.base import Floats, Indices
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 1e9  # multiply-adds of one evaluation up to which T is simply everything
-_MOST_ROWS = 4096  # a dense kernel of T, and its eigenvalues, must stay affordable
+_MOST_COST = 2e11  # multiply-adds of one evaluation that T may grow to
+_EIGENVALUES = 0.0  # work for one thread: on a busy machine a second one made these 20 times slower
 _NEGLIGIBLE = 1e-7  # of x: such rows leave T when their price is low
 _NEWCOMERS = 0.05  # share of k that rows which join T start with
 _EVALUATIONS = 40  # on one T, at most
@@ -37,6 +39,7 @@ class ConcaveState:
     best_rows: Indices  # whose dual variables proved it
     best_x: Floats
     eta: float = 1.0
+    stuck: bool = False  # solved on T, and T cannot grow
     passes: int = 0
     evaluations: int = 0
 
@@ -54,21 +57,14 @@ class Concave:
 
     def init(self) -> ConcaveState:
         rows = self._first_rows()
-        point = self._topk(rows).at(self._topk(rows).start())
+        point = self._start_on(rows)
         priced = self._price(rows, point)
         return ConcaveState(rows, point.x, point.value, priced.bound, rows, point.x, passes=2)
 
     def step(self, state: ConcaveState) -> ConcaveState:
         rows, x = self._grow(state)
-        point = self._topk(rows).at(x)
-        # While T still grows, precision on it is wasted.
-        wanted = max(0.3 * self.gap, 0.1 * (state.bound - state.value))
-        eta, evaluations = state.eta, 1
-        inner = point.bound
-        while inner - point.value > wanted and evaluations < _EVALUATIONS and eta > 0:
-            point, eta, count = ascend(point, eta)
-            evaluations += count
-            inner = min(inner, point.bound)
+        with few_threads(_EIGENVALUES):
+            point, inner, eta, evaluations = self._solve_on(rows, x, state)
         priced = self._price(rows, point)
         better = priced.bound < state.bound
         return ConcaveState(
@@ -79,12 +75,35 @@ class Concave:
             rows if better else state.best_rows,
             point.x if better else state.best_x,
             eta or 1.0,
+            rows is state.rows and (eta == 0 or inner - point.value <= 0.3 * self.gap),
             state.passes + 1,
             state.evaluations + evaluations,
         )
 
+    def _start_on(self, rows: Indices) -> ConcavePoint:
+        topk = self._topk(rows)
+        with few_threads(_EIGENVALUES):
+            return topk.at(topk.start())
+
+    def _solve_on(
+        self, rows: Indices, x: Floats, state: ConcaveState
+    ) -> tuple[ConcavePoint, float, float, int]:
+        """The relaxation on T: a point, the bound for T alone, the step, and evaluations."""
+        point = self._topk(rows).at(x)
+        # While T still grows, precision on it is wasted.
+        wanted = max(0.3 * self.gap, 0.1 * (state.bound - state.value))
+        eta, evaluations = state.eta, 1
+        inner = point.bound
+        while inner - point.value > wanted and evaluations < _EVALUATIONS and eta > 0:
+            point, eta, count = ascend(point, eta)
+            evaluations += count
+            inner = min(inner, point.bound)
+        return point, inner, eta, evaluations
+
     def done(self, state: ConcaveState) -> Status | None:
-        return Status.CONVERGED if state.bound - state.value <= self.gap else None
+        if state.bound - state.value <= self.gap:
+            return Status.CONVERGED
+        return Status.AFFORDED if state.stuck else None
 
     def report(self, state: ConcaveState) -> Mapping[str, Any]:
         return {
@@ -135,13 +154,12 @@ class Concave:
         problem = self.problem
         n, rules = problem.n, problem.constraints
         everyone = np.setdiff1d(np.arange(n), rules.fixed_out)
-        size = max(_FIRST_ROWS, 4 * problem.k)
-        if len(everyone) <= size or _evaluation_cost(problem, n) <= _DENSE_COST:
+        size = max(_FIRST_ROWS, 4 * problem.k, self._rows_for(_DENSE_COST))
+        if len(everyone) <= size:
             return everyone
         sample = everyone[:: math.ceil(len(everyone) / size)]
         sample = self._completed(sample, np.zeros(n))
-        topk = self._topk(sample)
-        prices = self._price(sample, topk.at(topk.start())).prices
+        prices = self._price(sample, self._start_on(sample)).prices
         dearest = np.argsort(-prices, kind="stable")
         dearest = dearest[~np.isin(dearest, rules.fixed_out)][:size]
         return np.union1d(self._completed(dearest, prices), sample[::4])
@@ -167,23 +185,35 @@ class Concave:
         wanted = np.flatnonzero(open_rows & (prices >= 0.999 * threshold))
         if not len(wanted):
             return state.rows, state.x
-        room = max(problem.k, len(state.rows) // 2)
-        joining = wanted[np.argsort(-prices[wanted], kind="stable")[:room]]
         idle = (state.x < _NEGLIGIBLE) & (prices[state.rows] < 0.9 * threshold)
         idle &= ~np.isin(state.rows, self._completed(best, prices))
-        if len(state.rows) - idle.sum() + len(joining) > _MOST_ROWS:
-            return state.rows, state.x  # this is as fine as we can afford
         kept, x = state.rows[~idle], state.x[~idle]
+        room = min(max(problem.k, len(kept) // 2), self._rows_for(_MOST_COST) - len(kept))
+        joining = wanted[np.argsort(-prices[wanted], kind="stable")[: max(room, 0)]]
+        if not len(joining):
+            return state.rows, state.x  # this is as fine as we can afford
         rows = np.concatenate([kept, joining])
         start = np.full(len(joining), _NEWCOMERS * problem.k / len(joining)).clip(max=0.5)
         order = np.argsort(rows)
         return rows[order], self._feasible(rows[order], np.concatenate([x, start])[order])
+
+    def _rows_for(self, cost: float) -> int:
+        """How many rows an evaluation of so many multiply-adds can take."""
+        few, many = 1, self.problem.n
+        if _evaluation_cost(self.problem, many) <= cost:
+            return many
+        while many - few > 1:  # the cost rises with the rows
+            middle = (few + many) // 2
+            below = _evaluation_cost(self.problem, middle) <= cost
+            few, many = (middle, many) if below else (few, middle)
+        return few
 
     def _feasible(self, rows: Indices, x: Floats) -> Floats:
         return cap(x, self.problem.k, self.problem.constraints.take(rows))
 
 
 def _evaluation_cost(problem: Problem, m: int) -> float:
-    """Multiply-adds of the relaxation and its gradient on m rows."""
-    sides = [(min(view.p, m), view.p) for view in problem.pool.views]
-    return float(sum(m * side**2 / 2 + 2 * side**3 for side, _ in sides))
+    """Multiply-adds of the relaxation and its gradient on m rows: a Gram matrix of the smaller
+    side of every view, and its eigenvectors."""
+    sides = [min(view.p, m) for view in problem.pool.views]
+    return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))

@@ -117,9 +117,7 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     view, own, k = problem.pool.views[q], dual.views[q], problem.k
     eps = view.ridge + max(own.shift, 0.0)
     B = own.combine
-    held = view.take(dual.rows)  # never their kernel, since T may be everyone
-    KB = held.block(0, held.n).cross(held.anchor(np.arange(held.n), B))
-    G = B.T @ (KB - own.shift * B)
+    G = view.quadratic(dual.rows, B) - own.shift * (B.T @ B)
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
     depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)

@@ -74,6 +74,14 @@ class View(ABC):
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
+    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+        """combine^T K[indices, indices] combine; of features without that kernel, since the rows
+        may be many."""
+        held = self.take(indices)
+        everyone = np.arange(held.n)
+        product: Floats = combine.T @ held.block(0, held.n).cross(held.anchor(everyone, combine))
+        return product
+
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         """A lower bound on the eigenvalues of K; 0 unless K was handed in whole.
 

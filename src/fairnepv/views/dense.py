@@ -68,6 +68,10 @@ class DenseView(View):
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.rows(left) @ self.rows(right).T
 
+    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+        combined = self.anchor(indices, combine)
+        return combined @ combined.T
+
     def spectrum(self, indices: Indices) -> Floats:
         return spectrum_of_rows(self.rows(indices))
 
