@@ -83,8 +83,9 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     if session.stopped:
         return start
     outcome = session.run(Exact(problem, start.indices, node_limit=plan.node_limit))
-    proven = None if outcome.status is Status.INEXACT else outcome.state.upper
-    found = Found(outcome.state.indices, outcome.status, proven)
+    upper = outcome.state.upper
+    proven = outcome.status is not Status.INEXACT and math.isfinite(upper)
+    found = Found(outcome.state.indices, outcome.status, upper if proven else None)
     if outcome.status is Status.OPTIMAL and problem.floors is not None:
         refuse_missed_floors(problem, found.indices)
     return found
@@ -93,7 +94,7 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
 def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
     """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
     effort = plan.effort
-    small = math.comb(problem.n, problem.k) <= effort.provable and problem.n <= MOST_ROWS
+    small = problem.n <= MOST_ROWS and math.comb(problem.n, problem.k) <= effort.provable
     if small and plan.certificate is not None:  # what restarts might find, the proof finds too
         few = replace(effort, restarts=0, samples=0)
         return _exact(problem, replace(plan, effort=few), session)

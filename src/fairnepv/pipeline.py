@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 
@@ -47,7 +47,11 @@ from fairnepv.views.arrays import check_positive
 from fairnepv.views.intake import named_views
 
 
-def select(
+@overload
+def select(data: Any, k: int | float, **options: Any) -> Selection: ...
+@overload
+def select(data: Any, k: Sequence[int | float], **options: Any) -> dict[int, Selection]: ...
+def select(  # type: ignore[misc]  # the options are spelled out here, and only here
     data: Any,
     k: Any,
     *,

@@ -69,7 +69,7 @@ class StageBar:
             self._stage,
             total=None if share is None else 1.0,
             completed=0.0 if share is None else share,
-            said=f"step {row.step:>5}  value {row.objective:.5f}",
+            said=f"step {row.step:>5}  value {row.objective:.5f}{_above(row)}",
         )
 
     def _compare(self, row: Step) -> None:
@@ -98,3 +98,12 @@ class StageBar:
             whole = math.log(self._first_residual / tol)
             return max(0.0, min(1.0, math.log(self._first_residual / row.residual) / whole))
         return None
+
+
+def _above(row: Step) -> str:
+    """What is proven so far, where a stage proves something."""
+    if row.details.get("upper") is not None:  # branch and bound
+        return f"  at most {row.details['upper']:.5f}  open nodes {row.details['open']:,}"
+    if "bound" in row.details:
+        return f"  at most {row.details['bound']:.5f}"
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """Everything about a bound but its dual variables."""
     return {
         "upper_bound": certificate.upper_bound,
-        "duality_gap": certificate.duality_gap,
+        "duality_gap": _finite(certificate.duality_gap),
         "by_view": dict(certificate.by_view),
         "weights": dict(certificate.weights),
         "spectral_bound": certificate.spectral_bound,
@@ -37,6 +38,11 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         "status": certificate.status.name,
         "notes": list(certificate.notes),
     }
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def selection_record(selection: Selection) -> dict[str, Any]:

@@ -57,7 +57,7 @@ EFFORTS = {
         patience=60,
         samples=2,
         provable=2_000_000,
-        work=2e9,
+        work=1e9,
     ),
     "thorough": Effort(
         "thorough",
