@@ -235,6 +235,7 @@ def certify(
     """
     gap = check_positive("gap", gap)
     posed = pose(data, k, **problem)
+    refuse_unreachable_floors(posed)
     certificate = _certify(posed, gap, _session(time_limit, progress))
     _warn(_rank_notes(posed, certificate))
     return certificate

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 from fairnepv.cli.options import (
@@ -60,7 +62,9 @@ def certify(
     else:
         show(certificate_table(certificate), certificate_summary(certificate))
         if output is not None and not unwritten:
-            show(f"Wrote {output.path}; check it with fairnepv verify-bound {output.path}.")
+            views = " ".join(f"--view {quote(f'{n}={f}')}" for n, f in problem.views.items())
+            show(f"Wrote {output.path}. To check it:")
+            show(f"  fairnepv verify-bound {quote(str(output.path))} {views}")
     if unwritten:
         raise unwritten[0]
     finish(certificate.status, strict=False, written=output)

@@ -357,6 +357,8 @@ def _numbers(option: str, texts: Sequence[str], views: list[str], wanted: str) -
     values: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        if len(texts) == 1 and not equals:
+            raise InputError(f"{option} {text}: give {wanted}")
         if not equals or name in values:
             raise InputError(f"{option} {' '.join(texts)}: these contradict; give {wanted}")
         if name not in views:
