@@ -19,8 +19,9 @@ from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.certificate import Dual, ViewDual, certify, check_proof, price, view_bound
 from fairnepv.certificate import concave as concave_module
 from fairnepv.certificate.concave import Concave, ConcaveState
-from fairnepv.certificate.dual import _entropy, conjugate
+from fairnepv.certificate.dual import conjugate
 from fairnepv.loop import Budget, Session, pack, run, unpack
+from fairnepv.objective import entropy_price
 from fairnepv.problem import Constraints, Problem
 from fairnepv.views import kernel as kernel_module
 from problems import (
@@ -307,7 +308,7 @@ def test_the_entropy_is_rounded_up():
         x = Fraction(j * 7919, 2**45)
         omega = [Fraction(1, 2) + x, Fraction(1, 2) - x]
         exact = Decimal(10**12) * sum(decimal(w) * decimal(2 * w).ln() for w in omega)
-        computed = _entropy(problem, np.array([float(w) for w in omega]))
+        computed = entropy_price(np.array([float(w) for w in omega]), problem.tau)
         assert Decimal(computed) * (1 + Decimal("1e-15")) >= exact
         assert Decimal(computed) <= exact + Decimal(1e12 * 1e-14) * decimal(x)
 

@@ -72,7 +72,7 @@ class Status(Enum):
         "that is proven: raise node_limit"
     )
     AFFORDED = (
-        "stopped before the tolerance because a finer solution would take too many rows at once; "
+        "stopped before the tolerance, because a finer solution would take too many rows or steps; "
         "what is proven holds: allow a larger gap"
     )
     TIME_LIMIT = "time limit reached; this is the best so far: raise time_limit"

@@ -37,6 +37,8 @@ Start = Callable[[Session], Found]
 # three pools swaps from 3e-2 ended as high as from 1e-3, and got there in half of the time.
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
 _FOR_A_START = Solver("accelerated", tol=3e-2, max_steps=100)
+_DEEPEST = 50  # items beyond which a proof is not tried unasked, however few the subsets
+_WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
 
 
@@ -57,10 +59,17 @@ def check_method(problem: Problem, name: Any) -> str:
         raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
     if name == "exact":
         refuse_large(problem)
-    reason = refuse(problem, name)
+    reason = refusal(problem, name)
     if reason:
         raise UnsupportedError(reason)
     return name
+
+
+def refusal(problem: Problem, name: str) -> str | None:
+    """Why a method cannot be run on this problem, or None if it can."""
+    if problem.floors is not None and name not in OWN_METHODS:
+        return f"method '{name}' does not support floors; use one of {', '.join(OWN_METHODS)}"
+    return refuse(problem, name)
 
 
 def find(problem: Problem, plan: Plan, session: Session) -> Found:
@@ -80,11 +89,12 @@ def find(problem: Problem, plan: Plan, session: Session) -> Found:
 def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     """A good set first, then branch and bound until nothing better can be left."""
     start = _several_starts(problem, plan, session)
-    if session.stopped:
+    if session.ended(start.status):
         return start
-    outcome = session.run(Exact(problem, start.indices, node_limit=plan.node_limit))
+    search = Exact(problem, start.indices, node_limit=plan.node_limit, goal=session.goal)
+    outcome = session.run(search)
     upper = outcome.state.upper
-    proven = outcome.status is not Status.INEXACT and math.isfinite(upper)
+    proven = search.proves and math.isfinite(upper)
     found = Found(outcome.state.indices, outcome.status, upper if proven else None)
     if outcome.status is Status.OPTIMAL and problem.floors is not None:
         refuse_missed_floors(problem, found.indices)
@@ -93,12 +103,17 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
 
 def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
     """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
-    effort = plan.effort
-    small = problem.n <= MOST_ROWS and math.comb(problem.n, problem.k) <= effort.provable
-    if small and plan.certificate is not None:  # what restarts might find, the proof finds too
+    if plan.certificate is None or problem.n > MOST_ROWS or problem.k > _DEEPEST:
+        return _several_starts(problem, plan, session)
+    effort, subsets = plan.effort, math.comb(problem.n, problem.k)
+    if subsets <= effort.provable:  # what restarts might find, the proof finds too
         few = replace(effort, restarts=0, samples=0)
         return _exact(problem, replace(plan, effort=few), session)
-    return _several_starts(problem, plan, session)
+    if subsets > _WORTH_A_TRY * effort.provable:
+        return _several_starts(problem, plan, session)
+    found = _exact(problem, replace(plan, node_limit=effort.nodes), session)
+    tried = found.status is Status.NODE_LIMIT  # a proof that nobody asked for may fail
+    return replace(found, status=Status.LOCAL_OPTIMUM) if tried else found
 
 
 def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
@@ -108,18 +123,19 @@ def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
     the answer is never below theirs.
     """
     effort = plan.effort
-    best = improve(problem, greedy(problem, session), effort.one_swaps, session)
+    refine = partial(improve, problem, session=session, goal=session.goal)
+    best = refine(greedy(problem, session), effort.one_swaps)
     if effort.max_passes == 0 or session.stopped:
         return best
     for start in _starts(problem, plan, best):
         if session.ended(best.status):
             return best
         with session.absorbing_interruption():
-            found = improve(problem, start(session), effort.one_swaps, session)
+            found = refine(start(session), effort.one_swaps)
             best = better(problem, best, found)
     if session.ended(best.status):
         return best
-    best = improve(problem, best, effort, session)
+    best = refine(best, effort)
     return restart_from(problem, best, effort, session)
 
 

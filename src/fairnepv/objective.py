@@ -20,7 +20,9 @@ from fairnepv.problem import Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
 
-_FLOOR_PRICE = 1e3  # of a nat by which a view misses its floor: more than any trade can pay
+# What a set pays that misses a floor: so much that any other is better, and more per nat.
+_MISSED, _FLOOR_PRICE = 1e4, 1e3
+FLOOR_ROUNDING = 1e-9  # a floor that is missed by less is met
 _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no more than 1e-11
 
 # --- the soft-min -------------------------------------------------------------------------------
@@ -50,13 +52,36 @@ def soft_min_weights(d: Floats, tau: float) -> Floats:
     return w
 
 
+def entropy_price(weights: Floats, tau: float) -> float:
+    """tau KL(w | uniform), rounded up: soft_min(d) <= sum_q w_q d_q + this for any weights w.
+
+    Priorities come in through the lifts of the problem.
+    """
+    positive = weights[weights > 0]
+    if len(weights) == 1:
+        return 0.0
+    if np.isinf(tau):  # F is the mean, which no other weights bound
+        return 0.0 if np.ptp(weights) == 0 else np.inf
+    # Terms that are not negative, so that a large tau does not multiply what cancels.
+    ratios = len(weights) * positive
+    beyond = ratios - 1.0
+    logs = np.where(beyond > -0.5, np.log1p(np.maximum(beyond, -0.5)), np.log(ratios))
+    terms = ratios * logs - beyond + 4.0 * np.finfo(np.float64).eps * np.abs(beyond)
+    absent = len(weights) - len(positive)
+    return float(tau * (terms.sum() + absent) / len(weights))
+
+
 def merit(d: Floats, tau: float, floors: Floats | None) -> Any:
-    """What a search maximises: F_tau, less a steep price of what views miss to their floors."""
+    """What a search maximises: F_tau, less a price beyond all scores where a floor is missed.
+
+    It rises with every d_q, so bounds on the views make a bound on it.
+    """
     F = soft_min(d, tau)
     if floors is None:
         return F
-    missed = np.maximum(floors.reshape((-1,) + (1,) * (d.ndim - 1)) - d, 0.0).sum(axis=0)
-    return F - _FLOOR_PRICE * missed
+    least = floors.reshape((-1,) + (1,) * (d.ndim - 1)) - FLOOR_ROUNDING
+    missed = np.maximum(least - d, 0.0).sum(axis=0)
+    return F - np.where(missed > 0, _MISSED + _FLOOR_PRICE * missed, 0.0)
 
 
 # --- subsets ------------------------------------------------------------------------------------

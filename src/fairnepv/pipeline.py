@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 
-from fairnepv.baselines import baselines, refuse
+from fairnepv.baselines import baselines
 from fairnepv.calibration import calibrate
 from fairnepv.certificate import (
     GAP,
@@ -26,8 +26,15 @@ from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import Engine, few_threads
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, Step
-from fairnepv.methods import OWN_METHODS, Plan, check_method, find
-from fairnepv.posing import Posing, check_indices, check_priorities, pose, rows_of_ids
+from fairnepv.methods import OWN_METHODS, Plan, check_method, find, refusal
+from fairnepv.posing import (
+    Posing,
+    check_indices,
+    check_priorities,
+    count_items,
+    pose,
+    rows_of_ids,
+)
 from fairnepv.problem import Problem, by_view, check_tau
 from fairnepv.relaxation import Relaxation, make_solver
 from fairnepv.relaxation import relax as solve_relaxation
@@ -145,7 +152,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
         strict,
         progress,
     )
-    if np.ndim(k) == 0:
+    if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray):
         if nested:
             raise InputError("nested needs several sizes, as in k=[100, 500]")
         return _select_one(data, k, posing, wishes)
@@ -195,28 +202,34 @@ def _select_sizes(
     data: Any, sizes: Any, nested: bool, posing: Posing, wishes: Wishes
 ) -> dict[int, Selection]:
     """A selection per size, in the order given; nested ones grow from the smallest."""
-    wanted = np.asarray(sizes).tolist()
-    if np.ndim(sizes) != 1 or not wanted or len(set(wanted)) < len(wanted):
-        raise InputError(f"k must be a size or a list of sizes, each once, not {sizes!r}")
+    wanted = _check_sizes(sizes)
     more = 0
     if nested and not posing.get("include_counts", True):
         if not all(isinstance(size, int) for size in wanted):
             raise InputError("nested sizes beside included items must be whole numbers")
-        more = _count_items(posing.get("include"))
+        more = count_items(posing.get("include"))
         posing = {**posing, "include_counts": True}
     found: dict[Any, Selection] = {}
     for size in sorted(wanted):
-        smaller = found[size] = _select_one(data, size + more, posing, wishes, 5)
+        chosen = _select_one(data, size + more, posing, wishes, 5)
+        if any(len(other.indices) == len(chosen.indices) for other in found.values()):
+            raise InputError(f"k = {size} and another size are the same number of items; drop one")
+        found[size] = chosen
+        if chosen.status is Status.INTERRUPTED:
+            break
         if nested:
-            named = smaller.indices if posing.get("ids") is None else smaller.ids
-            posing = {**posing, "include": named}
-    return {len(found[size].indices): found[size] for size in wanted}
+            posing = {**posing, "include": chosen}
+    done = {size: found[size] for size in wanted if size in found}
+    return {s if isinstance(s, int) else len(c.indices): c for s, c in done.items()}
 
 
-def _count_items(items: Any) -> int:
-    if items is None:
-        return 0
-    return len(items.indices) if isinstance(items, Selection) else int(np.size(items))
+def _check_sizes(sizes: Any) -> list[int | float]:
+    """Several sizes; each is checked against n later."""
+    wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
+    numbers = [isinstance(k, int | float | np.number) and not isinstance(k, bool) for k in wanted]
+    if not wanted or not all(numbers) or len(set(wanted)) < len(wanted):
+        raise InputError(f"k must be a size or a list of sizes, each once, not {sizes!r}")
+    return [int(k) if isinstance(k, np.integer) else k for k in wanted]
 
 
 def certify(
@@ -243,7 +256,7 @@ def certify(
 
 def verify_bound(
     data: Any,
-    certificate: Certificate | Proof,
+    certificate: Certificate | Proof | Selection,
     *,
     views: Mapping[str, Any] | None = None,
     quality: Any = None,
@@ -254,7 +267,14 @@ def verify_bound(
 
     The certificate knows its problem (k, tau, calibration, constraints); only data is handed in.
     """
+    if isinstance(certificate, Selection):
+        certificate = certificate.certificate  # type: ignore[assignment]
     proof = certificate.proof if isinstance(certificate, Certificate) else certificate
+    if not isinstance(proof, Proof):
+        raise InputError(
+            "verify_bound needs a certificate: the result of certify(), a selection that has one, "
+            f"or what was read from a stored bound, not {proof!r}"
+        )
     # Views that bring a ridge of their own keep it; the terms say whether it is the right one.
     given = named_views(data, views)
     proof.terms.check_views(tuple(given))
@@ -279,10 +299,11 @@ def compare(
 
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
+    gap = check_positive("gap", gap)
     posed = pose(data, k, **problem)
     if methods is None:
         known = (*OWN_METHODS, *baselines(posed.pool.names))
-        methods = [name for name in known if name != "exact" and refuse(posed, name) is None]
+        methods = [name for name in known if name != "exact" and refusal(posed, name) is None]
     names = [methods] if isinstance(methods, str) else list(methods)
     if not names:
         raise InputError("methods is empty; name at least one, or leave it out for all")

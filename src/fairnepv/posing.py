@@ -113,9 +113,18 @@ def rows_named(pool: Pool, items: Any, what: str) -> Indices:
     if items is None:
         return np.empty(0, dtype=np.int64)
     if isinstance(items, Selection):
-        named = items.ids if pool.ids is not None else items.indices
-        return _rows(pool, named, f"{what} (a selection)")
+        what = f"{what} (a selection)"
+        if pool.ids is not None and items.has_ids:
+            return rows_of_ids(items.ids, pool.ids, what)
+        return check_indices(items.indices, pool.n, what)
     return _rows(pool, items, what)
+
+
+def count_items(items: Any) -> int:
+    """How many items `include` or `exclude` name, before they are looked up."""
+    if items is None:
+        return 0
+    return len(items.indices) if isinstance(items, Selection) else int(np.size(items))
 
 
 def _rows(pool: Pool, items: Any, what: str) -> Indices:

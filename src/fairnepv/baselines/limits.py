@@ -6,15 +6,12 @@ from fairnepv.errors import UnsupportedError
 from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM
 
-_OWN = ("auto", "nepv", "greedy", "exact")  # which know floors and every constraint
 _FACTOR_THE_AVERAGE = ("k-dpp", "softmax", "d-optimal")
 _DIVIDE_BY_THE_RIDGE = ("softmax", "d-optimal", "saturate")
 
 
 def refuse(problem: Problem, name: str) -> str | None:
     """Why a baseline cannot be run on this problem, or None if it can."""
-    if problem.floors is not None and name not in _OWN:
-        return f"method '{name}' does not support floors; use 'auto', 'greedy', 'nepv' or 'exact'"
     if name in _DIVIDE_BY_THE_RIDGE and not problem.pool.eps.all():
         return f"method '{name}' needs a ridge eps above zero in every view; use another one"
     if name not in _FACTOR_THE_AVERAGE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from fairnepv.certificate.concave import Concave, ConcaveState
 from fairnepv.certificate.dual import Dual, price
-from fairnepv.certificate.proof import Proof, best_apart
+from fairnepv.certificate.proof import Proof, best_apart, proven
 from fairnepv.certificate.spectral import diagonal_bound, spectral_bounds
 from fairnepv.certificate.terms import Terms
 from fairnepv.errors import InputError, Status
@@ -69,7 +70,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Session | None = Non
         diagonal=by_view(problem.pool, spectral.diagonal),
         ranks=dict(zip(names, spectral.ranks, strict=True)),
         rules=dict(zip(names, spectral.rules, strict=True)),
-        status=status,
+        status=session.stopped or status,
         proof=Proof(
             Terms.of(problem),
             upper,
@@ -79,7 +80,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Session | None = Non
         ),
         support=state.rows,
         relaxed=state.x,
-        notes=_notes(state, status, gap),
+        notes=_notes(state, session.stopped or status, gap),
     )
 
 
@@ -95,10 +96,11 @@ def view_bound(
     hadamard = diagonal_bound(alone.pool.views[0], problem.k)
     dual = problem.calibration.evidence.get(name)
     if dual is not None:
-        bound = price(alone, dual).bound
-        if bound <= gap:  # after such a calibration a view reaches 0 at most
-            return min(bound, hadamard), dual
-    solver, state, _ = _solve(alone, gap, session or Session())
+        with contextlib.suppress(InputError):  # a calibration may come from other data
+            bound = proven(alone, dual)
+            if bound <= gap:  # after such a calibration a view reaches 0 at most
+                return min(bound, hadamard), dual
+    solver, state, _ = _solve(alone, gap, session)
     return min(state.bound, hadamard), solver.dual(state)
 
 
@@ -137,7 +139,7 @@ def refuse_unreachable_floors(problem: Problem) -> None:
     above = tuple(v.scaled(v.scale, v.offset - floors[q]) for q, v in zip(held, views, strict=True))
     pool = problem.pool.with_views(tuple(names[q] for q in held), above)
     # The soft-min is at least the minimum: where it cannot be positive, some floor is missed.
-    _, state, _ = _solve(problem.over(pool, tau=_HARD), GAP, Session())
+    _, state, _ = _solve(problem.over(pool, tau=_HARD), GAP, None)
     if state.bound < 0:
         together = ", ".join(f"{names[q]!r}: {floors[q]:g}" for q in held)
         raise InputError(
@@ -146,9 +148,14 @@ def refuse_unreachable_floors(problem: Problem) -> None:
         )
 
 
-def _solve(problem: Problem, gap: float, session: Session) -> tuple[Concave, ConcaveState, Status]:
+def _solve(
+    problem: Problem, gap: float, session: Session | None
+) -> tuple[Concave, ConcaveState, Status]:
+    """The relaxation solved; without a session, an interruption is somebody else's business."""
     solver = Concave(problem, gap=gap)
-    outcome = session.run(solver, max_steps=_MOST_STEPS)
+    outcome = (session or Session()).run(solver, max_steps=_MOST_STEPS)
+    if session is None and outcome.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
     return solver, outcome.state, outcome.status
 
 

@@ -75,10 +75,18 @@ class Concave:
             rows if better else state.best_rows,
             point.x if better else state.best_x,
             eta or 1.0,
-            rows is state.rows and (eta == 0 or inner - point.value <= 0.3 * self.gap),
+            rows is state.rows and self._stands(state, priced.bound, inner, point.value, eta),
             state.passes + 1,
             state.evaluations + evaluations,
         )
+
+    def _stands(
+        self, before: ConcaveState, bound: float, inner: float, value: float, eta: float
+    ) -> bool:
+        """Solved on T, or hardly moving: a further step on the same rows is not worth it."""
+        solved = eta == 0 or inner - value <= 0.3 * self.gap
+        gap = min(bound, before.bound) - value
+        return solved or gap > 0.95 * (before.bound - before.value)
 
     def _start_on(self, rows: Indices) -> ConcavePoint:
         topk = self._topk(rows)

@@ -24,6 +24,7 @@ from scipy.linalg import eigvalsh
 
 from fairnepv.certificate.spectral import score_rounding
 from fairnepv.engines import Block
+from fairnepv.objective import entropy_price
 from fairnepv.problem import Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
@@ -86,7 +87,7 @@ def price(problem: Problem, dual: Dual) -> Priced:
     best = problem.constraints.best_set(prices, k)
     terms = [
         *(w * value for w, value in zip(dual.weights, constants, strict=True)),
-        _entropy(problem, dual.weights),
+        entropy_price(dual.weights, problem.tau),
         float(prices[best].sum()),
     ]
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
@@ -94,22 +95,6 @@ def price(problem: Problem, dual: Dual) -> Priced:
     bound = float(sum(terms) + slack)
     sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
     return Priced(sound, prices)
-
-
-def _entropy(problem: Problem, weights: Floats) -> float:
-    """tau KL(omega | pi): the uniform part here, the priorities through the lifts."""
-    positive = weights[weights > 0]
-    if len(weights) == 1:
-        return 0.0
-    if np.isinf(problem.tau):  # F is the mean, which no other weights bound
-        return 0.0 if np.ptp(weights) == 0 else np.inf
-    # Terms that are not negative, so that a large tau does not multiply what cancels.
-    ratios = len(weights) * positive
-    beyond = ratios - 1.0
-    logs = np.where(beyond > -0.5, np.log1p(np.maximum(beyond, -0.5)), np.log(ratios))
-    terms = ratios * logs - beyond + 8.0 * _UNIT * np.abs(beyond)  # rounded up
-    absent = len(weights) - len(positive)
-    return float(problem.tau * (terms.sum() + absent) / len(weights))
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:

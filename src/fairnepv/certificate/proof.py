@@ -56,13 +56,13 @@ def check_proof(pool: Pool, proof: Proof) -> Verified:
     problem = proof.terms.pose(pool)
     by_view = {
         name: min(
-            _proven(problem.over(problem.pool.only(name)), proof.alone[name]),
+            proven(problem.over(problem.pool.only(name)), proof.alone[name]),
             diagonal_bound(view, problem.k),
         )
         for name, view in problem.pool.items()
     }
     apart = best_apart(problem, np.array(list(by_view.values())))
-    return Verified(min(_proven(problem, proof.dual), apart), by_view, proof)
+    return Verified(min(proven(problem, proof.dual), apart), by_view, proof)
 
 
 def best_apart(problem: Problem, bounds: Floats) -> float:
@@ -74,7 +74,7 @@ def best_apart(problem: Problem, bounds: Floats) -> float:
     return value + score_rounding(value)
 
 
-def _proven(problem: Problem, dual: Dual) -> float:
+def proven(problem: Problem, dual: Dual) -> float:
     """The bound of dual variables that may come from anywhere."""
     views = problem.pool.views
     m = len(dual.rows)

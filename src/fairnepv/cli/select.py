@@ -105,7 +105,7 @@ def select(
     selections = list(found.values()) if sizes else [found]
     unwritten: list[FairnepvError] = []
     documents = []
-    for selection, output in zip(selections, tables.values(), strict=True):
+    for selection, output in zip(selections, tables.values(), strict=False):  # some may be missing
         table = selection_table(selection)
         unwritten += deliver(output, table)
         documents.append(table_document(table))

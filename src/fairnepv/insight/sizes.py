@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from fairnepv.certificate import GAP
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import few_threads
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.insight.given import check_progress
 from fairnepv.loop import Progress, Session
 from fairnepv.objective import soft_min, subset_gains
-from fairnepv.posing import Posing, pose
+from fairnepv.posing import Posing, count_items, pose
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
-from fairnepv.selection import Selection
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
@@ -83,7 +82,7 @@ def curve(
     _refuse_one_size(problem)
     wanted = None if sizes is None else _check_sizes(sizes)
     # No scale depends on the size here, so the problem is posed at the least, where n is known.
-    least = max(1, _included(problem.get("include")))
+    least = max(1, count_items(problem.get("include")))
     posed = _reaching(pose(data, least, **problem), k_max, wanted)
     reported = np.arange(least, posed.k + 1) if wanted is None else wanted
     if reported[0] < least or reported[-1] > posed.k:
@@ -144,15 +143,11 @@ def _refuse_one_size(problem: Posing) -> None:
         )
     for name in ("groups", "quotas", "floors"):
         if problem.get(name) is not None:
-            raise InputError(f"{name} belong to one size; use select at the sizes of interest")
+            raise UnsupportedError(
+                f"{name} belong to one size; use select at the sizes of interest"
+            )
     if not problem.get("include_counts", True):
         raise InputError("sizes of a curve count included items too; leave include_counts out")
-
-
-def _included(include: Any) -> int:
-    if isinstance(include, Selection):
-        return len(include.indices)
-    return 0 if include is None else plain_array(include, "include").size
 
 
 def _check_sizes(sizes: Any) -> Indices:

@@ -102,8 +102,11 @@ def _search_all(
     session = Session()
     for (knob, value), variant in posed.items():
         session = Session()
-        with few_threads(problem.work()):
-            outcome = find(variant, plan, session)
+        try:
+            with few_threads(problem.work()):
+                outcome = find(variant, plan, session)
+        except InputError:  # floors that a variant cannot reach leave it no set at all
+            continue
         if session.stopped:  # half a search says nothing about stability
             break
         found.append(_graded(selection, problem, knob, value, outcome.indices, outcome.status))

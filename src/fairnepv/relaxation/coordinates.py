@@ -171,6 +171,8 @@ def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indic
         rest[np.ix_(later, later)] -= strip[:, later].T @ strip[:, later]
         rows.append(strip)
         independent.append(chosen)
+    if not rows:  # every view is zero
+        return np.zeros((0, len(gram))), np.zeros(0, dtype=np.int64)
     return np.vstack(rows), np.concatenate(independent)
 
 

@@ -32,6 +32,7 @@ class Effort:
     patience: int = 0  # so many of them in a row may fail
     samples: int = 0  # starts drawn from the relaxed solution
     provable: int = 0  # subsets of a pool up to which the optimum is proven by branch and bound
+    nodes: int = 0  # that may be spent on trying to prove it beyond that
     work: float = 0.0  # multiply-adds in units of `Problem.work` that restarts may take in all
 
     @property
@@ -53,10 +54,11 @@ EFFORTS = {
         "balanced",
         max_passes=2000,
         pairs=16,
-        restarts=200,
-        patience=60,
+        restarts=300,
+        patience=100,
         samples=2,
         provable=2_000_000,
+        nodes=3000,
         work=1e9,
     ),
     "thorough": Effort(
@@ -67,6 +69,7 @@ EFFORTS = {
         patience=400,
         samples=8,
         provable=100_000_000,
+        nodes=30_000,
         work=1e11,
     ),
 }
@@ -101,11 +104,13 @@ def greedy(problem: Problem, session: Session) -> Found:
     return Found(complete(problem, outcome.state.indices), outcome.status)
 
 
-def improve(problem: Problem, start: Found, effort: Effort, session: Session) -> Found:
-    """One-swaps and pair exchanges, as far as the effort goes."""
+def improve(
+    problem: Problem, start: Found, effort: Effort, session: Session, *, goal: float | None = None
+) -> Found:
+    """One-swaps and pair exchanges, as far as the effort goes, or until the merit is `goal`."""
     if effort.max_passes == 0 or session.stopped:
         return start
-    search = LocalSearch(problem, start.indices, pairs=effort.pairs, goal=session.goal)
+    search = LocalSearch(problem, start.indices, pairs=effort.pairs, goal=goal)
     outcome = session.run(search, max_passes=effort.max_passes)
     return Found(outcome.state.indices, outcome.status)
 
@@ -118,11 +123,15 @@ def restart_from(problem: Problem, found: Found, effort: Effort, session: Sessio
         if session.ended(found.status) or failures >= effort.patience:
             break
         perturbed = Found(_perturb(problem, found.indices, restart), found.status)
-        candidate = better(problem, found, improve(problem, perturbed, effort.one_swaps, session))
+        candidate = better(
+            problem,
+            found,
+            improve(problem, perturbed, effort.one_swaps, session, goal=session.goal),
+        )
         failures = failures + 1 if candidate is found else 0
         found = candidate
     if found is not found_without:  # what came of restarts has seen no pairs yet
-        found = better(problem, found, improve(problem, found, effort, session))
+        found = better(problem, found, improve(problem, found, effort, session, goal=session.goal))
     return replace(found, status=session.stopped or found.status)
 
 

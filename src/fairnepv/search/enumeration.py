@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.objective import lifted_floors, merit, subset_merit, subset_scores
+from fairnepv.objective import FLOOR_ROUNDING, lifted_floors, merit, subset_merit, subset_scores
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
 LIMIT = 2_000_000
 _MOST_WORK = 1e12  # subsets times k^3 operations of a determinant
 _BATCH_NUMBERS = 1 << 20
-_FLOOR_ROUNDING = 1e-9  # a floor that is missed by less is met
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,14 @@ def misses_floors(problem: Problem, indices: Indices) -> bool:
     if problem.floors is None:
         return False
     d = subset_scores(problem.pool, indices)
-    return bool((d < problem.floors - _FLOOR_ROUNDING).any())
+    return bool((d < problem.floors - FLOOR_ROUNDING).any())
 
 
 def refuse_missed_floors(problem: Problem, best: Indices) -> None:
     """For searches that have looked at everything: the best set misses a floor, so all do."""
     assert problem.floors is not None
     d = subset_scores(problem.pool, best)
-    missed = np.flatnonzero(d < problem.floors - _FLOOR_ROUNDING)
+    missed = np.flatnonzero(d < problem.floors - FLOOR_ROUNDING)
     if len(missed):
         q = int(missed[0])
         raise InputError(

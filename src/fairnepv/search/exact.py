@@ -20,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError, Status
-from fairnepv.objective import lifted_floors, merit, soft_min_weights, subset_merit
+from fairnepv.objective import entropy_price, lifted_floors, merit, soft_min_weights, subset_merit
 from fairnepv.problem import Constraints, Problem
 from fairnepv.relaxation.topk import Rows, TopK, ascend
-from fairnepv.search.ties import blur
+from fairnepv.search.ties import rounding
 from fairnepv.views.base import Floats, Indices
 
 MOST_ROWS = 2000
 _SMALL = 30_000  # subsets of a subtree that is searched to the end
+_DEEPEST = 50  # items still to choose there: each is a level of recursion
 _BATCH = 16  # nodes per step of the loop
 _EVALUATIONS = 12  # of the concave relaxation per node
 _SURE = 1e-9  # a set that is better by less is not looked for
@@ -50,13 +51,22 @@ class Exact:
 
     stage = "exact"
 
-    def __init__(self, problem: Problem, start: Indices, *, node_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        start: Indices,
+        *,
+        node_limit: int | None = None,
+        goal: float | None = None,
+    ) -> None:
         refuse_large(problem)
-        self.problem, self.node_limit = problem, node_limit
+        self.problem, self.node_limit, self.goal = problem, node_limit, goal
         self._start = np.asarray(start, dtype=np.int64)
         self._tree = Tree.of(problem)
         # Determinants are conditioned step by step, each with the rounding of one comparison.
-        self._rounding = _SURE + problem.k * blur(problem, problem.k)
+        noise = rounding(problem.pool.largest_norms, self._tree.eps, 1)
+        self._rounding = _SURE + noise
+        self.proves = self._rounding <= _PROVEN
 
     def init(self) -> ExactState:
         root = np.zeros((1, self.problem.n), dtype=np.int8)
@@ -97,7 +107,9 @@ class Exact:
 
     def done(self, state: ExactState) -> Status | None:
         if not len(state.nodes):
-            return Status.OPTIMAL if self._rounding <= _PROVEN else Status.INEXACT
+            return Status.OPTIMAL if self.proves else Status.INEXACT
+        if self.goal is not None and state.value >= self.goal:
+            return Status.TARGET
         if self.node_limit is not None and state.looked >= self.node_limit:
             return Status.NODE_LIMIT
         return None
@@ -165,7 +177,8 @@ class Tree:
         room = self.problem.k - len(branch.chosen)
         if room == 0:
             return self._leaf(branch, best), *none
-        if math.comb(len(branch.rows), room) <= _SMALL or room <= 2:
+        few = room <= _DEEPEST and math.comb(len(branch.rows), room) <= _SMALL
+        if few or room <= 2:
             return self.search(branch, best), *none
         branch, hadamard = self._thinned(branch, best)
         if len(branch.rows) < room or min(bound, hadamard) <= best.value + _SURE:
@@ -227,7 +240,7 @@ class Tree:
         d = (base + gains.mean(axis=1) * room) / self.problem.k + self.offsets
         w = soft_min_weights(d, self.problem.tau)
         joint = (w @ gains)[None, :]
-        entropy = _entropy(w, self.problem.tau)
+        entropy = entropy_price(w, self.problem.tau)
         fixed = w @ (base / self.problem.k + self.offsets) + entropy
         together = fixed + (joint + _top_sums(joint, room - 1))[0] / self.problem.k
         return np.asarray(np.minimum(by_view, together))
@@ -346,11 +359,3 @@ def _top_sums(gains: Floats, count: int) -> Floats:
     among = gains >= largest[:, count - 1 : count]
     swapped: Floats = np.where(among, top - gains + largest[:, count : count + 1], top)
     return swapped
-
-
-def _entropy(w: Floats, tau: float) -> float:
-    """tau KL(w | uniform)."""
-    if math.isinf(tau):
-        return 0.0  # the weights are equal
-    positive = w[w > 0]
-    return float(tau * (positive * np.log(len(w) * positive)).sum())

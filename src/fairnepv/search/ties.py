@@ -32,11 +32,16 @@ def blur(problem: Problem, size: int) -> float:
     cannot be told apart and count as tied, or duplicates would be ordered by their rounding.
     """
     pool = problem.pool
-    ratios = [
-        largest / eps for largest, eps in zip(pool.largest_norms, pool.eps, strict=True) if eps > 0
-    ]
-    noise = 16.0 * np.finfo(np.float64).eps * max(ratios, default=0.0) / size
-    return float(min(noise, _WIDEST_BLUR))
+    held = pool.eps > 0
+    noise = rounding(pool.largest_norms[held], pool.eps[held], size)
+    return min(noise, _WIDEST_BLUR)
+
+
+def rounding(norms: Floats, eps: Floats, size: int) -> float:
+    """The same without a cap, for views of these largest norms and ridges."""
+    with np.errstate(divide="ignore"):
+        worst = float((norms / eps).max(initial=0.0))
+    return 16.0 * float(np.finfo(np.float64).eps) * worst / size
 
 
 def ladder(scores: Floats, rows: Indices, slack: float = SLACK) -> Ladder:
