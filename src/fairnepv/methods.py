@@ -68,7 +68,8 @@ def check_method(problem: Problem, name: Any) -> str:
 def refusal(problem: Problem, name: str) -> str | None:
     """Why a method cannot be run on this problem, or None if it can."""
     if problem.floors is not None and name not in OWN_METHODS:
-        return f"method '{name}' does not support floors; use one of {', '.join(OWN_METHODS)}"
+        others = ", ".join(map(repr, OWN_METHODS))
+        return f"method '{name}' does not support floors; use one of {others}"
     return refuse(problem, name)
 
 

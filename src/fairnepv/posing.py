@@ -124,7 +124,9 @@ def count_items(items: Any) -> int:
     """How many items `include` or `exclude` name, before they are looked up."""
     if items is None:
         return 0
-    return len(items.indices) if isinstance(items, Selection) else int(np.size(items))
+    if isinstance(items, Selection):
+        return len(items.indices)
+    return int(plain_array(items, "include").size)
 
 
 def _rows(pool: Pool, items: Any, what: str) -> Indices:

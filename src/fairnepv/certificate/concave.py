@@ -27,6 +27,7 @@ _MOST_COST = 2e11  # multiply-adds of one evaluation that T may grow to
 _EIGENVALUES = 0.0  # work for one thread: on a busy machine a second one made these 20 times slower
 _NEGLIGIBLE = 1e-7  # of x: such rows leave T when their price is low
 _NEWCOMERS = 0.05  # share of k that rows which join T start with
+_SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; so many are enough
 _EVALUATIONS = 40  # on one T, at most
 
 
@@ -39,7 +40,8 @@ class ConcaveState:
     best_rows: Indices  # whose dual variables proved it
     best_x: Floats
     eta: float = 1.0
-    stuck: bool = False  # solved on T, and T cannot grow
+    stuck: bool = False  # solved on T or hardly moving, and T cannot grow
+    slow: int = 0  # steps in a row that hardly closed the gap
     passes: int = 0
     evaluations: int = 0
 
@@ -67,6 +69,9 @@ class Concave:
             point, inner, eta, evaluations = self._solve_on(rows, x, state)
         priced = self._price(rows, point)
         better = priced.bound < state.bound
+        solved = inner - point.value <= 0.3 * self.gap
+        gap = min(priced.bound, state.bound) - point.value
+        slow = state.slow + 1 if gap > _SLOW * (state.bound - state.value) else 0
         return ConcaveState(
             rows,
             point.x,
@@ -75,18 +80,11 @@ class Concave:
             rows if better else state.best_rows,
             point.x if better else state.best_x,
             eta or 1.0,
-            rows is state.rows and self._stands(state, priced.bound, inner, point.value, eta),
+            rows is state.rows and (slow >= _PATIENCE or eta == 0 or solved),
+            slow,
             state.passes + 1,
             state.evaluations + evaluations,
         )
-
-    def _stands(
-        self, before: ConcaveState, bound: float, inner: float, value: float, eta: float
-    ) -> bool:
-        """Solved on T, or hardly moving: a further step on the same rows is not worth it."""
-        solved = eta == 0 or inner - value <= 0.3 * self.gap
-        gap = min(bound, before.bound) - value
-        return solved or gap > 0.95 * (before.bound - before.value)
 
     def _start_on(self, rows: Indices) -> ConcavePoint:
         topk = self._topk(rows)
