@@ -66,7 +66,7 @@ def small_pools() -> dict[str, tuple[dict[str, np.ndarray], int, float, float]]:
 @pytest.mark.parametrize("name", small_pools())
 def test_the_default_is_never_below_a_baseline(name):
     data, k, tau, eps = small_pools()[name]
-    rivals = ["auto", *baselines(tuple(data))]
+    rivals = ["auto", "nepv", "greedy", *baselines(tuple(data))]
     with (
         pytest.warns(fairnepv.RankWarning)
         if name == "k above a width"

@@ -33,10 +33,9 @@ from fairnepv.search.exact import MOST_ROWS, refuse_large
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
-# Plenty for an ordering of candidates (DESIGN 3.2); as one start among several, less is enough: on
-# three pools swaps from 3e-2 ended as high as from 1e-3, and got there in half of the time.
+# Plenty for an ordering of candidates (DESIGN 3.2). The default starts from the very point that
+# 'nepv' rounds, so that it never ends below it; a looser one is quicker and once ended below.
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
-_FOR_A_START = Solver("accelerated", tol=3e-2, max_steps=100)
 _DEEPEST = 50  # items beyond which a proof is not tried unasked, however few the subsets
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
@@ -143,7 +142,7 @@ def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
 def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]:
     """What is tried besides fair greedy, each a function of the session that it runs in."""
     effort, names = plan.effort, problem.pool.names
-    yield partial(nepv_start, problem, plan.oversampling, solver=_FOR_A_START)
+    yield partial(nepv_start, problem, plan.oversampling)
     if plan.certificate is not None:
         yield partial(_support_start, problem, plan.certificate)
         for sample in range(effort.samples):
@@ -198,15 +197,10 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
 
 
 def nepv_start(
-    problem: Problem,
-    oversampling: float,
-    session: Session,
-    *,
-    solver: Solver = _FOR_ROUNDING,
-    start: str = "spectral",
+    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
-    relaxation = solve_relaxation(problem, solver, start=start, session=session)
+    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
     if relaxation.status is not Status.CONVERGED:
         session.notes.append(f"relaxation: {relaxation.status.value}")
     return round_by_leverage(problem, relaxation, oversampling, session)
