@@ -148,7 +148,7 @@ def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]
         for sample in range(effort.samples):
             yield partial(_sampled_start, problem, plan.certificate, sample)
     if effort.name == "thorough":
-        yield partial(nepv_start, problem, plan.oversampling, solver=_FOR_ROUNDING, start="random")
+        yield partial(nepv_start, problem, plan.oversampling, start="random")
     known = baselines(names)
     for name in _competitors(problem, effort, greedy_best):
         yield partial(known[name], problem, effort)
