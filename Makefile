@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
 
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check src tests benchmarks
