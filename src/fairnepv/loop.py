@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.errors import NumericalError, Status
+from fairnepv.errors import InputError, NumericalError, Status
 
 
 class State(Protocol):
@@ -71,6 +71,14 @@ class Step:
 
 _REPORTED = ("objective", "residual", "weights", "shift")
 Progress = Callable[[Step], None]
+
+
+def check_progress(progress: Any) -> Progress | None:
+    """What a user hands in as a listener."""
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of one Step, not {progress!r}")
+    listener: Progress | None = progress
+    return listener
 
 
 @dataclass(frozen=True)

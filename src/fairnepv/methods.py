@@ -29,14 +29,13 @@ from fairnepv.search import (
     restart_from,
     shortlist,
 )
-from fairnepv.search.exact import MOST_ROWS, refuse_large
+from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
 # Plenty for an ordering of candidates (DESIGN 3.2). The default starts from the very point that
 # 'nepv' rounds, so that it never ends below it; a looser one is quicker and once ended below.
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
-_DEEPEST = 50  # items beyond which a proof is not tried unasked, however few the subsets
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
 
@@ -103,7 +102,7 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
 
 def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
     """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
-    if plan.certificate is None or problem.n > MOST_ROWS or problem.k > _DEEPEST:
+    if plan.certificate is None or problem.n > MOST_ROWS or problem.k > DEEPEST:
         return _several_starts(problem, plan, session)
     effort, subsets = plan.effort, math.comb(problem.n, problem.k)
     if subsets <= effort.provable:  # what restarts might find, the proof finds too

@@ -25,7 +25,7 @@ from fairnepv.certificate import (
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import Engine, few_threads
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
-from fairnepv.loop import Progress, Session, Step
+from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.methods import OWN_METHODS, Plan, check_method, find, refusal
 from fairnepv.posing import (
     Posing,
@@ -446,10 +446,9 @@ def _check_node_limit(wishes: Wishes) -> int | None:
 
 
 def _session(time_limit: Any, progress: Progress | None) -> Session:
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of one Step, not {progress!r}")
+    listener = check_progress(progress)
     limit = None if time_limit is None else check_positive("time_limit", time_limit)
-    return Session(time_limit=limit, progress=progress)
+    return Session(time_limit=limit, progress=listener)
 
 
 # --- the method -----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairnepv.certificate.concave import Concave, ConcaveState
-from fairnepv.certificate.dual import Dual, price
-from fairnepv.certificate.proof import Proof, best_apart, proven
+from fairnepv.certificate.dual import Dual
+from fairnepv.certificate.proof import Proof, best_apart, proven, proven_alone
 from fairnepv.certificate.spectral import diagonal_bound, spectral_bounds
 from fairnepv.certificate.terms import Terms
 from fairnepv.errors import InputError, Status
@@ -111,10 +111,8 @@ def _views_alone(
     found = []
     for q, name in enumerate(problem.pool.names):
         if session.stopped:
-            alone = problem.over(problem.pool.only(name))
             dual = Dual(np.ones(1), joint.rows, (joint.views[q],))
-            hadamard = diagonal_bound(alone.pool.views[0], problem.k)
-            found.append((min(price(alone, dual).bound, hadamard), dual))
+            found.append((proven_alone(problem, name, dual), dual))
         else:
             found.append(view_bound(problem, name, gap=gap, session=session))
     return found

@@ -54,13 +54,7 @@ class Verified:
 def check_proof(pool: Pool, proof: Proof) -> Verified:
     """Every bound of a proof computed anew from the data; nothing is taken on trust."""
     problem = proof.terms.pose(pool)
-    by_view = {
-        name: min(
-            proven(problem.over(problem.pool.only(name)), proof.alone[name]),
-            diagonal_bound(view, problem.k),
-        )
-        for name, view in problem.pool.items()
-    }
+    by_view = {name: proven_alone(problem, name, proof.alone[name]) for name in problem.pool.names}
     apart = best_apart(problem, np.array(list(by_view.values())))
     return Verified(min(proven(problem, proof.dual), apart), by_view, proof)
 
@@ -72,6 +66,12 @@ def best_apart(problem: Problem, bounds: Floats) -> float:
         return np.inf
     value = fair_value(problem, bounds)
     return value + score_rounding(value)
+
+
+def proven_alone(problem: Problem, name: str, dual: Dual) -> float:
+    """What dual variables prove of one view alone, or Hadamard's bound where that is lower."""
+    alone = problem.over(problem.pool.only(name))
+    return min(proven(alone, dual), diagonal_bound(alone.pool.views[0], problem.k))
 
 
 def proven(problem: Problem, dual: Dual) -> float:

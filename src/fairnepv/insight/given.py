@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.loop import Progress
 from fairnepv.problem import Problem
 from fairnepv.selection import Selection
 
@@ -39,10 +38,3 @@ def check_count(argument: str, value: Any, least: int = 1) -> int:
     if value < least:
         raise InputError(f"{argument} must be at least {least}, not {int(value)}")
     return int(value)
-
-
-def check_progress(progress: Any) -> Progress | None:
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of one Step, not {progress!r}")
-    listener: Progress | None = progress
-    return listener

@@ -13,8 +13,7 @@ from fairnepv.certificate import GAP
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import few_threads
 from fairnepv.errors import InputError, Status, UnsupportedError
-from fairnepv.insight.given import check_progress
-from fairnepv.loop import Progress, Session
+from fairnepv.loop import Progress, Session, check_progress
 from fairnepv.objective import soft_min, subset_gains
 from fairnepv.posing import Posing, count_items, pose
 from fairnepv.problem import Problem, check_k

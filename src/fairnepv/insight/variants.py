@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fairnepv.engines import few_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
-from fairnepv.insight.given import check_progress, problem_of
-from fairnepv.loop import Progress, Session, Step
+from fairnepv.insight.given import problem_of
+from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.methods import Plan, find
 from fairnepv.objective import fair_value, subset_scores
 from fairnepv.problem import Problem, check_random_state

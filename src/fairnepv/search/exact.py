@@ -28,7 +28,7 @@ from fairnepv.views.base import Floats, Indices
 
 MOST_ROWS = 2000
 _SMALL = 30_000  # subsets of a subtree that is searched to the end
-_DEEPEST = 50  # items still to choose there: each is a level of recursion
+DEEPEST = 50  # items still to choose there: each is a level of recursion
 _BATCH = 16  # nodes per step of the loop
 _EVALUATIONS = 12  # of the concave relaxation per node
 _SURE = 1e-9  # a set that is better by less is not looked for
@@ -177,7 +177,7 @@ class Tree:
         room = self.problem.k - len(branch.chosen)
         if room == 0:
             return self._leaf(branch, best), *none
-        few = room <= _DEEPEST and math.comb(len(branch.rows), room) <= _SMALL
+        few = room <= DEEPEST and math.comb(len(branch.rows), room) <= _SMALL
         if few or room <= 2:
             return self.search(branch, best), *none
         branch, hadamard = self._thinned(branch, best)
