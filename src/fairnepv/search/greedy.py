@@ -190,7 +190,10 @@ class Frontier:
         constant, slopes = standing.ceiling(self._lead.logs)
         total = float(slopes.sum())
         heights = self._heights(slopes / total, closed)
-        seen, reach = np.inf, min(self._lead.reach, float(heights.max()))
+        top = float(heights.max())
+        if not np.isfinite(top):
+            raise np.linalg.LinAlgError("a variance is not a number")
+        seen, reach = np.inf, min(self._lead.reach, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
