@@ -1214,7 +1214,7 @@ BAD = {
     "select --view a=no.npy -k 3": ["--view a=no.npy", "does not exist", "check the path"],
     "select --view a=text.doc -k 3": ["--view a=text.doc", ".doc", ".npy, .npz, .parquet"],
     "select --view a=ids.txt -k 3": ["--view a=ids.txt", ".npy, .npz, .parquet"],
-    "select --view a=sub -k 3": ["--view a=sub", "no ending", ".npy"],
+    "select --view a=sub -k 3": ["--view a=sub", "sub is a folder without rows", ".npy"],
     "select --view a=pool.npz -k 3": ["2 keys (text, vision)", "name one, as in pool.npz:text"],
     "select --view a=pool.npz:nope -k 3": ["--view", "no key 'nope'", "it has text, vision"],
     "select --view a=pool.parquet -k 3": ["2 columns (id, v:1)", "as in pool.parquet:id"],

@@ -232,28 +232,38 @@ class Batches:
 
     @classmethod
     def of(cls, source: Source, at: int) -> Batches:
-        options = pa.ipc.IpcReadOptions(included_fields=[at])
         with reading(source):
             content = pa.memory_map(str(source.path))
             if _is_ipc_file(source):
-                return cls._of_file(content, pa.ipc.open_file(content, options=options))
-            return cls._of_stream(source, pa.ipc.open_stream(content, options=options))
+                return cls._of_mapped(content, at) or cls._of_compressed(content, at)
+            only = pa.ipc.IpcReadOptions(included_fields=[at])
+            return cls._of_stream(source, pa.ipc.open_stream(content, options=only))
 
     @classmethod
-    def _of_file(cls, content: Any, reader: Any) -> Batches:
+    def _of_mapped(cls, content: Any, at: int) -> Batches | None:
+        """Of all columns, since to leave some out Arrow copies the others."""
+        reader = pa.ipc.open_file(content)
         where = content.read_buffer(content.size())
-        arrays, lengths = [], []
+        arrays = []
         for b in range(reader.num_record_batches):
-            array = reader.get_batch(b).column(0)
-            lengths.append(len(array))
-            if _lies_in(array, where):
-                arrays.append(array)
-        kind = reader.schema.types[0]
-        if len(arrays) < len(lengths):  # compressed: decoded again whenever it is asked for
-            return cls(kind, lambda b: reader.get_batch(b).column(0), lengths)
-        batches = cls(kind, arrays.__getitem__, lengths)
+            arrays.append(reader.get_batch(b).column(at))
+            if not _lies_in(arrays[-1], where):
+                return None
+        batches = cls(reader.schema.types[at], arrays.__getitem__, [len(a) for a in arrays])
         batches.at_hand = True
         return batches
+
+    @classmethod
+    def _of_compressed(cls, content: Any, at: int) -> Batches:
+        """Decoded again whenever it is asked for; once in the beginning, to count the rows."""
+        only = pa.ipc.IpcReadOptions(included_fields=[at])
+        reader = pa.ipc.open_file(content, options=only)
+
+        def decode(b: int) -> Any:
+            return reader.get_batch(b).column(0)
+
+        lengths = [len(decode(b)) for b in range(reader.num_record_batches)]
+        return cls(reader.schema.types[0], decode, lengths)
 
     @classmethod
     def _of_stream(cls, source: Source, reader: Any) -> Batches:
