@@ -16,13 +16,12 @@ import scipy.sparse as sp
 import fairnepv
 from fairnepv.cli import main
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io import convert, read_ids, verify
+from fairnepv.io import conversion, convert, read_ids, verify
 from row_files import FORMATS, lists, table, write_arrow, write_parquet, write_shards
 
 N, P, K = 11, 4, 3
 ROWS = np.random.default_rng(7).standard_normal((N, P))
 NAMES = [f"i{i}" for i in range(N)]
-module = sys.modules["fairnepv.io.convert"]
 
 
 @pytest.fixture(autouse=True)
@@ -226,7 +225,7 @@ def test_an_interruption_leaves_what_was_there(monkeypatch, failure, when):
     convert(["a.npy"], "out", rows_per_shard=2)
     before = everything()
     calls: list[int] = []
-    write = module._write
+    write = conversion._write
 
     def failing(*arguments):
         calls.append(1)
@@ -234,7 +233,7 @@ def test_an_interruption_leaves_what_was_there(monkeypatch, failure, when):
             raise failure
         write(*arguments)
 
-    monkeypatch.setattr(module, "_write", failing)
+    monkeypatch.setattr(conversion, "_write", failing)
     expected = FairnepvError if isinstance(failure, OSError) else KeyboardInterrupt
     for name in ("out", "new"):
         calls.clear()
@@ -376,7 +375,7 @@ def test_an_interrupted_command_leaves_nothing(run, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_converted", stop)
+    monkeypatch.setattr(conversion, "_converted", stop)
     code, _, err = run("convert a.npy --out out")
     assert (code, err) == (130, "fairnepv: interrupted\n")
     assert everything() == before

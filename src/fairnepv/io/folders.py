@@ -62,7 +62,7 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
         arrow_files.read_column(Source(folder / name, source.part), default) for name in files
     ]
     values = np.concatenate(columns)
-    return values if order is None else values[order]
+    return values if order is None else values[_taken(folder, order, len(values))]
 
 
 def column_names(source: Source) -> list[str]:
@@ -112,7 +112,7 @@ def _open_table(source: Source, name: str, kept: arrow_files.Kept) -> RowFile:
 def _open_data_set(source: Source) -> RowFile:
     names, order = _data_set(source.path)
     rows = _open_tables(source, names)
-    return rows if order is None else Reordered(rows, order)
+    return rows if order is None else Reordered(rows, _taken(source.path, order, len(rows)))
 
 
 def _is_data_set(folder: Path) -> bool:
@@ -137,6 +137,16 @@ def _data_set(folder: Path) -> tuple[list[str], NDArray[np.int64] | None]:
         return files, None
     taken = [arrow_files.read_column(Source(folder / name), "indices") for name in indices]
     return files, np.concatenate(taken).astype(np.int64)
+
+
+def _taken(folder: Path, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    if len(order) and not 0 <= order.min() <= order.max() < n:
+        worst = order.max() if order.max() >= n else order.min()
+        raise InputError(
+            f"{folder} takes row {worst:,} of its files, which have {n:,} rows; save the data set "
+            "again"
+        )
+    return order
 
 
 def _listed(folder: Path, state: dict[str, Any], key: str) -> list[Any]:
