@@ -421,6 +421,17 @@ def test_converted_folders_are_aligned_by_their_own_ids(run):
     assert ids == [NAMES[i] for i in expected.indices]
 
 
+def test_picks_are_found_by_the_ids_of_converted_folders(run):
+    two_folders(np.arange(N), NAMES)
+    score, ids = picks(run, VIEWS)
+    Path("picks.txt").write_text("\n".join(ids))
+    code, out, _ = run(f"{VIEWS.replace('select', 'score')} --picks picks.txt --by-id --json")
+    assert code == 0
+    assert json.loads(out)["fair_score"] == pytest.approx(score, abs=1e-12)
+    Path("two.txt").write_text("\n".join(NAMES[5:7]))
+    assert picks(run, f"{VIEWS} --include two.txt")[1][:2] == NAMES[5:7]
+
+
 def test_converted_folders_of_other_rows_are_refused(run):
     two_folders(np.arange(N), [*NAMES[:-1], "stranger"])
     code, out, err = run(f"{VIEWS} -k {K}")
