@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+GROUP = 4  # rows of a row group or a record batch
 SAFETENSORS = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64"}
 
 
@@ -37,17 +38,22 @@ def table(column: pa.Array, name: str = "rows") -> pa.Table:
     return pa.table({"id": [f"i{i}" for i in range(len(column))], name: column})
 
 
-def write_parquet(path: str, content: pa.Table, group: int = 4) -> None:
-    pq.write_table(content, path, row_group_size=group)
+def write_parquet(path: str, content: pa.Table, group: int | None = None) -> None:
+    pq.write_table(content, path, row_group_size=group or GROUP)
 
 
 def write_arrow(
-    path: str, content: pa.Table, *, stream: bool = False, batch: int = 4, compressed: bool = False
+    path: str,
+    content: pa.Table,
+    *,
+    stream: bool = False,
+    batch: int | None = None,
+    compressed: bool = False,
 ) -> None:
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compressed else None)
     new = pa.ipc.new_stream if stream else pa.ipc.new_file
     with pa.OSFile(str(path), "wb") as file, new(file, content.schema, options=options) as writer:
-        writer.write_table(content, max_chunksize=batch)
+        writer.write_table(content, max_chunksize=batch or GROUP)
 
 
 def write_safetensors(path: str, tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) -> None:
@@ -62,19 +68,23 @@ def write_safetensors(path: str, tensors: dict[str, tuple[str, tuple[int, ...], 
     Path(path).write_bytes(len(text).to_bytes(8, "little") + text + content)
 
 
-def write_shards(folder: str, rows: np.ndarray, prefix: str = "img_emb", size: int = 3) -> None:
+def write_shards(
+    folder: str, rows: np.ndarray, prefix: str = "img_emb", size: int | None = None
+) -> None:
+    size = size or GROUP - 1
     Path(folder).mkdir(exist_ok=True)
     for s, start in enumerate(range(0, len(rows), size)):
         np.save(f"{folder}/{prefix}_{s}.npy", rows[start : start + size])
 
 
-def write_data_set(folder: str, content: pa.Table, size: int = 5, indices=None) -> None:
+def write_data_set(folder: str, content: pa.Table, indices=None) -> None:
     """A Hugging Face data set as `save_to_disk` leaves it, older versions with an indices file."""
     Path(folder).mkdir()
+    size = GROUP + 1
     starts = range(0, len(content), size)
     names = [f"data-{s:05d}-of-{len(starts):05d}.arrow" for s in range(len(starts))]
     for name, start in zip(names, starts, strict=True):
-        write_arrow(f"{folder}/{name}", content.slice(start, size), stream=True, batch=2)
+        write_arrow(f"{folder}/{name}", content.slice(start, size), stream=True, batch=GROUP // 2)
     state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "x"}
     if indices is not None:
         taken = pa.table({"indices": pa.array(indices, pa.uint64())})

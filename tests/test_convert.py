@@ -6,7 +6,9 @@ import json
 import shlex
 import stat
 import sys
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -257,6 +259,53 @@ def test_a_move_that_fails_brings_the_old_folder_back(monkeypatch):
     with pytest.raises(FairnepvError, match=r"^out cannot be written \(Input/output error\)$"):
         convert(["a.npy"], "out", dtype="float16", force=True)
     assert everything() == before
+
+
+def test_a_disk_without_room_is_refused_at_once(monkeypatch):
+    np.save("a.npy", ROWS)
+    before = everything()
+    full = SimpleNamespace(free=N * P * 4 - 1)
+    monkeypatch.setattr(conversion.shutil, "disk_usage", lambda _: full)
+    message = refused(convert, ["a.npy"], "out")
+    assert "out needs 176 bytes, but only 175 bytes of disk are free" in message
+    assert everything() == before
+    convert(["a.npy"], "out", dtype="float16")
+
+
+def test_a_source_that_changes_meanwhile_leaves_nothing():
+    np.save("a.npy", ROWS)
+
+    def rewrite(done: int, of: int) -> None:
+        if done == 6:
+            np.save("b.npy", ROWS[:9])
+
+    np.save("b.npy", ROWS)
+    with pytest.raises(InputError, match=r"b\.npy was changed .* \(at rows 0-10\)"):
+        convert(["a.npy", "b.npy"], "out", rows_per_shard=3, progress=rewrite)
+    assert sorted(everything()) == ["a.npy", "b.npy"]
+
+
+def test_progress_counts_every_row(monkeypatch):
+    monkeypatch.setattr("fairnepv.io.rows._BLOCK_NUMBERS", 2 * P)
+    np.save("a.npy", ROWS)
+    told: list[tuple[int, int]] = []
+    convert(["a.npy"], "out", rows_per_shard=4, progress=lambda *row: told.append(row))
+    assert told == [(2, N), (4, N), (6, N), (8, N), (10, N), (11, N)]
+    told.clear()
+    verify(Path("out"), lambda *row: told.append(row))
+    assert told == [(4, N), (8, N), (11, N)]
+
+
+def test_rows_are_never_held_as_a_whole(monkeypatch):
+    monkeypatch.setattr("fairnepv.io.rows._BLOCK_NUMBERS", 1 << 12)
+    np.save("a.npy", np.ones((4096, 256), dtype=np.float32))  # 4 MiB
+    tracemalloc.start()
+    try:
+        convert(["a.npy"], "out", dtype="float16", rows_per_shard=1000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 # --- Reading it again -----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fairnepv
+import row_files
+from fairnepv.engines import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, numpy_files, read_features, read_ids, rows
 from fairnepv.io.rows import MappedRows, RowFile, Shards
-from fairnepv.views import Pool
+from fairnepv.views import Pool, dense
 from row_files import (
     FORMATS,
     binary,
@@ -719,6 +722,34 @@ def test_views_in_another_order_are_aligned_without_loading_them():
     np.testing.assert_array_equal(pool.views[1].data[0:N], -ROWS)
     np.testing.assert_array_equal(pool.views[1].rows(np.array([4, 2])), -ROWS[[4, 2]])
     np.testing.assert_allclose(pool.views[0].squared_norms, pool.views[1].squared_norms)
+
+
+@pytest.mark.parametrize("name", ["npy", "npz", "shards", "parquet, fixed lists", "data set"])
+def test_a_pool_of_files_is_never_held_as_a_whole(name, monkeypatch):
+    """Not by the checks, by a pass over its blocks, or by another order of rows."""
+    monkeypatch.setattr(arrow_files, "KEPT_BYTES", 0)
+    monkeypatch.setattr(dense, "_CHUNK_NUMBERS", 1 << 12)
+    large = np.random.default_rng(0).standard_normal((2000, 128)).astype(np.float32)  # 1 MB
+    monkeypatch.setattr(row_files, "GROUP", 100)
+    read = fairnepv.open_rows(FORMATS[name](large))
+    tracemalloc.start()
+    try:
+        pool = Pool.of({"a": read}, engine=LocalEngine(block_rows=50))
+        total = pool.reduce(_count, np.add, None)
+        if read.random_access:
+            other = {"a": np.ones((2000, 1), np.float32), "b": read}
+            ids = {"a": np.arange(2000), "b": np.arange(2000)[::-1]}
+            pool = Pool.of(other, ids=ids, engine=LocalEngine(block_rows=50))
+            pool.reduce(_count, np.add, None)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert total == pytest.approx(float(np.square(large, dtype=np.float64).sum()))
+    assert peak < large.nbytes / 2
+
+
+def _count(block, state):
+    return np.asarray(block.views[-1].squared_norms().sum())
 
 
 def test_a_large_table_in_another_order_is_to_be_converted(monkeypatch):

@@ -186,7 +186,7 @@ def constraining(command: Command) -> Command:
         click.option(
             "--include",
             metavar="FILE[:COLUMN]",
-            help="Items that must be chosen and come first: ids if rows have them, else row numbers.",
+            help="Items that must be chosen and come first: ids if there are any, else rows.",
         ),
         click.option("--k-more", is_flag=True, help="Choose k items besides those of --include."),
         click.option("--exclude", metavar="FILE[:COLUMN]", help="Items that must not be chosen."),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.manifest import IDS, NAME, Manifest, Progress, Shard, checksum, is_at
+from fairnepv.io.memory import size_in_words
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows, blocks
 from fairnepv.io.source import split_source
@@ -54,6 +55,7 @@ def convert(
     if not n or not p:
         raise InputError(f"{', '.join(sources)} has no numbers to convert: shape ({n}, {p})")
     names = _ids(sources, ids, n)
+    _check_space(target, n * p * np.dtype(dtype).itemsize)
     size = rows_per_shard or max(1, _SHARD_BYTES // (p * np.dtype(dtype).itemsize))
     with _Unfinished(target) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
@@ -80,6 +82,16 @@ def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
         raise InputError(
             f"{target} is not a folder that `fairnepv convert` wrote, so it is not replaced; name "
             "another one"
+        )
+
+
+def _check_space(target: Path, needed: int) -> None:
+    """At once, and not after hours of writing."""
+    free = shutil.disk_usage(target.parent).free
+    if needed > free:
+        raise InputError(
+            f"{target} needs {size_in_words(needed)}, but only {size_in_words(free)} of disk are "
+            "free; use --dtype float16, or another disk"
         )
 
 

@@ -59,7 +59,7 @@ def refuse_folder(path: Path) -> None:
 def split_source(text: str) -> Source:
     """At the colon behind a folder or an ending, so that colons elsewhere belong to names."""
     colons = [at for at, letter in enumerate(text) if letter == ":"]
-    folder = next((at for at in colons if Path(text[:at]).is_dir()), None)
+    folder = next((at for at in colons if at and Path(text[:at]).is_dir()), None)
     if folder is not None and not Path(text).exists():
         return Source(Path(text[:folder]), text[folder + 1 :])
     lowered = text.lower()
