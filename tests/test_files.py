@@ -571,6 +571,50 @@ def test_a_stream_cut_short_is_refused(cut):
     assert "t.arrow is cut short" in refused(read_features, "t.arrow:rows")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wrong", [99, -5, 2**31 - 1])
+def test_offsets_out_of_bounds_are_refused(stream, wrong):
+    """Arrow follows them without looking, which ends the process."""
+    write_arrow("t.arrow", table(lists(ROWS)), stream=stream)
+    content = Path("t.arrow").read_bytes()
+    offsets = np.array([0, 3, 6, 9, 12], dtype="<i4")
+    broken = np.array([0, 3, 6, wrong, 12], dtype="<i4")
+    assert content.count(offsets.tobytes()) == 2  # batches of 4, 4 and 3 rows
+    Path("t.arrow").write_bytes(content.replace(offsets.tobytes(), broken.tobytes()))
+    message = refused(read_features, "t.arrow:rows")
+    assert message.startswith("t.arrow cannot be read as Arrow IPC")
+
+
+def test_a_group_of_fewer_rows_than_promised_is_refused(monkeypatch):
+    write_parquet("t.parquet", table(lists(ROWS)))
+    chunks = arrow_files._parquet_chunks
+    shorter = lambda *arguments: [chunk[:-1] for chunk in chunks(*arguments)]  # noqa: E731
+    monkeypatch.setattr(arrow_files, "_parquet_chunks", shorter)
+    message = refused(read_features, "t.parquet:rows")
+    assert "has 3 rows where its file promises 4, in rows 0-3; write it again" in message
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_damage_is_refused_and_never_more_than_that(name):
+    """A byte that is changed or lost somewhere: other numbers, or one sentence."""
+    source = FORMATS[name](ROWS)
+    files = [path for path in Path().rglob("*") if path.is_file()]
+    whole = {path: path.read_bytes() for path in files}
+    rng, refusals = np.random.default_rng(len(name)), []
+    for trial in range(60):
+        path = files[rng.integers(len(files))]
+        content, at = whole[path], int(rng.integers(len(whole[path])))
+        changed = [content[at + 1 :], b"\xff" * 4 + content[at + 4 :], b""][trial % 3]
+        path.write_bytes(content[:at] + changed)
+        try:
+            np.asarray(read_features(source))
+        except InputError as error:
+            refusals.append(str(error))
+        path.write_bytes(content)
+    assert refusals
+    assert max(len(message.splitlines()) for message in refusals) == 1
+
+
 def test_a_damaged_row_group_names_its_rows():
     long = np.random.default_rng(0).standard_normal((400, 8))
     write_parquet("t.parquet", pa.table({"x": lists(long)}), group=100)

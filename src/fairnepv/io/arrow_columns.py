@@ -24,8 +24,10 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
     """Lists of equal length as (n, p), without a copy where Arrow allows it; plain values as (n,).
 
     `first` is the number of the first row, for messages; `kind` says what numbers binary values
-    are made of.
+    are made of. Offsets are compared with the values first: Arrow follows them without looking,
+    and one that is out of bounds ends the process.
     """
+    column.validate(full=True)
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if column.null_count:

@@ -143,6 +143,11 @@ class TableRows(Joined):
                 if piece.ndim == 2 and piece.shape[1] != pieces[0].shape[1]:
                     self._ragged(piece, pieces[0].shape[1], self.starts[s], first)
                 first += len(piece)
+        if first != last:  # all rows behind would be shifted
+            raise InputError(
+                f"{self.column} has {first - self.starts[s]:,} rows where its file promises "
+                f"{last - self.starts[s]:,}, in {row_range(self.starts[s], last)}; write it again"
+            )
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _numbers(self, rows: NDArray[Any]) -> Rows:
@@ -206,7 +211,9 @@ class ArrowRows(TableRows):
         return [self._opened.array(s)]
 
     def _sample(self, s: int) -> Any:
-        return self._opened.array(s)[:1]
+        array = self._opened.array(s)
+        array.validate(full=True)
+        return array[:1]
 
     def _type(self) -> Any:
         return self._opened.kind
@@ -246,7 +253,7 @@ class Batches:
         where = content.read_buffer(content.size())
         arrays = []
         for b in range(reader.num_record_batches):
-            arrays.append(reader.get_batch(b).column(at))
+            arrays.append(_sound(reader.get_batch(b), at))
             if not _lies_in(arrays[-1], where):
                 return None
         batches = cls(reader.schema.types[at], arrays.__getitem__, [len(a) for a in arrays])
@@ -260,7 +267,7 @@ class Batches:
         reader = pa.ipc.open_file(content, options=only)
 
         def decode(b: int) -> Any:
-            return reader.get_batch(b).column(0)
+            return _sound(reader.get_batch(b), 0)
 
         lengths = [len(decode(b)) for b in range(reader.num_record_batches)]
         return cls(reader.schema.types[0], decode, lengths)
@@ -272,7 +279,7 @@ class Batches:
         rows, free, before = 0, available_memory(), pa.total_allocated_bytes()
         try:
             for batch in reader:
-                arrays.append(batch.column(0))
+                arrays.append(_sound(batch, 0))
                 rows += len(batch)
                 if pa.total_allocated_bytes() - before > free // 2:
                     raise InputError(
@@ -281,8 +288,8 @@ class Batches:
                     )
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{source.path} is cut short or damaged behind row {rows:,} ({error}); write it "
-                "again"
+                f"{source.path} is cut short or damaged behind row {rows:,} "
+                f"({' '.join(str(error).split())}); write it again"
             ) from error
         if not _ends_in(source, _END_OF_STREAM):
             raise InputError(f"{source.path} is cut short behind row {rows:,}; write it again")
@@ -295,22 +302,24 @@ def open_parquet(source: Source, kept: Kept | None = None) -> ParquetRows:
     """A column of a Parquet file; row groups are decoded when their rows are asked for."""
     file = Fingerprint.of(source.path)
     with reading(source), pq.ParquetFile(source.path) as parquet:
-        column = _column(source, parquet.schema_arrow.names, None)
+        column = _column(source, list(parquet.schema_arrow.names), None)
     return ParquetRows(column, file, kept or Kept())
 
 
 def open_arrow(source: Source, kept: Kept | None = None) -> ArrowRows:
     """A column of an Arrow IPC file or stream."""
     file = Fingerprint.of(source.path)
-    column = _column(source, _ipc_schema(source).names, None)
+    column = _column(source, column_names(source), None)
     return ArrowRows(column, file, kept or Kept())
 
 
 def column_names(source: Source) -> list[str]:
-    if source.ending == ".parquet":
-        with reading(source):
+    with reading(source):
+        if source.ending == ".parquet":
             return list(pq.read_schema(source.path).names)
-    return list(_ipc_schema(source).names)
+        with pa.memory_map(str(source.path)) as content:
+            opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
+            return list(opened(content).schema.names)
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -361,12 +370,6 @@ def _column(source: Source, names: list[str], default: str | None) -> Column:
     return Column(source, name, names.index(name), kind)
 
 
-def _ipc_schema(source: Source) -> Any:
-    with reading(source), pa.memory_map(str(source.path)) as content:
-        opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
-        return opened(content).schema
-
-
 def _is_ipc_file(source: Source) -> bool:
     with source.path.open("rb") as file:
         magic = file.read(8)
@@ -377,6 +380,12 @@ def _is_ipc_file(source: Source) -> bool:
     if not magic:
         raise InputError(f"{source.path} is empty; write it again")
     return magic.startswith(_IPC_FILE)
+
+
+def _sound(batch: Any, at: int) -> Any:
+    """A column whose length is that of its batch and within its buffers."""
+    batch.validate()
+    return batch.column(at)
 
 
 def _ends_in(source: Source, mark: bytes) -> bool:
@@ -398,10 +407,13 @@ def reading(source: Source, where: str = "") -> Iterator[None]:
     kind = "Parquet" if source.ending == ".parquet" else "Arrow IPC"
     try:
         yield
-    except (InputError, MemoryError):
+    except InputError:
         raise
     except Exception as error:
+        if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
+            raise  # ours; Arrow's comes of a size that was made up
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"{source.path} cannot be read as {kind}{where and f' at {where}'} ({error}); write "
+            f"{source.path} cannot be read as {kind}{where and f' at {where}'} ({reason}); write "
             "the file again"
         ) from error

@@ -211,8 +211,9 @@ def _reading(source: Source, kind: str) -> Iterator[None]:
     except Exception as error:
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise _holds_objects(str(source)) from error
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"{source} cannot be read as {kind} ({error}); write the file again"
+            f"{source} cannot be read as {kind} ({reason}); write the file again"
         ) from error
 
 
