@@ -20,8 +20,9 @@ import fairnepv
 import row_files
 from fairnepv.engines import LocalEngine
 from fairnepv.errors import InputError
-from fairnepv.io import arrow_files, numpy_files, read_features, read_ids, rows
+from fairnepv.io import arrow_files, numpy_files, read_features, read_ids, rows, table_rows
 from fairnepv.io.rows import MappedRows, RowFile, Shards
+from fairnepv.io.source import Source
 from fairnepv.views import Pool, dense
 from row_files import (
     FORMATS,
@@ -64,7 +65,7 @@ def refused(action, *arguments) -> str:
 @pytest.mark.parametrize("budget", [0, 1 << 20])
 def test_every_format_gives_the_rows_that_were_written(name, dtype, budget, monkeypatch):
     """With no room to keep decoded rows too, as in a file larger than memory."""
-    monkeypatch.setattr(arrow_files, "KEPT_BYTES", budget)
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", budget)
     expected = ROWS.astype(dtype)
     read = fairnepv.open_rows(FORMATS[name](expected))
     assert isinstance(read, RowFile)
@@ -94,12 +95,12 @@ def test_any_slice_and_any_rows(data, budget, tmp_path):
     expected = np.arange(float(n * 2)).reshape(n, 2)
     pieces = np.split(expected, np.cumsum(lengths)[:-1])
     parts: list[RowFile] = []
-    kept = arrow_files.Kept(budget)
+    kept = table_rows.Kept(budget)
     for s, piece in enumerate(pieces):
         if len(piece) and data.draw(st.booleans()):
             path = tmp_path / f"{s}.parquet"
             write_parquet(str(path), table(fixed_lists(piece)), data.draw(st.integers(1, 3)))
-            source = arrow_files.Source(path, "rows")
+            source = Source(path, "rows")
             parts.append(arrow_files.open_parquet(source, kept))
         else:
             np.save(tmp_path / f"{s}.npy", piece)
@@ -144,7 +145,7 @@ def test_a_small_table_is_decoded_once_and_a_large_one_again_in_every_pass(monke
         np.asarray(small)
     assert counts == [0, 1, 2]
     counts.clear()
-    monkeypatch.setattr(arrow_files, "KEPT_BYTES", 4 * P * 8)  # room for one group
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", 4 * P * 8)  # room for one group
     large = fairnepv.open_rows("t.parquet:rows")
     assert not large.resident
     assert not large.random_access
@@ -203,6 +204,22 @@ def test_many_shards_do_not_use_up_the_file_descriptors(monkeypatch):
     np.testing.assert_array_equal(np.asarray(read), ROWS)
     np.testing.assert_array_equal(read[[5, 1, 9]], ROWS[[5, 1, 9]])
     assert sum("_opened" in vars(part) for part in read.parts) <= 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="nobody tells what is open")
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_many_tables_do_not_use_up_the_file_descriptors(ending, monkeypatch):
+    monkeypatch.setattr(rows, "_OPEN_SHARDS", 2)
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
+    Path("f").mkdir()
+    write = write_parquet if ending == "parquet" else write_arrow
+    for s in range(30):
+        write(f"f/{s}.{ending}", table(lists(ROWS[s % N : s % N + 1])))
+    before = len(os.listdir("/proc/self/fd"))
+    read = fairnepv.open_rows("f:rows")
+    np.testing.assert_array_equal(np.asarray(read), ROWS[np.arange(30) % N])
+    np.testing.assert_array_equal(read[[29, 1, 15]], ROWS[[7, 1, 4]])
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
 
 
 # --- Folders --------------------------------------------------------------------------------------
@@ -684,7 +701,7 @@ MAPPED = ["npy", "npz", "shards", "arrow, fixed lists", "arrow stream", "data se
 @pytest.mark.parametrize("change", ["truncate", "replace", "rewrite", "remove"])
 def test_a_file_that_changes_while_it_is_read_is_refused(name, change, monkeypatch):
     """A memory map of a file cut short would kill the process."""
-    monkeypatch.setattr(arrow_files, "KEPT_BYTES", 0)
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
     read = fairnepv.open_rows(FORMATS[name](ROWS))
     np.testing.assert_array_equal(read[0:2], ROWS[0:2])
     paths = [path for path in Path().rglob("*") if path.is_file() and path.suffix != ".json"]
@@ -710,7 +727,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(name, change, monkeypat
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_view_of_a_file_is_a_view_of_its_rows(name, monkeypatch):
-    monkeypatch.setattr(arrow_files, "KEPT_BYTES", 0)
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
     read = fairnepv.open_rows(FORMATS[name](ROWS))
     found = fairnepv.select({"a": read, "b": np.square(ROWS)}, 3)
     expected = fairnepv.select({"a": ROWS, "b": np.square(ROWS)}, 3)
@@ -771,7 +788,7 @@ def test_views_in_another_order_are_aligned_without_loading_them():
 @pytest.mark.parametrize("name", ["npy", "npz", "shards", "parquet, fixed lists", "data set"])
 def test_a_pool_of_files_is_never_held_as_a_whole(name, monkeypatch):
     """Not by the checks, by a pass over its blocks, or by another order of rows."""
-    monkeypatch.setattr(arrow_files, "KEPT_BYTES", 0)
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
     monkeypatch.setattr(dense, "_CHUNK_NUMBERS", 1 << 12)
     large = np.random.default_rng(0).standard_normal((2000, 128)).astype(np.float32)  # 1 MB
     monkeypatch.setattr(row_files, "GROUP", 100)
@@ -797,7 +814,7 @@ def _count(block, state):
 
 
 def test_a_large_table_in_another_order_is_to_be_converted(monkeypatch):
-    monkeypatch.setattr(arrow_files, "KEPT_BYTES", 0)
+    monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
     np.save("a.npy", ROWS)
     write_parquet("t.parquet", table(lists(ROWS[::-1])))
     data = {"a": fairnepv.open_rows("a.npy"), "b": fairnepv.open_rows("t.parquet:rows")}

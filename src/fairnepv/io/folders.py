@@ -21,6 +21,7 @@ from fairnepv.io import arrow_files, manifest
 from fairnepv.io.numpy_files import read_npy
 from fairnepv.io.rows import Reordered, RowFile, Shards
 from fairnepv.io.source import Source, choose_part
+from fairnepv.io.table_rows import Kept
 
 TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
 _STATE, _DICT = "state.json", "dataset_dict.json"
@@ -97,16 +98,18 @@ def _matrix(path: Path) -> RowFile:
 
 
 def _open_tables(source: Source, names: Sequence[str]) -> RowFile:
-    kept = arrow_files.Kept()
+    kept = Kept()
     return Shards([_open_table(source, name, kept) for name in names], str(source))
 
 
-def _open_table(source: Source, name: str, kept: arrow_files.Kept) -> RowFile:
+def _open_table(source: Source, name: str, kept: Kept) -> RowFile:
     table = Source(source.path / name, source.part)
     opened: Callable[..., RowFile] = (
         arrow_files.open_parquet if table.ending == ".parquet" else arrow_files.open_arrow
     )
-    return opened(table, kept)
+    rows = opened(table, kept)
+    rows.close()  # there may be more files than may be open at once
+    return rows
 
 
 def _open_data_set(source: Source) -> RowFile:
