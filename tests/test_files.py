@@ -217,6 +217,7 @@ def test_many_tables_do_not_use_up_the_file_descriptors(ending, monkeypatch):
         write(f"f/{s}.{ending}", table(lists(ROWS[s % N : s % N + 1])))
     before = len(os.listdir("/proc/self/fd"))
     read = fairnepv.open_rows("f:rows")
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
     np.testing.assert_array_equal(np.asarray(read), ROWS[np.arange(30) % N])
     np.testing.assert_array_equal(read[[29, 1, 15]], ROWS[[7, 1, 4]])
     assert len(os.listdir("/proc/self/fd")) <= before + 4
@@ -644,6 +645,18 @@ def test_a_damaged_row_group_names_its_rows():
     np.testing.assert_array_equal(read[0:200], long[:200])
     with pytest.raises(InputError, match=r"t\.parquet cannot be read as Parquet at rows 200-299"):
         read[150:250]
+
+
+def test_checksums_of_pages_are_compared():
+    column = pa.table({"x": fixed_lists(ROWS)})
+    options = {"compression": "none", "use_dictionary": False, "row_group_size": 4}
+    arrow_files.pq.write_table(column, "t.parquet", write_page_checksum=True, **options)
+    content = bytearray(Path("t.parquet").read_bytes())
+    content[content.index(ROWS[5].tobytes())] ^= 1
+    Path("t.parquet").write_bytes(content)
+    read = read_features("t.parquet")
+    np.testing.assert_array_equal(read[0:4], ROWS[:4])
+    assert "t.parquet cannot be read as Parquet at rows 4-7" in refused(lambda: read[4:5])
 
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.feather", "t.ipc"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class ParquetRows(TableRows):
     @cached_property
     def _opened(self) -> Any:
         with reading(self.column.source):
-            return pq.ParquetFile(self.file.path)
+            return _checked_parquet(self.file.path)
 
     def _lengths(self) -> list[int]:
         about = self._opened.metadata
@@ -117,12 +118,17 @@ def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
 
 def _all_chunks(column: Column) -> Iterator[Any]:
     if column.source.ending == ".parquet":
-        with pq.ParquetFile(column.source.path) as file:
+        with _checked_parquet(column.source.path) as file:
             for group in range(file.num_row_groups):
                 yield from _parquet_chunks(file, group, column)
     else:
         batches = Batches.of(column.source, column.at)
         yield from (batches.array(b) for b in range(len(batches.lengths)))
+
+
+def _checked_parquet(path: Path) -> Any:
+    """With the checksums of pages compared, where the writer put them in."""
+    return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def _parquet_chunks(file: Any, group: int, column: Column) -> list[Any]:
