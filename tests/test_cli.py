@@ -44,7 +44,10 @@ from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
 from fairnepv.selection import Comparison
 
-COMMANDS = ["certify", "compare", "demo", "relax", "score", "select", "synthetic", "verify-bound"]
+COMMANDS = [
+    *("certify", "compare", "convert", "demo", "relax", "score", "select", "synthetic"),
+    "verify-bound",
+]
 SELECTORS = [
     *("auto", "nepv", "greedy", "text-only", "vision-only"),
     *(
@@ -1214,7 +1217,7 @@ BAD = {
     "select --view a=no.npy -k 3": ["--view a=no.npy", "does not exist", "check the path"],
     "select --view a=text.doc -k 3": ["--view a=text.doc", ".doc", ".npy, .npz, .parquet"],
     "select --view a=ids.txt -k 3": ["--view a=ids.txt", ".npy, .npz, .parquet"],
-    "select --view a=sub -k 3": ["--view a=sub", "no ending", ".npy"],
+    "select --view a=sub -k 3": ["--view a=sub", "sub is a folder without rows", ".npy"],
     "select --view a=pool.npz -k 3": ["2 keys (text, vision)", "name one, as in pool.npz:text"],
     "select --view a=pool.npz:nope -k 3": ["--view", "no key 'nope'", "it has text, vision"],
     "select --view a=pool.parquet -k 3": ["2 columns (id, v:1)", "as in pool.parquet:id"],
@@ -1222,7 +1225,11 @@ BAD = {
     "select --view a=pool.parquet:id -k 3": ["must hold numbers", "str"],
     "select --view a=objects.npy -k 3": ["--view a=objects.npy", "Python objects", "save it as"],
     "select --view a=objects.npz:x -k 3": ["--view a=objects.npz:x", "Python objects", "save it"],
-    "select --view a=ragged.parquet:x -k 3": ["--view", "different lengths", "same number"],
+    "select --view a=ragged.parquet:x -k 3": [
+        "ragged.parquet, column 'x'",
+        "different lengths",
+        "row 39",
+    ],
     "select --view a=empty.npy -k 3": ["--view a=empty.npy", "not a .npy file", "write it again"],
     "select --view a=wrong.npz -k 3": ["--view a=wrong.npz", "single array", "call it .npy"],
     "select --view a=torn.npz -k 3": ["--view a=torn.npz", ".npz archive", "write the file again"],
@@ -1821,6 +1828,7 @@ def test_help_names_the_commands(run, flag):
         ("score", "--view --ids --picks --by-id --json --debug"),
         ("compare", "-k --view --method --effort --seed --out --plot --force --json --strict"),
         ("relax", "-k --view --solver --alpha --sigma --start --tol --max-steps --trace --out"),
+        ("convert", "SOURCE --out --dtype --rows-per-shard --ids --no-ids --verify --force --json"),
         ("synthetic", "--seeds --plot --force --json --debug"),
         ("demo", "-k --seed --out --json --debug"),
     ],

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fairnepv.io import open_rows
+from fairnepv.io.rows import Reordered
 from fairnepv.views import DenseView, DiagonalView, KernelView, Pool, SparseView, SumView, View
 
 Array = NDArray[np.float64]
@@ -113,6 +115,20 @@ def dense_memmap(tmp: Any) -> Given:
     Phi = _normal(6).astype(np.float32)
     np.save(tmp / "rows.npy", Phi)
     return _given(np.load(tmp / "rows.npy", mmap_mode="r"), Phi.astype(np.float64))
+
+
+def dense_shards(tmp: Any) -> Given:
+    Phi = _normal(6).astype(np.float16)
+    for s, rows in enumerate(np.array_split(Phi, 4)):
+        np.save(tmp / f"part_{s}.npy", rows)
+    return _given(open_rows(tmp), Phi.astype(np.float64))
+
+
+def dense_reordered(tmp: Any) -> Given:
+    """The rows of a file in another order, as a pool has them that was aligned by ids."""
+    Phi, order = _normal(6), np.random.default_rng(6).permutation(N)
+    np.save(tmp / "rows.npy", Phi)
+    return _given(Reordered(open_rows(tmp / "rows.npy"), order), Phi[order])
 
 
 def dense_fortran(tmp: Any) -> Given:
@@ -273,6 +289,8 @@ CONSTRUCTORS: list[Callable[[Any], Given]] = [
     dense_bool,
     dense_big_endian,
     dense_memmap,
+    dense_shards,
+    dense_reordered,
     dense_fortran,
     dense_strided,
     dense_nested_list,

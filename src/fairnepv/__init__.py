@@ -18,6 +18,7 @@ _HOMES = {
     "exhaustive": "pipeline",
     "certify": "pipeline",
     "verify_bound": "pipeline",
+    "open_rows": "io",
     "FairSelector": "estimator",
     "assign": "insight",
     "curve": "insight",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from fairnepv.insight import stability as stability
     from fairnepv.insight import tradeoff as tradeoff
     from fairnepv.insight import typicality as typicality
+    from fairnepv.io import open_rows as open_rows
     from fairnepv.pipeline import compare as compare
     from fairnepv.pipeline import exhaustive as exhaustive
     from fairnepv.pipeline import relax as relax

@@ -1,4 +1,4 @@
-"""Dense rows: arrays, memory maps, anything NumPy can see without a copy."""
+"""Dense rows: arrays, memory maps, and rows that stay in their files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from fairnepv.engines import RowBlock
+from fairnepv.errors import InputError
+from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
 
 _CHUNK_NUMBERS = 1 << 21
@@ -51,9 +53,9 @@ class DenseBlock:
 
 
 class DenseView(View):
-    """Rows of a real (n, p) array of any type; read in float64, block by block."""
+    """Rows of a real (n, p) array or file of any type; read in float64, block by block."""
 
-    def __init__(self, data: NDArray[Any], eps: float | None = None) -> None:
+    def __init__(self, data: NDArray[Any] | RowFile, eps: float | None = None) -> None:
         self.data = data
         self.n, self.p = data.shape
         self.eps = eps
@@ -73,7 +75,8 @@ class DenseView(View):
         return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)), self._single)
 
     def gather(self, indices: Indices) -> RowBlock:
-        rows = np.take(self.data, indices, axis=0)
+        data = self.data  # for an array `take` is quicker than brackets
+        rows = data[indices] if isinstance(data, RowFile) else np.take(data, indices, axis=0)
         return DenseBlock(rows, self._scales(indices), self._single)
 
     @functools.cached_property
@@ -111,8 +114,19 @@ class DenseView(View):
         view = DenseView(self.data[indices], self.eps)
         return view.scaled(self._scales(indices), self.offset)
 
+    def reordered(self, order: Indices) -> DenseView:
+        if not isinstance(self.data, RowFile):
+            return self.take(order)
+        if not self.data.random_access:  # every block would decode most of the file
+            raise InputError(
+                f"{self.data} is in another order than the first view, and its rows cannot be read "
+                "in any order; convert it first (fairnepv convert)"
+            )
+        view = DenseView(Reordered(self.data, order), self.eps)
+        return view.scaled(self._scales(order), self.offset)
 
-def row_chunks(data: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+
+def row_chunks(data: NDArray[Any] | RowFile) -> Iterator[tuple[int, NDArray[Any]]]:
     """(start, rows) of some megabytes each, for checks before there is a pool."""
     chunk = max(1, _CHUNK_NUMBERS // data.shape[1])
     for start in range(0, len(data), chunk):

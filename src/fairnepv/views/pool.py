@@ -57,7 +57,7 @@ class Pool:
         if isinstance(ids, Mapping):
             common_ids, orders = _alignment(checked, ids)
             checked = {
-                name: view.take(orders[name]) if name in orders else view
+                name: view.reordered(orders[name]) if name in orders else view
                 for name, view in checked.items()
             }
         _check_lengths(checked)
