@@ -180,7 +180,7 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 
     problem = pose(data, k, **posing)
     plan = Plan(
         check_method(problem, wishes.method),
-        check_effort(wishes.effort),
+        check_effort(wishes.effort).for_size(problem),
         _check_oversampling(wishes.oversampling),
         _check_node_limit(wishes),
     )
@@ -308,7 +308,7 @@ def compare(
     if not names:
         raise InputError("methods is empty; name at least one, or leave it out for all")
     chosen = [check_method(posed, name) for name in names]
-    plan = Plan("", check_effort(effort), _check_oversampling(oversampling))
+    plan = Plan("", check_effort(effort).for_size(posed), _check_oversampling(oversampling))
     refuse_unreachable_floors(posed)
     proving = _session(None, progress)
     plan = replace(plan, certificate=_certify(posed, gap, proving))
@@ -459,8 +459,7 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     with block_threads(problem.work()):
         found = find(problem, plan, session)
         indices = found.indices
-        in_order = found.ordered and plan.method in OWN_METHODS and not problem.constraints
-        if not in_order:
+        if not found.ordered or problem.constraints:
             with session.absorbing_interruption():
                 indices = fair_order(problem, indices)
         status = session.stopped or found.status

@@ -57,7 +57,7 @@ class LocalEngine:
         if rows is not None:  # few rows are worth sharing, too
             size = min(size, max(_FEW_ROWS, -(-n // _cores())))
         calls = _calls(task, source, state, aligned, size, rows)
-        for start, result in zip(range(0, n, size), self._results(calls), strict=True):
+        for start, result in zip(range(0, n, size), in_order(calls, self.threads), strict=True):
             if out is None:
                 out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
             out[start : start + len(result)] = result
@@ -75,30 +75,32 @@ class LocalEngine:
         fixed: bool = False,
     ) -> R:
         size = self._rows(source, width, fixed)
-        return tree_fold(self._results(_calls(task, source, state, aligned, size)), combine)
+        calls = _calls(task, source, state, aligned, size)
+        return tree_fold(in_order(calls, self.threads), combine)
 
     def _rows(self, source: Source, width: int, fixed: bool) -> int:
         canonical = max(64, _BLOCK_NUMBERS // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
 
-    def _results(self, calls: Sequence[Callable[[], R]]) -> Iterator[R]:
-        """Results in order; a few blocks are worked on ahead of the one that is waited for."""
-        threads = min(_cores(), self.threads or _cores(), len(calls))
-        with _blas_threads(1):
-            if threads == 1:
-                yield from (call() for call in calls)
-                return
-            ahead: deque[Future[R]] = deque()
-            try:
-                for call in calls:
-                    ahead.append(_workers(threads).submit(copy_context().run, call))
-                    if len(ahead) > threads:
-                        yield ahead.popleft().result()
-                while ahead:
+
+def in_order(calls: Sequence[Callable[[], R]], most: int | None = None) -> Iterator[R]:
+    """Results in order; a few calls are worked on ahead of the one that is waited for."""
+    threads = min(_cores(), most or _cores(), len(calls))
+    with _blas_threads(1):
+        if threads <= 1:
+            yield from (call() for call in calls)
+            return
+        ahead: deque[Future[R]] = deque()
+        try:
+            for call in calls:
+                ahead.append(_workers(threads).submit(copy_context().run, call))
+                if len(ahead) > threads:
                     yield ahead.popleft().result()
-            finally:
-                for future in ahead:  # after an error or an interruption
-                    future.cancel()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:  # after an error or an interruption
+                future.cancel()
 
 
 def _calls(

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.engines import RowBlock
+from fairnepv.engines import RowBlock, in_order
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
 
 _CHUNK_NUMBERS = 1 << 21
+_CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 _LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
 
 
@@ -62,10 +63,17 @@ class DenseView(View):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        norms = np.empty(self.n)
-        for start, raw in row_chunks(self.data):
-            rows = raw.astype(np.float64)
-            np.einsum("ij,ij->i", rows, rows, out=norms[start : start + len(rows)])
+        size = max(1, _CHUNK_NUMBERS // self.p)
+        calls = [functools.partial(self._norms_of, s, s + size) for s in range(0, self.n, size)]
+        return np.concatenate(list(in_order(calls)))
+
+    def _norms_of(self, start: int, stop: int) -> Floats:
+        raw = self.data[start : min(stop, self.n)]
+        norms = np.empty(len(raw))
+        step = max(1, _CACHED_NUMBERS // self.p)
+        for first in range(0, len(raw), step):
+            rows = raw[first : first + step].astype(np.float64)
+            np.einsum("ij,ij->i", rows, rows, out=norms[first : first + step])
         return norms
 
     def raw_squared_norms(self) -> Floats:
