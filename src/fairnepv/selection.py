@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -96,6 +96,17 @@ class Selection(Score):
         assert self.problem is not None, "stored selections have been surveyed"
         with block_threads(self.problem.work()):
             return survey(self.problem, self.indices, _usual_rows(self.problem))
+
+    def looked_around(self) -> Selection:
+        """The same with that pass made; if it is interrupted, marked so and without coverage."""
+        try:
+            _ = self._survey
+        except KeyboardInterrupt:
+            other = replace(self, status=Status.INTERRUPTED)
+            views, rows = len(self.scores), len(self.indices) + _SAMPLE
+            other.__dict__["_survey"] = Survey(np.full(views, np.nan), np.ones((views, rows)))
+            return other
+        return self
 
     @property
     def coverage(self) -> Mapping[str, float]:

@@ -102,7 +102,8 @@ def select(
     }
     with stage_bar(wishes["time_limit"]) as progress:
         found = choose(k=k, **problem.read(), **wishes, random_state=seed, progress=progress)
-    selections = list(found.values()) if sizes else [found]
+        whole = list(found.values()) if sizes else [found]
+        selections = [selection.looked_around() for selection in whole]
     unwritten: list[FairnepvError] = []
     documents = []
     for selection, output in zip(selections, tables.values(), strict=False):  # some may be missing

@@ -22,7 +22,7 @@ def score_record(score: Score) -> dict[str, Any]:
         "scores": dict(score.scores),
         "worst_view": score.worst_view,
         "view_weights": dict(score.view_weights),
-        "coverage": dict(score.coverage),
+        "coverage": {name: _finite(value) for name, value in score.coverage.items()},
     }
 
 
