@@ -195,6 +195,78 @@ def test_a_table_of_just_the_largest_size_is_kept(monkeypatch):
     assert SwapTable.of(Subset.of(problem, np.arange(7))).aligned
 
 
+# --- In float32 -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def any_size_in_float32(monkeypatch):
+    monkeypatch.setattr(table_module, "_LITTLE_WORK", 0.0)
+
+
+@examples(60)
+@given(SEEDS)
+def test_a_look_in_float32_leads_to_the_same_swaps(seed):
+    """Near-ties and duplicates included; scores are those of float64 in either case."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(20, 60)), int(rng.integers(2, 12))
+    views = cases.random_views(rng, n, [6, 9])
+    views = [np.vstack([view, view[:5], view[:5] * (1.0 + 1e-7)]) for view in views]
+    problem = pose(views, k, 0.1, [0.3, 0.5], block=int(rng.integers(1, 30)))
+    subset = Subset.of(problem, rng.permutation(n)[:k])
+    looks = {}
+    for work in (np.inf, 0.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table_module, "_LITTLE_WORK", work)
+            for keep in (True, False):
+                table = SwapTable.of(subset, keep=keep)
+                assert table.source.coarse == (work == 0.0)
+                for by_view in (True, False):
+                    best = best_swaps(table, by_view=by_view)
+                    looks[work, keep, by_view] = [best.moves(q) for q in range(1 + 2 * by_view)]
+                looks[work, keep, "above"] = best_swaps(table, above=subset.value).moves(0)
+    for keep in (True, False):
+        for kind in (True, False, "above"):
+            assert looks[0.0, keep, kind] == looks[np.inf, keep, kind]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_in_float32_ends_where_one_in_float64_does(seed, any_size_in_float32, monkeypatch):
+    rng = np.random.default_rng(seed)
+    views = cases.random_views(rng, 80, [10, 14])
+    problem, start = pose(views, 9, 0.1, [0.3, 0.5]), rng.permutation(80)[:9]
+    coarse = run(LocalSearch(problem, start, pairs=4))
+    monkeypatch.setattr(table_module, "_LITTLE_WORK", np.inf)
+    exact = run(LocalSearch(problem, start, pairs=4))
+    assert coarse.state.indices.tolist() == exact.state.indices.tolist()
+    assert coarse.status is exact.status is Status.LOCAL_OPTIMUM
+
+
+def test_tables_in_float32_stay_within_their_error(any_size_in_float32):
+    rng = np.random.default_rng(1)
+    views = cases.random_views(rng, 40, [10, 14])
+    problem = pose(views, 8, 0.1, [0.3, 0.5])
+    table = SwapTable.of(Subset.of(problem, rng.permutation(40)[:8]))
+    for _ in range(12):
+        table = table.after(random_moves(rng, table.subset, 1), reuse=True)
+        assert table.joined.dtype == np.float32
+        v, c = reference.swap_responses(
+            list(zip(kernels(views, [0.3, 0.5]), [0.3, 0.5], strict=True)),
+            table.subset.indices.tolist(),
+        )
+        pivots = np.stack([np.diagonal(B) for B in table.subset.inverses])
+        exact = np.log(c[:, :, None] * pivots + v**2)
+        found = np.log(table.aligned[1][:, :, None] * pivots + table.aligned[0] ** 2)
+        outside = np.setdiff1d(np.arange(40), table.subset.indices)
+        assert np.abs(exact - found)[outside].max() <= table.error
+    assert table.age > 1
+
+
+def test_a_small_ridge_is_not_for_float32(any_size_in_float32):
+    rng = np.random.default_rng(1)
+    problem = pose(cases.random_views(rng, 40, [10, 14]), 8, 0.1, [1e-4, 0.5])
+    assert not SwapTable.of(Subset.of(problem, np.arange(8))).source.coarse
+
+
 # --- Which swaps need a logarithm -----------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second threa
 class LocalEngine:
     """`block_rows` is for tests and measurements; the default suits the width of the pool.
 
-    `threads`: at most so many; by default as many as BLAS has where nobody has limited it.
+    `threads`: by default as many as BLAS has where nobody has limited it, and one for small work.
     """
 
     block_rows: int | None = None
@@ -83,9 +83,9 @@ class LocalEngine:
         return canonical if fixed or self.block_rows is None else self.block_rows
 
 
-def in_order(calls: Sequence[Callable[[], R]], most: int | None = None) -> Iterator[R]:
+def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Iterator[R]:
     """Results in order; a few calls are worked on ahead of the one that is waited for."""
-    threads = min(_cores(), most or _cores(), len(calls))
+    threads = min(wanted or _cores(), len(calls))
     with _blas_threads(1):
         if threads <= 1:
             yield from (call() for call in calls)
