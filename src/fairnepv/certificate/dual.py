@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from fairnepv.certificate.spectral import score_rounding
-from fairnepv.engines import Block
+from fairnepv.engines import Block, few_threads
 from fairnepv.objective import entropy_price
 from fairnepv.problem import Problem
 from fairnepv.views import View
@@ -105,7 +105,8 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     G = view.quadratic(dual.rows, B) - own.shift * (B.T @ B)
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
-    depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
+    with few_threads(float(len(G)) ** 3):
+        depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
     lowest = np.sort(own.level - depths - error)[:k]  # B may have more columns than that
     if not own.level > 0 or not (lowest > 0).all():
         return np.inf  # W is not positive definite, and proves nothing
