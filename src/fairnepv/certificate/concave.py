@@ -121,13 +121,10 @@ class Concave:
         return Status.AFFORDED if state.stuck else None
 
     def report(self, state: ConcaveState) -> Mapping[str, Any]:
-        return {
-            "objective": state.value,
-            "bound": state.bound if state.passes else None,
-            "residual": max(state.bound - state.value, 0.0) if state.passes else None,
-            "tol": self.gap,
-            "support": len(state.rows),
-        }
+        row = {"objective": state.value, "tol": self.gap, "support": len(state.rows)}
+        if math.isfinite(state.bound):
+            row |= {"bound": state.bound, "residual": max(state.bound - state.value, 0.0)}
+        return row
 
     def dual(self, state: ConcaveState) -> Dual:
         """The dual variables that proved the best bound."""
@@ -204,7 +201,7 @@ class Concave:
         prices = self._prices_at(state)
         best = rules.best_set(prices, problem.k)
         # Prices will move by about the gap, relative to those of the best set.
-        missed = min(2.0 * (state.bound - state.value), 1.0)
+        missed = float(np.clip(2.0 * (state.bound - state.value), 0.0, 1.0))
         threshold = prices[best].min()
         open_rows = np.ones(problem.n, dtype=bool)
         open_rows[state.rows] = open_rows[rules.fixed_out] = False
@@ -256,8 +253,9 @@ def _usual(prices: Floats, x: Floats, newcomers: Floats) -> Floats:
     bins = np.array_split(np.argsort(prices, kind="stable"), min(_BINS, len(x)))
     means = np.array([x[rows].mean() for rows in bins])
     at = [prices[rows].mean() for rows in bins]
-    usual = np.interp(newcomers, at, np.maximum.accumulate(means))
-    return np.maximum(usual, _NEGLIGIBLE * x.mean()).clip(max=0.5)
+    usual: Floats = np.interp(newcomers, at, np.maximum.accumulate(means))
+    usual = np.maximum(usual, _NEGLIGIBLE * x.mean())
+    return np.minimum(usual, 0.5)
 
 
 def _float32_suffices(problem: Problem, gap: float) -> bool:

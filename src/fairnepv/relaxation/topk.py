@@ -14,6 +14,7 @@ is for the certificate and for branch and bound to say.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -73,20 +74,14 @@ class Rows:
         everything = 0 < r == len(matrix)
         level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
-        V = self._images(root, lam, Y * depth.astype(Y.dtype))
-        prices = np.maximum(level * self.norms - np.einsum("ij,ij->i", V, V), 0.0)
-        return Slope(value, prices, level, x, lam, V)
-
-    def _images(self, root: NDArray[Any], lam: Floats, Y: NDArray[Any]) -> NDArray[Any]:
-        """Phi U (m, r) for eigenvectors U of Phi^T diag(x) Phi.
-
-        Y holds U itself, or for a kernel the vectors of diag(sqrt x) K diag(sqrt x).
-        """
+        Y = Y * depth.astype(Y.dtype)
         if self.features is not None:
-            return self.features @ Y
-        assert self.kernel is not None
-        combine = root[:, None] * (Y / np.sqrt(lam).astype(Y.dtype))
-        return self.kernel @ combine
+            images, B = self.features @ Y, None
+        else:
+            B = root[:, None] * (Y / np.sqrt(lam).astype(Y.dtype))
+            images = self.kernel @ B
+        prices = np.maximum(level * self.norms - np.einsum("ij,ij->i", images, images), 0.0)
+        return Slope(value, prices, level, functools.partial(_combination, x, lam, images, B))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,15 +91,18 @@ class Slope:
     value: float
     prices: Floats  # (m,) phi_i^T W phi_i
     level: float
-    x: Floats  # (m,) the point
-    lam: Floats  # (r,) the eigenvalues above the level's
-    V: NDArray[Any]  # (m, r) Phi U for their eigenvectors U, scaled so that V V^T has the depths
+    combination: Callable[[], Floats]  # of B, which most points are never asked for
 
     @property
     def combine(self) -> Floats:
-        """B with Phi^T B = U, since U diag(lam) = Phi^T diag(x) Phi U."""
-        B: Floats = self.x[:, None] * self.V / self.lam
-        return B
+        return self.combination()
+
+
+def _combination(x: Floats, lam: Floats, images: NDArray[Any], B: NDArray[Any] | None) -> Floats:
+    """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
+    kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam)."""
+    found: Floats = x[:, None] * images / lam if B is None else B.astype(np.float64)
+    return found
 
 
 def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
