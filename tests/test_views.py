@@ -378,7 +378,7 @@ def test_cross(given_view, size, indices):
 @pytest.mark.parametrize("columns", [1, 2, 8])
 def test_cross_combined(given_view, columns):
     combine = np.random.default_rng(0).standard_normal((len(ROWS), columns))
-    anchor = given_view.view.anchor(ROWS, combine)
+    anchor = given_view.view.combined(given_view.view.anchor(ROWS), combine)
     crosses = [given_view.view.block(a, min(a + 9, N)).cross(anchor) for a in range(0, N, 9)]
     _close(np.vstack(crosses), given_view.K[:, ROWS] @ combine, given_view)
 
@@ -513,7 +513,7 @@ def _exercise(view: View) -> None:
     """Every question once."""
     _ = view.squared_norms, view.stored
     for block in (view.block(0, view.n), view.block(1, 2)):
-        block.features(), block.squared_norms(), block.cross(view.anchor(ROWS, np.eye(len(ROWS))))
+        block.features(), block.squared_norms(), block.cross(view.combined(view.anchor(ROWS), np.eye(len(ROWS))))
     view.rows(ROWS), view.inner(ROWS, OTHERS), view.spectrum(ROWS), view.take(ROWS)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.certificate import view_bound
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads
 from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem
 from fairnepv.views import Calibration, Pool
@@ -71,7 +71,7 @@ def _efficiency(
     """
     rules = constraints or Constraints()
     problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules)
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         proven = {name: view_bound(problem, name) for name in pool.names}
     return replace(
         unit,

@@ -39,7 +39,7 @@ def soft_min(d: Floats, tau: float) -> Any:
         return d.mean(axis=0)
     d_min = d.min(axis=0)
     with np.errstate(over="ignore"):  # a quotient of -inf is as good as a very negative one
-        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).mean(axis=0))
+        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).sum(axis=0) / len(d))
 
 
 def soft_min_weights(d: Floats, tau: float) -> Floats:
@@ -147,6 +147,12 @@ class Standing(NamedTuple):
         shape = (-1,) + (1,) * (log_ratios.ndim - 1)
         d = (self.logdets.reshape(shape) + log_ratios) / self.size + self.offsets.reshape(shape)
         return merit(d, self.tau, self.floors)
+
+    def ceiling(self, log_ratios: Floats) -> tuple[float, Floats]:
+        """a and b (M,) with merit <= a + b . log_ratios everywhere, the tangent of F_tau here."""
+        d = (self.logdets + log_ratios) / self.size + self.offsets
+        slopes = soft_min_weights(d, self.tau) / self.size
+        return float(soft_min(d, self.tau) - slopes @ log_ratios), slopes
 
     def may_exceed(self, ratios: Sequence[Floats], value: float) -> Any:
         """Where determinants changed by these factors could make the merit exceed `value`.

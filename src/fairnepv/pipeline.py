@@ -23,7 +23,7 @@ from fairnepv.certificate import (
     refuse_unreachable_floors,
 )
 from fairnepv.certificate import certify as make_certificate
-from fairnepv.engines import Engine, few_threads
+from fairnepv.engines import Engine, block_threads
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.methods import OWN_METHODS, Plan, check_method, find, refusal
@@ -357,7 +357,7 @@ def score(
     weights = check_priorities(priorities, pool.names)
     problem = Problem(rule.apply(pool), len(rows), tau, rule, priorities=weights)
     _warn(_width_notes(problem))
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         return score_subset(problem, rows)
 
 
@@ -408,7 +408,7 @@ def exhaustive(
     """
     posed = pose(data, k, **problem)
     _warn(_width_notes(posed))
-    with few_threads(posed.work()):
+    with block_threads(posed.work()):
         return make_optimum(posed, enumerate_subsets(posed, limit))
 
 
@@ -456,7 +456,7 @@ def _session(time_limit: Any, progress: Progress | None) -> Session:
 
 def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     began = time.monotonic()
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         found = find(problem, plan, session)
         indices = found.indices
         with session.absorbing_interruption():
@@ -482,7 +482,7 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
 
 
 def _certify(problem: Problem, gap: float, session: Session) -> Certificate:
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         return make_certificate(problem, gap=gap, session=session)
 
 

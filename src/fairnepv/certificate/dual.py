@@ -132,7 +132,7 @@ def conjugate(w: Floats, eps: float) -> Floats:
 
 def _view_pass(view: View, dual: Dual, q: int, share: float) -> _ViewPass:
     own = dual.views[q]
-    anchor = view.anchor(dual.rows, own.combine)
+    anchor = view.combined(view.anchor(dual.rows), own.combine)
     slack = _slack(view, len(dual.rows))
     correction = own.combine if own.shift else None
     return _ViewPass(share, own.level, anchor, own.shift, correction, slack, _size(view, dual, q))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import svdvals
 
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
@@ -139,7 +139,7 @@ def relax(
     if solver is None:
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
     start = check_start(problem, start)
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         coordinates = coordinates or choose_coordinates(problem)
         whole_range = _range_within_k(problem, coordinates)
     if whole_range is not None:

@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
 
+# Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
+# units; the bound without probabilities has p in place of it [HighamMary].
+SURE = 8.0
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -42,12 +46,20 @@ class View(ABC):
         """The scaled rows `start:stop`."""
 
     @abstractmethod
+    def gather(self, indices: Indices) -> RowBlock:
+        """The scaled rows at `indices`, in that order, as a block."""
+
+    @abstractmethod
     def rows(self, indices: Indices) -> Any:
         """(m, p) scaled rows in float64: an array, or CSR for a sparse view."""
 
     @abstractmethod
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Any:
-        """Small state for `RowBlock.cross`, which then gives K[block, indices] @ combine."""
+    def anchor(self, indices: Indices) -> Any:
+        """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
+
+    @abstractmethod
+    def combined(self, anchor: Any, combine: Floats) -> Any:
+        """The same of a plain anchor, for K[block, indices] @ combine."""
 
     @abstractmethod
     def inner(self, left: Indices, right: Indices) -> Floats:
@@ -79,7 +91,9 @@ class View(ABC):
         may be many."""
         held = self.take(indices)
         everyone = np.arange(held.n)
-        product: Floats = combine.T @ held.block(0, held.n).cross(held.anchor(everyone, combine))
+        product: Floats = combine.T @ held.block(0, held.n).cross(
+            held.combined(held.anchor(everyone), combine)
+        )
         return product
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
@@ -90,6 +104,11 @@ class View(ABC):
         what is stored needs more than what is checked, perhaps on another machine.
         """
         return 0.0
+
+    @property
+    def coarse_error(self) -> float:
+        """How far an entry of `RowBlock.coarse` may be off, for row and anchor of length one."""
+        return SURE * float(np.sqrt(self.p)) * 2.0**-53
 
     @property
     def tail(self) -> float:

@@ -11,18 +11,24 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from fairnepv.engines import RowBlock
-from fairnepv.views.base import Floats, Indices, View, multiply_rows
+from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
 
 _CHUNK_NUMBERS = 1 << 21
+_LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
 
 
 class DenseBlock:
-    def __init__(self, data: NDArray[Any], scale: Floats | None) -> None:
-        self._data, self._scale = data, scale
+    """Rows as they are stored; each precision is made when first asked for."""
 
-    @functools.cached_property
+    def __init__(self, data: NDArray[Any], scale: Floats | None, single: bool) -> None:
+        self._data, self._scale, self._single = data, scale, single
+        self._double: Floats | None = None  # not a cached_property: its lock is common to threads
+
+    @property
     def _rows(self) -> Floats:
-        return np.asarray(self._data, dtype=np.float64)
+        if self._double is None:
+            self._double = np.asarray(self._data, dtype=np.float64)
+        return self._double
 
     def features(self) -> Floats:
         return multiply_rows(self._scale, self._rows)
@@ -34,6 +40,14 @@ class DenseBlock:
 
     def cross(self, anchor: Floats) -> Floats:
         return multiply_rows(self._scale, self._rows @ anchor.T)  # (b, m) is scaled, not (b, p)
+
+    def coarse(self, anchor: Floats) -> NDArray[Any]:
+        if not self._single:
+            return self.cross(anchor)
+        product = np.asarray(self._data, dtype=np.float32) @ anchor.T.astype(np.float32)
+        if self._scale is not None:
+            product *= self._scale.astype(np.float32)[:, None]
+        return product
 
 
 class DenseView(View):
@@ -56,20 +70,38 @@ class DenseView(View):
         return self._raw_squared_norms
 
     def block(self, start: int, stop: int) -> RowBlock:
-        return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)))
+        return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)), self._single)
+
+    def gather(self, indices: Indices) -> RowBlock:
+        rows = np.take(self.data, indices, axis=0)
+        return DenseBlock(rows, self._scales(indices), self._single)
+
+    @functools.cached_property
+    def _single(self) -> bool:
+        """Whether float32 holds the rows: products neither overflow nor vanish."""
+        norms = self._raw_squared_norms
+        large = norms[norms > 0]
+        return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
+
+    @property
+    def coarse_error(self) -> float:
+        unit = 2.0**-24 if self._single else 2.0**-53
+        return SURE * float(np.sqrt(self.p)) * unit
 
     def rows(self, indices: Indices) -> Floats:
         return multiply_rows(self._scales(indices), self.data[indices].astype(np.float64))
 
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Floats:
-        rows = self.rows(indices)
-        return rows if combine is None else combine.T @ rows
+    def anchor(self, indices: Indices) -> Floats:
+        return self.rows(indices)
+
+    def combined(self, anchor: Floats, combine: Floats) -> Floats:
+        return combine.T @ anchor
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.rows(left) @ self.rows(right).T
 
     def quadratic(self, indices: Indices, combine: Floats) -> Floats:
-        combined = self.anchor(indices, combine)
+        combined = self.combined(self.anchor(indices), combine)
         return combined @ combined.T
 
     def spectrum(self, indices: Indices) -> Floats:

@@ -53,11 +53,17 @@ class KernelView(View):
     def block(self, start: int, stop: int) -> RowBlock:
         return KernelBlock(self, slice(start, stop))
 
+    def gather(self, indices: Indices) -> RowBlock:
+        return KernelBlock(self, indices)
+
     def rows(self, indices: Indices | slice) -> Floats:
         return multiply_rows(self._scales(indices), self.factor[indices])
 
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Combination:
-        return Combination(indices, self._scales(indices), combine)
+    def anchor(self, indices: Indices) -> Combination:
+        return Combination(indices, self._scales(indices), None)
+
+    def combined(self, anchor: Combination, combine: Floats) -> Combination:
+        return anchor._replace(combine=combine)
 
     def cross(self, rows: Indices | slice, anchor: Combination) -> Floats:
         """(b, m) entries K[rows, anchor.columns], combined."""
@@ -98,7 +104,7 @@ class KernelView(View):
 
 
 class KernelBlock:
-    def __init__(self, view: KernelView, rows: slice) -> None:
+    def __init__(self, view: KernelView, rows: Indices | slice) -> None:
         self._view, self._rows = view, rows
 
     def features(self) -> Floats:
@@ -109,6 +115,9 @@ class KernelBlock:
 
     def cross(self, anchor: Combination) -> Floats:
         return self._view.cross(self._rows, anchor)
+
+    def coarse(self, anchor: Combination) -> Floats:
+        return self.cross(anchor)
 
 
 def spectrum_of_gram(K: Floats) -> Floats:

@@ -106,6 +106,10 @@ class Pool:
     def block(self, start: int, stop: int) -> Block:
         return Block(start, stop, tuple(view.block(start, stop) for view in self.views))
 
+    def gather(self, rows: Indices, start: int, stop: int) -> Block:
+        chosen = rows[start:stop]
+        return Block(start, stop, tuple(view.gather(chosen) for view in self.views))
+
     def map(
         self,
         task: Callable[..., NDArray[Any]],
@@ -113,9 +117,13 @@ class Pool:
         *aligned: Any,
         width: int = 0,
         fixed: bool = False,
+        rows: Indices | None = None,
+        out: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         """One pass: row-aligned results of `task(block, state, *slices)`."""
-        return self.engine.map(task, self, state, *aligned, width=width, fixed=fixed)
+        return self.engine.map(
+            task, self, state, *aligned, width=width, fixed=fixed, rows=rows, out=out
+        )
 
     def reduce(
         self,
