@@ -167,7 +167,7 @@ def _solve(
     outcome = (session or Session()).run(solver, max_steps=_MOST_STEPS)
     if session is None and outcome.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return solver, solver.proven(outcome.state), outcome.status
+    return solver, solver.prove(outcome.state), outcome.status
 
 
 def _notes(state: ConcaveState, status: Status, gap: float) -> tuple[str, ...]:

@@ -42,14 +42,19 @@ class ConcaveState:
     x: Floats  # (m,)
     slope_x: Floats  # (m,) where the slopes were taken that priced the rows
     value: float  # of the relaxation at x
-    bound: float  # the best that was proven; infinite before the first pass
-    best_rows: Indices  # whose dual variables proved it
+    bound: float  # the best so far; infinite before the first pass
+    best_rows: Indices  # whose dual variables say so
     best_x: Floats
+    proven: bool = False  # whether in float64
     eta: float = 1.0
     stuck: bool = False  # solved on T or hardly moving, and T cannot grow
     slow: int = 0  # steps in a row that hardly closed the gap
     passes: int = 0
     evaluations: int = 0
+
+    @property
+    def gap(self) -> float:
+        return self.bound - self.value
 
 
 class Concave:
@@ -81,49 +86,55 @@ class Concave:
             found = climb(self._topk(rows).at(x), state.eta, wanted, _EVALUATIONS)
         priced = self._price(rows, found.tightest)
         better = priced.bound < state.bound
-        bound = min(priced.bound, state.bound)
-        value = self._value(rows, found.point, bound)
+        value = self._value(rows, found.point, min(priced.bound, state.bound))
         solved = found.tightest.bound - value <= _ENOUGH * self.gap
-        slow = state.slow + 1 if bound - value > _SLOW * (state.bound - state.value) else 0
-        exhausted = slow >= _PATIENCE or found.eta == 0 or solved
-        return ConcaveState(
+        successor = ConcaveState(
             rows,
             found.point.x,
             found.tightest.x,
             value,
-            bound,
+            priced.bound if better else state.bound,
             rows if better else state.best_rows,
             found.tightest.x if better else state.best_x,
+            self._dtype == np.float64 if better else state.proven,
             found.eta or 1.0,
-            state.passes > 0 and rows is state.rows and exhausted,
-            slow,
-            state.passes + 1,
-            state.evaluations + found.evaluations + 1,
+            passes=state.passes + 1,
+            evaluations=state.evaluations + found.evaluations + 1,
         )
+        slow = successor.gap > _SLOW * state.gap
+        slow_steps = state.slow + 1 if slow else 0
+        exhausted = slow_steps >= _PATIENCE or found.eta == 0 or solved
+        stuck = state.passes > 0 and rows is state.rows and exhausted
+        successor = replace(successor, slow=slow_steps, stuck=stuck)
+        good = successor.gap <= self.gap
+        return self.prove(successor) if good or stuck else successor
 
-    def proven(self, state: ConcaveState) -> ConcaveState:
-        """A state that was left before its first pass, with a bound."""
-        if state.passes:
+    def prove(self, state: ConcaveState) -> ConcaveState:
+        """The bound of a state by a pass in float64, if it is not."""
+        if state.proven:
             return state
-        bound = self._price(state.rows, self._at(state.rows, state.x)).bound
-        return replace(state, bound=bound, passes=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bound = price(self.problem, self.dual(state)).bound
+        return replace(state, bound=bound, proven=True, passes=state.passes + 1)
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
-        missed = _PROMISING * (state.bound - state.value)
+        missed = _PROMISING * state.gap
         if not state.passes:
             missed = 0.0 if len(rows) == len(self._everyone()) else _SAMPLED
         return max(_ENOUGH * self.gap, missed)
 
     def done(self, state: ConcaveState) -> Status | None:
-        if state.bound - state.value <= self.gap:
+        if state.proven and state.gap <= self.gap:
             return Status.CONVERGED
         return Status.AFFORDED if state.stuck else None
 
     def report(self, state: ConcaveState) -> Mapping[str, Any]:
         row = {"objective": state.value, "tol": self.gap, "support": len(state.rows)}
         if math.isfinite(state.bound):
-            row |= {"bound": state.bound, "residual": max(state.bound - state.value, 0.0)}
+            row["residual"] = max(state.gap, 0.0)
+            if state.proven:
+                row["bound"] = state.bound
         return row
 
     def dual(self, state: ConcaveState) -> Dual:
@@ -166,9 +177,10 @@ class Concave:
         return Dual(point.weights, rows, views)
 
     def _price(self, rows: Indices, point: ConcavePoint) -> Priced:
-        """The one pass. Where it only decides who joins T, a cheaper one would do."""
+        """The pass that says who should join T; a solver in float32 has one in float32."""
+        coarse = self._dtype == np.float32
         with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
-            priced = price(self.problem, self._dual_at(rows, point))
+            priced = price(self.problem, self._dual_at(rows, point), coarse=coarse)
         self._prices = point.x, priced.prices
         return priced
 
@@ -201,7 +213,7 @@ class Concave:
         prices = self._prices_at(state)
         best = rules.best_set(prices, problem.k)
         # Prices will move by about the gap, relative to those of the best set.
-        missed = float(np.clip(2.0 * (state.bound - state.value), 0.0, 1.0))
+        missed = float(np.clip(2.0 * state.gap, 0.0, 1.0))
         threshold = prices[best].min()
         open_rows = np.ones(problem.n, dtype=bool)
         open_rows[state.rows] = open_rows[rules.fixed_out] = False
