@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fairnepv.certificate.dual import Dual, Priced, ViewDual, price
+from fairnepv.certificate.dual import Dual, Priced, ViewDual, price, row_prices
 from fairnepv.engines import few_threads
 from fairnepv.errors import Status
 from fairnepv.problem import Problem
@@ -177,10 +177,17 @@ class Concave:
         return Dual(point.weights, rows, views)
 
     def _price(self, rows: Indices, point: ConcavePoint) -> Priced:
-        """The pass that says who should join T; a solver in float32 has one in float32."""
-        coarse = self._dtype == np.float32
+        """The pass that says who should join T. In float32 it proves nothing: its bound is that of
+        the solver on T, and what the rows outside are dearer."""
+        dual = self._dual_at(rows, point)
         with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
-            priced = price(self.problem, self._dual_at(rows, point), coarse=coarse)
+            if self._dtype == np.float64:
+                priced = price(self.problem, dual)
+            else:
+                prices = row_prices(self.problem, dual, coarse=True)
+                best = self.problem.constraints.best_set(prices, self.problem.k)
+                bound = point.value + float(prices[best].sum() - point.prices @ point.x)
+                priced = Priced(bound, prices)
         self._prices = point.x, priced.prices
         return priced
 

@@ -67,23 +67,10 @@ class _ViewPass(NamedTuple):
     size: float  # how large the terms of phi_i . A_j are, for a phi_i of length one
 
 
-def price(problem: Problem, dual: Dual, *, coarse: bool = False) -> Priced:
-    """What the dual variables prove: one pass over the rows, in float64.
-
-    A coarse pass is in float32 where a view has such rows: about twice as fast, and a good guess.
-    """
-    pool, k = problem.pool, problem.k
-    state = tuple(
-        _view_pass(view, dual, q, dual.weights[q] / k) for q, view in enumerate(pool.views)
-    )
-    shifted = any(own.shift for own in state)  # or T, which may be everyone, need not travel
-    prices = pool.map(
-        _price_rows,
-        (dual.rows if shifted else None, state, coarse),
-        pool.squared_norms,
-        width=sum(v.combine.shape[1] for v in dual.views),
-        fixed=True,
-    )
+def price(problem: Problem, dual: Dual) -> Priced:
+    """What the dual variables prove: one pass over the rows, in float64."""
+    k = problem.k
+    prices = row_prices(problem, dual)
     constants = [
         view_constant(problem, dual, q) if w > 0 else 0.0 for q, w in enumerate(dual.weights)
     ]
@@ -94,10 +81,27 @@ def price(problem: Problem, dual: Dual, *, coarse: bool = False) -> Priced:
         float(prices[best].sum()),
     ]
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
-    slack = 4.0 * (k + len(state) + 16) * _UNIT * sum(map(abs, terms))
+    slack = 4.0 * (k + len(constants) + 16) * _UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
     sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
     return Priced(sound, prices)
+
+
+def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
+    """(n,) s_i, rounded up: one pass; a coarse one is in float32 where that is quicker, and the
+    prices are good guesses."""
+    pool = problem.pool
+    state = tuple(
+        _view_pass(view, dual, q, dual.weights[q] / problem.k) for q, view in enumerate(pool.views)
+    )
+    shifted = any(own.shift for own in state)  # or T, which may be everyone, need not travel
+    return pool.map(
+        _price_rows,
+        (dual.rows if shifted else None, state, coarse),
+        pool.squared_norms,
+        width=sum(v.combine.shape[1] for v in dual.views),
+        fixed=True,
+    )
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
