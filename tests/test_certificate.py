@@ -556,7 +556,7 @@ def test_the_bound_never_rises_and_is_proven_at_every_step(seed, few_rows, monke
 
 def test_a_step_that_proves_less_keeps_the_better_dual_variables(few_rows):
     solver = Concave(wider_pool(0), gap=1e-3)
-    start = replace(solver.step(solver.init()), bound=-100.0)
+    start = replace(solver.step(solver.init()), bound=-100.0, proven=True)
     after = solver.step(start)
     assert after.rows.tolist() != start.rows.tolist()  # T has grown
     assert after.bound == -100.0

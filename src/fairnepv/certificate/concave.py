@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fairnepv.certificate.dual import Dual, Priced, ViewDual, price, row_prices
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads, share
 from fairnepv.errors import Status
 from fairnepv.problem import Problem
 from fairnepv.relaxation.topk import ConcavePoint, TopK, cap, climb, held_rows
@@ -26,7 +26,6 @@ from fairnepv.views.base import Floats, Indices
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
 _MOST_COST = 2e11  # multiply-adds of one evaluation that T may grow to
-_EIGENVALUES = 0.0  # work for one thread: on a busy machine a second one made these 20 times slower
 _NEGLIGIBLE = 1e-3  # of the mean of x: such rows leave T when their price is low
 _SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; so many are enough
 _EVALUATIONS = 40  # on one T, at most
@@ -70,7 +69,9 @@ class Concave:
         self._start = start
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
-        self._prices: tuple[Floats, Floats] | None = None  # (x, prices) of the last pass
+        # What can be made again from a state: (x, prices) of the last pass, (x, dual) of the best.
+        self._prices: tuple[Floats, Floats] | None = None
+        self._best: tuple[Floats, Dual] | None = None
         self._dtype = np.float32 if _float32_suffices(problem, gap) else np.float64
 
     def init(self) -> ConcaveState:
@@ -81,11 +82,13 @@ class Concave:
 
     def step(self, state: ConcaveState) -> ConcaveState:
         rows, x = self._grow(state)
-        with few_threads(_EIGENVALUES):
+        with block_threads(_evaluation_cost(self.problem, len(rows))):
             wanted = self._precision(rows, state)
             found = climb(self._topk(rows).at(x), state.eta, wanted, _EVALUATIONS)
-        priced = self._price(rows, found.tightest)
+        dual = self._dual_at(rows, found.tightest)
+        priced = self._price(found.tightest, dual)
         better = priced.bound < state.bound
+        self._best = (found.tightest.x, dual) if better else self._best
         value = self._value(rows, found.point, min(priced.bound, state.bound))
         solved = found.tightest.bound - value <= _ENOUGH * self.gap
         successor = ConcaveState(
@@ -139,7 +142,10 @@ class Concave:
 
     def dual(self, state: ConcaveState) -> Dual:
         """The dual variables that proved the best bound."""
-        return self._dual_at(state.best_rows, self._at(state.best_rows, state.best_x))
+        if self._best is None or self._best[0] is not state.best_x:
+            point = self._at(state.best_rows, state.best_x)
+            self._best = state.best_x, self._dual_at(state.best_rows, point)
+        return self._best[1]
 
     # --- one T ----------------------------------------------------------------------------------
 
@@ -156,17 +162,17 @@ class Concave:
             for view, shift in zip(problem.pool.views, self._shifts, strict=True)
         )
         rules = problem.constraints.take(rows)
-        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules)
+        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, share)
 
     def _at(self, rows: Indices, x: Floats) -> ConcavePoint:
-        with few_threads(_EIGENVALUES):
+        with block_threads(_evaluation_cost(self.problem, len(rows))):
             return self._topk(rows).at(x)
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """Of the relaxation; in float64 where it decides whether the bound is good enough."""
         if self._dtype == np.float64 or bound - point.value > self.gap:
             return point.value
-        with few_threads(_EIGENVALUES):
+        with block_threads(_evaluation_cost(self.problem, len(rows))):
             return self._hold(rows, np.float64).at(point.x).value
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
@@ -176,10 +182,9 @@ class Concave:
         )
         return Dual(point.weights, rows, views)
 
-    def _price(self, rows: Indices, point: ConcavePoint) -> Priced:
+    def _price(self, point: ConcavePoint, dual: Dual) -> Priced:
         """The pass that says who should join T. In float32 it proves nothing: its bound is that of
         the solver on T, and what the rows outside are dearer."""
-        dual = self._dual_at(rows, point)
         with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
             if self._dtype == np.float64:
                 priced = price(self.problem, dual)
@@ -241,7 +246,8 @@ class Concave:
 
     def _prices_at(self, state: ConcaveState) -> Floats:
         if self._prices is None or self._prices[0] is not state.slope_x:  # a resumed state
-            self._price(state.rows, self._at(state.rows, state.slope_x))
+            point = self._at(state.rows, state.slope_x)
+            self._price(point, self._dual_at(state.rows, point))
         assert self._prices is not None
         return self._prices[1]
 

@@ -1,7 +1,7 @@
 """Who runs a function over row blocks, and how the results are put together."""
 
 from fairnepv.engines.base import Block, Engine, RowBlock, Source, tree_fold
-from fairnepv.engines.local import LocalEngine, block_threads, few_threads
+from fairnepv.engines.local import LocalEngine, block_threads, few_threads, share
 
 __all__ = [
     "Block",
@@ -11,5 +11,6 @@ __all__ = [
     "Source",
     "block_threads",
     "few_threads",
+    "share",
     "tree_fold",
 ]

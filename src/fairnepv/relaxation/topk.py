@@ -14,8 +14,9 @@ is for the certificate and for branch and bound to say.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,17 @@ _LONGEST, _LONGEST_MIXED = 16.0, 4.0
 _SHORTEST = 1e-6
 _FAINTEST = 1e-200  # what multiplication may leave of an entry; its root and inverse are finite
 _CHEAPEST = 1e-6  # of the dearest price: what is cheaper falls no faster
+_CHUNK = 2048  # rows that are worth a thread
 _FEW = 0.2  # of the eigenvectors: for more, all of them are cheaper
 _MEMORY = 6  # points that an ascent looks back on
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
+
+
+Each = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]
+
+
+def _one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [call() for call in calls]
 
 
 @dataclass(frozen=True)
@@ -55,12 +64,12 @@ class Rows:
         assert held is not None
         return bool(held.dtype == np.float64)
 
-    def at(self, x: Floats, k: int) -> Slope:
-        """Gamma and its gradient at x >= 0."""
+    def at(self, x: Floats, k: int, each: Each = _one_by_one) -> Slope:
+        """Gamma and its gradient at x >= 0. `each` does the work on chunks of the rows."""
         if self.features is not None:
             root = np.sqrt(x).astype(self.features.dtype)
-            weighted = root[:, None] * self.features
-            matrix = weighted.T @ weighted
+            parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
+            matrix = functools.reduce(np.add, parts)
         else:
             assert self.kernel is not None
             root = np.sqrt(x).astype(self.kernel.dtype)
@@ -76,12 +85,24 @@ class Rows:
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
         Y = Y * depth.astype(Y.dtype)
         if self.features is not None:
-            images, B = self.features @ Y, None
+            chunks = each([partial(np.matmul, self.features[c], Y) for c in self._chunks])
+            images, B = chunks[0] if len(chunks) == 1 else np.concatenate(chunks), None
         else:
             B = root[:, None] * (Y / np.sqrt(lam).astype(Y.dtype))
             images = self.kernel @ B
         prices = np.maximum(level * self.norms - np.einsum("ij,ij->i", images, images), 0.0)
-        return Slope(value, prices, level, functools.partial(_combination, x, lam, images, B))
+        return Slope(value, prices, level, partial(_combination, x, lam, images, B))
+
+    @property
+    def _chunks(self) -> list[slice]:
+        """A fixed partition, so that sums do not depend on the number of threads."""
+        return [slice(start, start + _CHUNK) for start in range(0, len(self.norms), _CHUNK)]
+
+
+def _gram(features: NDArray[Any], root: NDArray[Any]) -> NDArray[Any]:
+    weighted = root[:, None] * features
+    gram: NDArray[Any] = weighted.T @ weighted
+    return gram
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +173,18 @@ class TopK:
     k: int
     size: int
     rules: Constraints
+    each: Each = _one_by_one  # how independent parts of an evaluation are done
 
     @property
     def m(self) -> int:
         return len(self.views[0].norms)
 
     def at(self, x: Floats) -> ConcavePoint:
-        return ConcavePoint(self, x, tuple(view.at(x, self.k) for view in self.views))
+        if len(self.views) == 1:
+            slopes = [self.views[0].at(x, self.k, self.each)]
+        else:
+            slopes = list(self.each([partial(view.at, x, self.k) for view in self.views]))
+        return ConcavePoint(self, x, tuple(slopes))
 
     def start(self) -> Floats:
         """The flattest point that the rules allow."""
