@@ -577,6 +577,31 @@ def test_a_step_depends_on_its_state_alone(few_rows):
     assert solver.step(first).rows.tolist() == second.rows.tolist()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_solver_in_float32_ends_where_one_in_float64_does(seed, few_rows, monkeypatch):
+    problem = wider_pool(seed)
+    found = {}
+    for single in (True, False):
+        monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_, s=single: s)
+        solver = Concave(problem, gap=1e-3)
+        outcome = run(solver)
+        assert outcome.status is Status.CONVERGED
+        assert price(problem, solver.dual(outcome.state)).bound == outcome.state.bound
+        found[single] = outcome.state
+    assert abs(found[True].bound - found[False].bound) <= 1e-3
+    assert found[True].bound >= found[False].value  # a value is one in float64 at the end
+    assert found[False].bound >= found[True].value
+
+
+def test_float32_is_not_used_beside_a_small_ridge():
+    Phi = np.random.default_rng(0).standard_normal((20, 4))
+    suffices = concave_module._float32_suffices
+    assert suffices(pose([Phi, Phi], 3, 0.1, [0.1, 0.1]), 5e-3)
+    assert not suffices(pose([Phi, Phi], 3, 0.1, [0.1, 1e-4]), 5e-3)
+    assert not suffices(pose([Phi, Phi], 3, 0.1, [0.1, 0.1]), 1e-6)
+    assert not suffices(pose([1e-15 * Phi], 3, 0.1, [0.1]), 5e-3)
+
+
 class Interruption:
     """A listener that interrupts every run after some steps."""
 

@@ -513,7 +513,11 @@ def _exercise(view: View) -> None:
     """Every question once."""
     _ = view.squared_norms, view.stored
     for block in (view.block(0, view.n), view.block(1, 2)):
-        block.features(), block.squared_norms(), block.cross(view.combined(view.anchor(ROWS), np.eye(len(ROWS))))
+        (
+            block.features(),
+            block.squared_norms(),
+            block.cross(view.combined(view.anchor(ROWS), np.eye(len(ROWS)))),
+        )
     view.rows(ROWS), view.inner(ROWS, OTHERS), view.spectrum(ROWS), view.take(ROWS)
 
 

@@ -32,6 +32,7 @@ _EVALUATIONS = 40  # on one T, at most
 _SAMPLED = 0.04  # precision on a first sample of the rows: what it misses is more than that
 _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and what the last T missed
 _GROWTH = 0.3  # of T, at most, by rows that join it
+_LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
 _BINS = 20  # of prices, for what x is usual at a price
 
 
@@ -285,5 +286,7 @@ def _usual(prices: Floats, x: Floats, newcomers: Floats) -> Floats:
 
 def _float32_suffices(problem: Problem, gap: float) -> bool:
     """Eigenvalues of up to k |phi|^2 come with an error of float32's, which matters beside eps."""
-    error = problem.k * problem.pool.largest_norms * np.finfo(np.float32).eps
-    return bool((error <= gap * problem.pool.eps).all())
+    norms = problem.pool.largest_norms
+    error = problem.k * norms * np.finfo(np.float32).eps
+    moderate = (norms > _LEAST_SINGLE) & (norms < _MOST_SINGLE)
+    return bool((moderate & (error <= gap * problem.pool.eps)).all())
