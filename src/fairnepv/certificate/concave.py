@@ -8,6 +8,7 @@ of the solving may be done in float32.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from fairnepv.views.base import Floats, Indices
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
 _MOST_COST = 2e11  # multiply-adds of one evaluation that T may grow to
+_WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
 _NEGLIGIBLE = 1e-3  # of the mean of x: such rows leave T when their price is low
 _SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; so many are enough
 _EVALUATIONS = 40  # on one T, at most
@@ -33,6 +35,7 @@ _SAMPLED = 0.04  # precision on a first sample of the rows: what it misses is mo
 _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and what the last T missed
 _GROWTH = 0.3  # of T, at most, by rows that join it
 _LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
+_COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _BINS = 20  # of prices, for what x is usual at a price
 
 
@@ -77,13 +80,12 @@ class Concave:
 
     def init(self) -> ConcaveState:
         rows = self._first_rows()
-        topk = self._topk(rows)
-        x = topk.start()
+        x = self._topk(rows).start()
         return ConcaveState(rows, x, x, self._at(rows, x).value, np.inf, rows, x)
 
     def step(self, state: ConcaveState) -> ConcaveState:
         rows, x = self._grow(state)
-        with block_threads(_evaluation_cost(self.problem, len(rows))):
+        with self._threads(rows):
             wanted = self._precision(rows, state)
             found = climb(self._topk(rows).at(x), state.eta, wanted, _EVALUATIONS)
         dual = self._dual_at(rows, found.tightest)
@@ -105,13 +107,11 @@ class Concave:
             passes=state.passes + 1,
             evaluations=state.evaluations + found.evaluations + 1,
         )
-        slow = successor.gap > _SLOW * state.gap
-        slow_steps = state.slow + 1 if slow else 0
-        exhausted = slow_steps >= _PATIENCE or found.eta == 0 or solved
+        slow = state.slow + 1 if successor.gap > _SLOW * state.gap else 0
+        exhausted = slow >= _PATIENCE or found.eta == 0 or solved
         stuck = state.passes > 0 and rows is state.rows and exhausted
-        successor = replace(successor, slow=slow_steps, stuck=stuck)
-        good = successor.gap <= self.gap
-        return self.prove(successor) if good or stuck else successor
+        successor = replace(successor, slow=slow, stuck=stuck)
+        return self.prove(successor) if stuck or successor.gap <= self.gap else successor
 
     def prove(self, state: ConcaveState) -> ConcaveState:
         """The bound of a state by a pass in float64, if it is not."""
@@ -165,15 +165,18 @@ class Concave:
         rules = problem.constraints.take(rows)
         return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, share)
 
+    def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
+        return block_threads(_WORTH_SHARING * _evaluation_cost(self.problem, len(rows)))
+
     def _at(self, rows: Indices, x: Floats) -> ConcavePoint:
-        with block_threads(_evaluation_cost(self.problem, len(rows))):
+        with self._threads(rows):
             return self._topk(rows).at(x)
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """Of the relaxation; in float64 where it decides whether the bound is good enough."""
         if self._dtype == np.float64 or bound - point.value > self.gap:
             return point.value
-        with block_threads(_evaluation_cost(self.problem, len(rows))):
+        with self._threads(rows):
             return self._hold(rows, np.float64).at(point.x).value
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
@@ -285,7 +288,9 @@ def _usual(prices: Floats, x: Floats, newcomers: Floats) -> Floats:
 
 
 def _float32_suffices(problem: Problem, gap: float) -> bool:
-    """Eigenvalues of up to k |phi|^2 come with an error of float32's, which matters beside eps."""
+    """Eigenvalues of up to k |phi|^2 come with an error of float32's, which matters beside eps; and
+    1/(lambda + eps) of the largest must not drown beside 1/eps, however loose the gap."""
+    gap = min(gap, _COARSEST)
     norms = problem.pool.largest_norms
     error = problem.k * norms * np.finfo(np.float32).eps
     moderate = (norms > _LEAST_SINGLE) & (norms < _MOST_SINGLE)
