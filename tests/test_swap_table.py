@@ -210,9 +210,9 @@ def test_no_swap_that_exceeds_the_value_is_discarded(seed):
     log_ratios = rng.standard_normal((M, 200)) * 10.0 ** rng.uniform(-8, 1, size=200)
     reached = standing.fair_scores(log_ratios)
     here = float(standing.fair_scores(np.zeros(M)))
-    ratios = list(np.exp(log_ratios))
+    rise = rise_of(standing, np.exp(log_ratios))
     for value in (here, here + 1e-10, here - 0.1, here + 0.1, *reached[:5]):
-        kept = standing.may_exceed(ratios, value - 1e-10)
+        kept = rise > standing.needed_rise(value - 1e-10)
         assert kept[reached > value].all()
 
 
@@ -220,8 +220,16 @@ def test_most_hopeless_swaps_are_discarded():
     """Otherwise the test above would be passed by keeping everything."""
     standing = Standing(np.array([1.0, 2.0]), np.zeros(2), 4, 0.1)
     here = float(standing.fair_scores(np.zeros(2)))
-    ratios = [np.array([0.5, 1.0, 1.0, 2.0]), np.array([0.5, 1.0, 0.9, 2.0])]
-    assert standing.may_exceed(ratios, here + 1e-6).tolist() == [False, False, False, True]
+    rise = rise_of(standing, np.array([[0.5, 1.0, 1.0, 2.0], [0.5, 1.0, 0.9, 2.0]]))
+    kept = rise > standing.needed_rise(here + 1e-6)
+    assert kept.tolist() == [False, False, False, True]
+
+
+def rise_of(standing: Standing, ratios: np.ndarray) -> np.ndarray:
+    """Swaps for one slot with these ratios (M, m), a third of them for the sake of v."""
+    c = (ratios / 3.0).T
+    v = np.sqrt(2.0 * ratios / 3.0).T[:, :, None]
+    return standing.rise(v, c, np.ones((len(ratios), 1)))[:, 0]
 
 
 # --- Where the search ends ------------------------------------------------------------------------

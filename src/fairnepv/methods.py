@@ -94,7 +94,7 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     outcome = session.run(search)
     upper = outcome.state.upper
     proven = search.proves and math.isfinite(upper)
-    found = Found(outcome.state.indices, outcome.status, upper if proven else None)
+    found = Found(outcome.state.indices, outcome.status, upper=upper if proven else None)
     if outcome.status is Status.OPTIMAL and problem.floors is not None:
         refuse_missed_floors(problem, found.indices)
     return found

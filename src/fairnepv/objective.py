@@ -8,7 +8,6 @@ that the trust region needs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -154,17 +153,29 @@ class Standing(NamedTuple):
         slopes = soft_min_weights(d, self.tau) / self.size
         return float(soft_min(d, self.tau) - slopes @ log_ratios), slopes
 
-    def may_exceed(self, ratios: Sequence[Floats], value: float) -> Any:
-        """Where determinants changed by these factors could make the merit exceed `value`.
+    def rise(self, v: Any, c: Any, pivots: Any) -> Any:
+        """(b, k) what F_tau could rise by, times k and plus 1, where determinants change by the
+        factors c_iq pivot_qj + v_iqj^2; in the precision of v.
 
         F is concave in the log-determinants and log r <= r - 1, so F can rise by at most
         (1/k) sum_q w_q (r_q - 1): no logarithm is needed to see that most swaps are hopeless.
         """
-        d = self.logdets / self.size + self.offsets
-        w = soft_min_weights(d, self.tau)
-        needed = self.size * (value - float(soft_min(d, self.tau)))
-        rise = sum(w_q * r for w_q, r in zip(w, ratios, strict=True))
-        return rise - 1.0 >= needed
+        w = soft_min_weights(self._d, self.tau).astype(v.dtype)
+        rise = (c * w) @ pivots
+        square = np.empty_like(rise)
+        for q, w_q in enumerate(w):
+            np.multiply(v[:, q], v[:, q], out=square)
+            square *= w_q
+            rise += square
+        return rise
+
+    def needed_rise(self, value: float) -> float:
+        """What `rise` must reach for the merit to exceed `value`."""
+        return 1.0 + self.size * (value - float(soft_min(self._d, self.tau)))
+
+    @property
+    def _d(self) -> Floats:
+        return self.logdets / self.size + self.offsets
 
 
 # --- frames -------------------------------------------------------------------------------------

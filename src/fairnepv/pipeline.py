@@ -459,8 +459,10 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     with block_threads(problem.work()):
         found = find(problem, plan, session)
         indices = found.indices
-        with session.absorbing_interruption():
-            indices = fair_order(problem, indices)
+        in_order = found.ordered and plan.method in OWN_METHODS and not problem.constraints
+        if not in_order:
+            with session.absorbing_interruption():
+                indices = fair_order(problem, indices)
         status = session.stopped or found.status
         if status.ok and misses_floors(problem, indices):
             status = Status.FLOORS_MISSED
@@ -473,7 +475,7 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
             trace=tuple(session.trace),
             status=status,
             seconds=time.monotonic() - began,
-            notes=(
+            run_notes=(
                 *_rank_notes(problem, plan.certificate),
                 *(plan.certificate.notes if plan.certificate else ()),
                 *session.notes,

@@ -89,6 +89,7 @@ class Found:
 
     indices: Indices
     status: Status
+    ordered: bool = False  # by greedy on the objective that was searched
     upper: float | None = None  # what branch and bound has proven that no subset exceeds
 
 
@@ -101,7 +102,8 @@ def greedy(problem: Problem, session: Session) -> Found:
             f"greedy had {chosen} of {problem.k} items when it stopped; the others were filled in "
             "by the scores as they stood then"
         )
-    return Found(complete(problem, outcome.state.indices), outcome.status)
+    indices = complete(problem, outcome.state.indices)
+    return Found(indices, outcome.status, ordered=chosen == problem.k)
 
 
 def improve(

@@ -26,7 +26,7 @@ from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
-from fairnepv.search.ties import SLACK, blur, lowest_tied, ranked
+from fairnepv.search.ties import COARSEST, SLACK, blur, coarse_error, lowest_tied, ranked
 from fairnepv.views.base import Floats, Indices
 
 # A vanishing ridge lets variances overflow; what comes of it is refused.
@@ -37,7 +37,6 @@ _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larg
 _CONFIRM = 2048  # rows that are confirmed at a time
 _CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
-_COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 
 
 class Scores(Protocol):
@@ -123,8 +122,8 @@ class Frontier:
         self._since, self._refreshed = 0, 0  # the last pass knew so many picks; rows since then
         self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
         self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
-        self._error = _log_error(problem)
-        self._coarse = coarse and self._error <= _COARSEST
+        self._error = coarse_error(problem)
+        self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
@@ -191,7 +190,10 @@ class Frontier:
         constant, slopes = standing.ceiling(self._lead.logs)
         total = float(slopes.sum())
         heights = self._heights(slopes / total, closed)
-        seen, reach = np.inf, min(self._lead.reach, float(heights.max()))
+        top = float(heights.max())
+        if not np.isfinite(top):
+            raise np.linalg.LinAlgError("a variance is not a number")
+        seen, reach = np.inf, min(self._lead.reach, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
@@ -330,22 +332,6 @@ def _largest_log(problem: Problem) -> float:
     with np.errstate(**_OVERFLOWS):
         ends = np.abs(np.log([pool.eps, pool.eps + pool.largest_norms]))
     return max(1.0, float(ends[np.isfinite(ends)].max(initial=1.0)))
-
-
-def _log_error(problem: Problem) -> float:
-    """How far log c may be off for what `RowBlock.coarse` adds to rounding.
-
-    A coordinate along a direction of at most unit length is off by e |phi_i|, and the squares of
-    all coordinates of a row sum to at most |phi_i|^2.
-    """
-    pool = problem.pool
-    errors = [view.coarse_error for view in pool.views]
-    worst = [
-        2.0 * error * norm / view.ridge
-        for view, norm, error in zip(pool.views, pool.largest_norms, errors, strict=True)
-        if view.ridge > 0
-    ]
-    return max(worst, default=0.0)
 
 
 def complete(problem: Problem, indices: Indices) -> Indices:

@@ -16,6 +16,7 @@ from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
 SLACK = 1e-8  # whoever comes this close to the best of a pass gets confirmed
+COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 _WIDEST_BLUR = 1e-3
 
 
@@ -42,6 +43,21 @@ def rounding(norms: Floats, eps: Floats, size: int) -> float:
     with np.errstate(divide="ignore"):
         worst = float((norms / eps).max(initial=0.0))
     return 16.0 * float(np.finfo(np.float64).eps) * worst / size
+
+
+def coarse_error(problem: Problem) -> float:
+    """How far log c may be off for what `RowBlock.coarse` adds to rounding.
+
+    A coordinate along a direction of at most unit length is off by e |phi_i|, and the squares of
+    all coordinates of a row sum to at most |phi_i|^2.
+    """
+    pool = problem.pool
+    worst = [
+        2.0 * view.coarse_error * norm / view.ridge
+        for view, norm in zip(pool.views, pool.largest_norms, strict=True)
+        if view.ridge > 0
+    ]
+    return max(worst, default=0.0)
 
 
 def ladder(scores: Floats, rows: Indices, slack: float = SLACK) -> Ladder:
