@@ -84,7 +84,10 @@ class LocalEngine:
 
 
 def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Iterator[R]:
-    """Results in order; a few calls are worked on ahead of the one that is waited for."""
+    """Results in order; a few calls are worked on ahead of the one that is waited for.
+
+    Not for a task on a block, which has such a thread already.
+    """
     threads = min(wanted or _cores(), len(calls))
     with _blas_threads(1):
         if threads <= 1:
