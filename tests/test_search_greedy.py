@@ -163,9 +163,7 @@ def test_greedy_reports_the_fair_score_of_every_partial_set():
     outcome = run(Greedy(pose_case(case)))
     picks = outcome.state.indices
     assert [row.details["size"] for row in outcome.trace] == list(range(case.k + 1))
-    passes = [row.passes for row in outcome.trace]
-    assert passes == sorted(passes)
-    assert passes[-1] < case.k
+    assert [row.passes for row in outcome.trace] == [0] * (case.k + 1)  # so few rows need none
     for row in outcome.trace[1:]:
         partial = picks[: row.details["size"]]
         assert row.objective == pytest.approx(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv.engines import block_threads, share
+from fairnepv.engines import block_threads, in_order
 from fairnepv.problem import Constraints, Quotas
 from fairnepv.relaxation import topk as topk_module
 from fairnepv.relaxation.topk import Rows, TopK, ascend, cap, climb, held_rows, split
@@ -424,6 +424,6 @@ def test_chunks_and_threads_change_nothing(monkeypatch):
     assert parts.value == pytest.approx(whole.value, abs=1e-10)
     np.testing.assert_allclose(parts.prices, whole.prices, atol=1e-10)
     with block_threads(math.inf):
-        shared = rows.at(x, 5, share)
+        shared = rows.at(x, 5, in_order)
     assert shared.value == parts.value
     assert shared.prices.tolist() == parts.prices.tolist()

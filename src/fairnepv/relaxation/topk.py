@@ -85,7 +85,7 @@ class Rows:
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
         Y = Y * depth.astype(Y.dtype)
         if self.features is not None:
-            chunks = each([partial(np.matmul, self.features[c], Y) for c in self._chunks])
+            chunks = list(each([partial(np.matmul, self.features[c], Y) for c in self._chunks]))
             images, B = chunks[0] if len(chunks) == 1 else np.concatenate(chunks), None
         else:
             B = root[:, None] * (Y / np.sqrt(lam).astype(Y.dtype))

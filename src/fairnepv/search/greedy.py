@@ -80,11 +80,11 @@ class Greedy:
     def step(self, state: GreedyState) -> GreedyState:
         frontier = self._at(state.indices)
         self._frontier = None  # until it is whole again, should this be interrupted
-        before = frontier.passes
         with np.errstate(**_OVERFLOWS):
             frontier.extend(frontier.best_addition())
         self._frontier = frontier
-        passes = state.passes + frontier.passes - before
+        # Those that are sure to be made; how many more there are depends on where a run resumed.
+        passes = len(frontier.indices) // _WINDOW
         return GreedyState(frontier.indices, frontier.value, passes)
 
     def done(self, state: GreedyState) -> Status | None:
@@ -116,7 +116,6 @@ class Frontier:
         self._anchors: list[Any] = []  # of the picks, by view
         self._directions: tuple[Any, ...] | None = None  # of those since the last pass
         self.variances = pool.squared_norms.copy()  # (n, M) c_i without the ridge, or above it
-        self.passes = 0
         self._known = np.zeros(pool.n, dtype=np.int32)  # so many picks are in the variances
         self._logs = _logs(self.variances, pool.eps)  # (M, n) float32
         self._since, self._refreshed = 0, 0  # the last pass knew so many picks; rows since then
@@ -263,7 +262,6 @@ class Frontier:
             return
         self._refresh(None)
         self._since, self._refreshed, self._directions = len(self.indices), 0, None
-        self.passes += 1
 
     def _refresh(self, rows: Indices | None) -> None:
         """Take off the variances what picks explain that these rows do not know of yet."""
