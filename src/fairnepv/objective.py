@@ -17,6 +17,7 @@ from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fairnepv.problem import Problem
+from fairnepv.stiefel import Geometry
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
 
@@ -167,6 +168,14 @@ class Standing(NamedTuple):
 class FeatureMaps(Protocol):
     """The feature maps of all views as the solvers see them, in whatever coordinates."""
 
+    passes_per_adjoint: int  # passes over the rows that one `adjoint` costs
+    passes_per_combine: int  # and one `combine`, or one `images`
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of the arrays that `adjoint` takes and `combine` makes."""
+        ...
+
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         """Phi_q^T V for every view, each (p_q, k)."""
         ...
@@ -312,13 +321,18 @@ class Point:
         """f_tau(V)."""
         return float(soft_min(self.view_values, self.objective.tau))
 
-    @functools.cached_property
+    @property
+    def geometry(self) -> Geometry:
+        return self.objective.maps.geometry
+
+    @property
     def A(self) -> Floats:
         """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the Euclidean gradient [Prop. 2]."""
         shares = self.weights / self.objective.k
-        ridge = sum(c * f.N for c, f in zip(shares, self.factors, strict=True))
-        images = sum(c * image for c, image in zip(shares, self.view_images, strict=True))
-        return np.asarray(images + self.V @ ridge)
+        A: Floats = self.V @ sum(c * f.N for c, f in zip(shares, self.factors, strict=True))
+        for c, image in zip(shares, self.view_images, strict=True):
+            A += c * image
+        return A
 
     @functools.cached_property
     def view_images(self) -> tuple[Floats, ...]:
@@ -338,12 +352,12 @@ class Point:
         Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12
         (DESIGN 3.1).
         """
-        return project(self.V, project(self.V, self.A))
+        return self.project(self.project(self.A))
 
     @functools.cached_property
     def residual(self) -> float:
         """k ||A_perp||_F, the relative residual of Fair-NEPv."""
-        return float(self.objective.k * np.linalg.norm(self.A_perp))
+        return self.objective.k * self.geometry.norm(self.A_perp)
 
     @property
     def rounding(self) -> float:
@@ -353,10 +367,9 @@ class Point:
 
     def apply_H(self, X: Floats, sigma: float = 0.0) -> Floats:
         """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""
-        VX = self.V.T @ X
-        return (
-            self.A @ VX + self.V @ (self.A.T @ X) + (sigma - 1.0 / self.objective.k) * (self.V @ VX)
-        )
+        A, inner = self.A, self.geometry.inner
+        VX = inner(self.V, X)
+        return A @ VX + self.V @ (inner(A, X) + (sigma - 1.0 / self.objective.k) * VX)
 
     def hessian(self, xi: Floats) -> Floats:
         """Half the Grassmann Hessian of f_tau applied to a horizontal xi (V^T xi = 0).
@@ -375,9 +388,8 @@ class Point:
             terms.append(w / k * (f.curvature(Y) - f.J @ (Y.T @ f.J)) + change / k * f.J)
             ridge += w / k * f.N
         bent = self.objective.maps.combine(tuple(terms)) + xi @ ridge
-        return project(self.V, bent) - xi / k
+        return self.project(bent) - xi / k
 
-
-def project(V: Floats, X: Floats) -> Floats:
-    """(I - V V^T) X."""
-    return X - V @ (V.T @ X)
+    def project(self, X: Floats) -> Floats:
+        """(I - V V^T) X, the tangent part of X."""
+        return self.geometry.project(self.V, X)

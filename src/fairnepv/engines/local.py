@@ -47,13 +47,14 @@ class LocalEngine:
         state: Any,
         *aligned: Array,
         width: int = 0,
+        total: int = 0,
         fixed: bool = False,
     ) -> R:
-        rows = self._rows(source, width, fixed)
+        rows = self._rows(source, width, fixed, total)
         return tree_fold(_results(task, source, state, aligned, rows), combine)
 
-    def _rows(self, source: Source, width: int, fixed: bool) -> int:
-        canonical = max(64, _BLOCK_NUMBERS // max(1, source.row_width, width))
+    def _rows(self, source: Source, width: int, fixed: bool, total: int = 0) -> int:
+        canonical = max(64, max(_BLOCK_NUMBERS, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
 
 
