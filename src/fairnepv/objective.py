@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import qr
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.problem import Problem
 from fairnepv.stiefel import Geometry
@@ -246,7 +246,7 @@ class ViewFactor:
     @functools.cached_property
     def inverse(self) -> Floats:
         """G^-1, (k, k)."""
-        return self._solve(np.eye(self.k)) if self.tall else self.N / self.eps
+        return inverse_from_cholesky(self._factor) if self.tall else self.N / self.eps
 
     @functools.cached_property
     def N(self) -> Floats:
@@ -262,6 +262,13 @@ class ViewFactor:
     def _solve(self, right: Floats) -> Floats:
         solution: Floats = dpotrs(self._factor, right, lower=False)[0]
         return solution
+
+
+def inverse_from_cholesky(R: Floats) -> Floats:
+    """(R^T R)^-1 for an upper triangular R."""
+    inverse: Floats = np.triu(dpotri(R, lower=False)[0])
+    inverse += np.triu(inverse, 1).T
+    return inverse
 
 
 def gram(X: Floats, eps: float) -> Floats:
@@ -329,10 +336,17 @@ class Point:
     def A(self) -> Floats:
         """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the Euclidean gradient [Prop. 2]."""
         shares = self.weights / self.objective.k
-        A: Floats = self.V @ sum(c * f.N for c, f in zip(shares, self.factors, strict=True))
-        for c, image in zip(shares, self.view_images, strict=True):
-            A += c * image
-        return A
+        ridge = sum(c * f.N for c, f in zip(shares, self.factors, strict=True))
+        return np.asarray(self._off_ridge + self.V @ ridge)
+
+    @property
+    def _off_ridge(self) -> Floats:
+        """A without the part that the ridges add along V."""
+        shares = self.weights / self.objective.k
+        total: Floats = shares[0] * self.view_images[0]
+        for c, image in zip(shares[1:], self.view_images[1:], strict=True):
+            total += c * image
+        return total
 
     @functools.cached_property
     def view_images(self) -> tuple[Floats, ...]:
@@ -352,7 +366,7 @@ class Point:
         Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12
         (DESIGN 3.1).
         """
-        return self.project(self.project(self.A))
+        return self.project(self.project(self._off_ridge))
 
     @functools.cached_property
     def residual(self) -> float:

@@ -33,6 +33,7 @@ from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices, inverse_norms
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
+_SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so many of BLAS
 _TYPICAL_EVALUATIONS = 150  # of the objective and of the Hessian, together
 
 
@@ -81,11 +82,13 @@ def choose_coordinates(problem: Problem) -> Coordinates:
 def coordinate_work(problem: Problem) -> dict[str, float]:
     """Multiply-adds of a typical solve in each kind of coordinates that is possible.
 
-    An evaluation multiplies by all feature maps and their transposes, and some frames by (k, k)
-    matrices: of n rows, of r <= P, or of pairs of P.
+    An evaluation multiplies by all feature maps and their transposes, in the span the transposes
+    by the images of all views, and some frames by (k, k) matrices: of n rows, of r <= P, or of
+    pairs of P. Multiply-adds of sparse views count for more.
     """
     pool, n, k = problem.pool, problem.n, problem.k
-    P, M, stored = pool.width, len(pool.views), pool.stored
+    P, M = pool.width, len(pool.views)
+    stored = sum(v.stored * (_SPARSE if v.stored < v.n * v.p else 1.0) for v in pool.views)
     evaluation = {
         "ambient": 4.0 * stored * k + 4.0 * n * k**2,
         "spanned": 2.0 * (1 + M) * stored * k + 6.0 * P * k**2,
@@ -167,8 +170,11 @@ class Reduced:
         return EUCLIDEAN.orthonormalize(self._C.T @ _columns(self._pool, indices))
 
     def lift(self, Y: Floats) -> Floats:
-        V = PoolMaps(self._pool).combine(self.maps.split(self._C @ Y))
-        return EUCLIDEAN.orthonormalize(V)
+        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self.coefficients(Y)))
+
+    def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+        """C with Q Y = Phi C, per view."""
+        return self.maps.split(self._C @ Y)
 
     def left_out(self, Y: tuple[Floats, ...]) -> float:
         W = np.vstack(Y)
@@ -177,8 +183,8 @@ class Reduced:
         return float(np.sqrt(squares))
 
     def leverage(self, Y: Floats) -> Floats:
-        state = self.maps.split(self._C @ Y)
-        return self._pool.map(block_row_norms, state, width=2 * Y.shape[1], fixed=True)
+        C = self.coefficients(Y)
+        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
 
 
 def _columns(pool: Pool, indices: Indices) -> Floats:

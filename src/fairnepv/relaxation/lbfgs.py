@@ -79,8 +79,8 @@ class Lbfgs:
             successor = self._renewed(successor)
             passes += self._point.for_renewal
         self._point.keep(successor)
-        change = successor.project(gradient) - 2.0 * successor.A_perp
-        S, Y = self._remember(geometry, S, Y, successor.project(length * direction), change)
+        change = gradient - 2.0 * successor.A_perp
+        S, Y = self._remember(geometry, S, Y, length * direction, change)
         best = min(successor.residual, state.best_residual)
         stalled = 0 if best < state.best_residual else state.stalled + 1
         passes += self._point.for_gradient

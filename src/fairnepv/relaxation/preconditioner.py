@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf
 
-from fairnepv.objective import Point, gram
+from fairnepv.objective import Point, gram, inverse_from_cholesky
 from fairnepv.views.base import Floats
 
 _LEAST = 1e-6  # of D's eigenvalues: beyond, a mean says nothing
@@ -87,7 +88,15 @@ def _inverse_right(point: Point, overlaps: list[list[Floats]]) -> Floats:
         left = trace - np.vdot(factor.Z, factor.Z) - np.vdot(b_squared, gram(factor.Z, factor.eps))
         c = factor.eps + max(left, 0.0) / max(maps.dimension - k, 1)
         D -= w * c * factor.inverse
+    return _inverse_above(D, max(_LEAST, min(1.0, point.residual)))
+
+
+def _inverse_above(D: Floats, least: float) -> Floats:
+    """D^-1 with the eigenvalues of D raised to `least`; by Cholesky where none is below."""
+    R, _ = dpotrf(D, lower=False)
+    _, below = dpotrf(D - least * np.eye(len(D)), lower=False)
+    if not below:
+        return inverse_from_cholesky(R)
     lam, E = eigh(D, driver="evd", check_finite=False)
-    lam = np.maximum(lam, max(_LEAST, min(1.0, point.residual)))
-    inverse: Floats = (E / lam) @ E.T
+    inverse: Floats = (E / np.maximum(lam, least)) @ E.T
     return inverse

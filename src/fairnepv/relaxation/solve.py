@@ -15,7 +15,13 @@ from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.problem import Problem, by_view
-from fairnepv.relaxation.coordinates import Ambient, Coordinates, Reduced, choose_coordinates
+from fairnepv.relaxation.coordinates import (
+    Ambient,
+    Coordinates,
+    Reduced,
+    Spanned,
+    choose_coordinates,
+)
 from fairnepv.relaxation.curvature import Curvature, largest_curvature
 from fairnepv.relaxation.frames import PointMemo
 from fairnepv.relaxation.lbfgs import Lbfgs
@@ -36,6 +42,7 @@ _VARIANTS = {
 SOLVERS = ("accelerated", *_VARIANTS)
 _ESCAPES = 5
 _LANCZOS_STEPS = 30
+_LARGEST_FRAME = 1 << 22  # numbers, of which Newton keeps a dozen frames in n dimensions
 
 
 @dataclass(frozen=True)
@@ -215,17 +222,31 @@ class _Solve:
 
         Reduced coordinates leave out directions that drown in the rounding of a Gram matrix. Where
         rows nearly coincide the gradient may still point there; the last steps are then taken in
-        n dimensions.
+        n dimensions, or in the span where frames of n rows are too many numbers.
         """
         outcome = self._run(TrustRegion, V, self.solver.tol)
         V, status = outcome.state.V, outcome.status
         if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
             return V, status
         if self._residual(self._point(V)) > self.solver.tol:
-            V = self.coordinates.lift(V)
-            self._enter(Ambient(self.problem.pool))
+            V = self._leave_reduced(V)
             outcome = self._run(TrustRegion, V, self.solver.tol)
         return outcome.state.V, outcome.status
+
+    def _leave_reduced(self, V: Floats) -> Floats:
+        """The same frame in coordinates that leave nothing out, and the solve with it."""
+        pool, k = self.problem.pool, self.problem.k
+        if pool.n * k <= _LARGEST_FRAME or pool.n <= pool.width:
+            V = self.coordinates.lift(V)
+            self._enter(Ambient(pool))
+            return V
+        assert isinstance(self.coordinates, Reduced)
+        spanned = Spanned(pool)
+        V = spanned.maps.geometry.orthonormalize(
+            spanned.maps.combine(self.coordinates.coefficients(V))
+        )
+        self._enter(spanned)
+        return V
 
     def _residual(self, point: Point) -> float:
         """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
