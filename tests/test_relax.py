@@ -477,7 +477,8 @@ def test_spectral_start_is_nearly_the_dominant_subspace_of_the_averaged_kernel(c
     average = reference.averaged_kernel(kernels_of(case))
     dominant = reference.top_eigenvectors(average, case.k)
     captured = np.trace(V.T @ average @ V) / np.trace(dominant.T @ average @ dominant)
-    assert 0.95 < captured <= 1 + 1e-12
+    least = 0.9 if coordinates is Spanned else 0.95  # two subspace iterations, for few passes
+    assert least < captured <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("name", SOLVERS)

@@ -4,8 +4,8 @@ Memory of ten pairs (fewer where frames are large), polar retraction, Armijo bac
 from the textbook version in four ways: what stands between the two loops is not a number but the
 `Preconditioner` of the point; remembered pairs stay as they are and only the resulting direction
 is projected (transporting them all took as many steps and nearly twice the time on the UCI and
-OpenMoji pools); a step is capped at one radian in Frobenius norm, where the retraction still means
-something; and a direction that does not ascend drops the memory.
+OpenMoji pools); a step turns no direction by much more than a radian, where the retraction still
+means something; and a direction that does not ascend drops the memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fairnepv.views.base import Floats
 _MEMORY = 10
 _ARMIJO = 1e-4
 _SMALLEST_STEP = 1e-10
-_LONGEST_STEP = 1.0
+_WIDEST_ANGLE = 1.0
 _PATIENCE = 100  # steps without a smaller residual before the ascent counts as stuck
 _RENEW_EVERY = 20  # steps, where rounding adds up in a frame
 
@@ -91,7 +91,7 @@ class Lbfgs:
     ) -> tuple[Point | None, float, int]:
         """The first of halved steps that gains enough, as far as rounding lets f tell."""
         geometry = point.geometry
-        length = min(1.0, _LONGEST_STEP / geometry.norm(direction))
+        length = min(1.0, _WIDEST_ANGLE / _largest_angle(geometry, direction))
         noise = 10.0 * point.rounding
         tries = 0
         while length >= _SMALLEST_STEP:
@@ -127,6 +127,18 @@ class Lbfgs:
 
     def report(self, state: LbfgsState) -> Mapping[str, Any]:
         return {**describe(self._point(state.V)), "shift": None, "tol": self.tol}
+
+
+def _largest_angle(geometry: Geometry, xi: Floats) -> float:
+    """The spectral norm of xi; where even the Frobenius norm is small, that will do.
+
+    Bounding the latter instead would take k = 150 columns sqrt(k) times as many steps out of a
+    poor start (12 instead of 3 on a sparse pool of 6,000 words).
+    """
+    frobenius = geometry.norm(xi)
+    if frobenius <= _WIDEST_ANGLE:
+        return frobenius
+    return float(np.sqrt(np.linalg.eigvalsh(geometry.inner(xi, xi))[-1]))
 
 
 def _two_loop(
