@@ -4,10 +4,13 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cases
 import reference
@@ -919,3 +922,147 @@ def test_float32_data_is_relaxed_in_float64():
     case = uci_case(["fou", "mor"], 20, 0.1)
     assert relaxed.status is Status.CONVERGED
     assert residual_of(case, relaxed.basis) <= 1.05e-6
+
+
+# --- the span of the columns ----------------------------------------------------------------------
+
+
+def rows_of(pair: Array, Phi: Array) -> Array:
+    """The n rows that a pair stands for."""
+    return Phi @ pair[: len(pair) // 2]
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> Case:
+    """Dense, rank-deficient and duplicate views, some in other units, ridges down to 1e-5."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(12, 40))
+    views = cases.random_views(rng, n, draw(st.lists(st.integers(2, 6), min_size=1, max_size=3)))
+    if draw(st.booleans()):
+        views.append(views[0].copy())
+    if draw(st.booleans()):
+        views[-1][:, 0] = views[-1][:, 1]
+    if draw(st.booleans()):
+        views[0][views[0] < 0.5] = 0.0
+    units = draw(st.sampled_from([1.0, 1e3]))
+    views[-1] *= units
+    eps = [draw(st.sampled_from([1e-1, 1e-3, 1e-5])) for _ in views]
+    eps[-1] *= units**2
+    tau = draw(st.sampled_from([0.05, 0.5]))
+    return Case("", views, draw(st.integers(1, 4)), tau, tuple(eps))
+
+
+@settings(max_examples=40, deadline=None)
+@given(pools(), st.booleans())
+def test_pairs_do_what_their_rows_do(case, sparse):
+    """Inner products, projection, retraction, points and Hessians against n dimensions."""
+    stored = [sp.csr_array(X) for X in case.views] if sparse else case.views
+    problem = problem_of(case._replace(views=stored))
+    Phi = np.hstack(case.views)
+    if np.linalg.matrix_rank(Phi) <= case.k:
+        return
+    rng = np.random.default_rng(1)
+    spanned = Spanned(problem.pool)
+    geometry = spanned.maps.geometry
+    V = start_frame(problem, spanned, "random")
+    X = geometry.random(V, rng)
+    rows = rows_of(V, Phi)
+    np.testing.assert_allclose(rows.T @ rows, np.eye(case.k), atol=1e-8)
+    size = np.linalg.norm(rows_of(X, Phi))
+    close = {"atol": 1e-8 * size, "rtol": 1e-8}
+    np.testing.assert_allclose(geometry.inner(V, X), rows.T @ rows_of(X, Phi), **close)
+    assert geometry.norm(X) == pytest.approx(size, rel=1e-9)
+    xi = geometry.project(V, X / size)
+    np.testing.assert_allclose(
+        rows_of(geometry.retract(V, xi), Phi), reference.polar(rows + rows_of(xi, Phi)), atol=1e-7
+    )
+    here = replace(objective_of(problem), maps=spanned.maps).at(V)
+    there = objective_of(problem).at(rows)
+    assert here.value == pytest.approx(there.value, abs=1e-8)
+    scale = 1e-7 * np.linalg.norm(there.A)
+    np.testing.assert_allclose(rows_of(here.A, Phi), there.A, atol=scale)
+    np.testing.assert_allclose(rows_of(here.A_perp, Phi), there.A_perp, atol=scale)
+    expected = there.hessian(rows_of(xi, Phi))
+    np.testing.assert_allclose(
+        rows_of(here.hessian(xi), Phi), expected, atol=1e-6 * np.linalg.norm(expected) + scale
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(pools())
+def test_the_span_leads_where_the_range_leads(case):
+    """From one frame to points of the same value, residual and leverage.
+
+    Where pairs end at the floor of their rounding, they say so.
+    """
+    if np.linalg.matrix_rank(np.hstack(case.views)) <= case.k:
+        return
+    problem = problem_of(case)
+    V = in_range(case)
+    one, other = (
+        relax(problem, start=V, coordinates=kind(problem.pool)) for kind in (Spanned, Ambient)
+    )
+    assert one.trace[0].objective == pytest.approx(other.trace[0].objective, abs=1e-6)
+    assert one.status in (Status.CONVERGED, Status.ROUNDING_FLOOR)
+    value, A = accurate_point(case, one.basis)
+    assert one.value == pytest.approx(value, abs=1e-7)
+    residual = case.k * np.linalg.norm(EUCLIDEAN.project(one.basis, A))
+    assert one.residual == pytest.approx(residual, abs=1e-6)
+    np.testing.assert_allclose(one.leverage, reference.leverage(one.basis), atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver_runs_in_the_span(name):
+    case = cases.SMALL[7]
+    problem = problem_of(case)
+    solver = make_solver(name, k=case.k, max_steps=45)
+    one, other = (
+        relax(problem, solver, start="random", coordinates=kind(problem.pool))
+        for kind in (Spanned, Ambient)
+    )
+    steps = min(len(one.trace), len(other.trace), 12)
+    np.testing.assert_allclose(
+        [row.objective for row in one.trace[:steps]],
+        [row.objective for row in other.trace[:steps]],
+        atol=1e-7,
+    )
+    check_frame(one, case)
+
+
+def test_nearly_dependent_columns_are_made_orthonormal_in_the_span():
+    case = cases.SMALL[7]
+    spanned, Phi = Spanned(problem_of(case).pool), np.hstack(case.views)
+    rng = np.random.default_rng(5)
+    C = rng.standard_normal((Phi.shape[1], 3))
+    for last in (C[:, 0] + 1e-9 * C[:, 2], C[:, 0], 0 * C[:, 0]):
+        C[:, 2] = last
+        V = spanned.maps.geometry.orthonormalize(spanned.maps.combine(spanned.maps.split(C)))
+        rows = rows_of(V, Phi)
+        np.testing.assert_allclose(rows.T @ rows, np.eye(3), atol=1e-10)
+        X = Phi @ C
+        np.testing.assert_allclose(rows @ (rows.T @ X), X, atol=1e-8 * np.linalg.norm(X))
+
+
+def test_the_budget_of_passes_holds_and_shortens_the_check():
+    case = cases.SMALL[7]
+    problem = problem_of(case)
+    free = relax(problem, coordinates=Spanned(problem.pool))
+    needed = free.trace[-1].passes
+    tight = replace(free.solver, max_passes=needed - 1)
+    cut = relax(problem, tight, coordinates=Spanned(problem.pool))
+    assert cut.status is Status.PASS_LIMIT
+    assert cut.trace[-1].passes <= needed - 1
+    assert cut.curvature is None
+    checked = relax(
+        problem, replace(tight, max_passes=needed + 3), coordinates=Spanned(problem.pool)
+    )
+    assert checked.status is Status.CONVERGED
+    assert "and 3 Lanczos steps" in checked.checked
+
+
+def test_wide_pools_of_many_rows_are_relaxed_in_the_span():
+    rng = np.random.default_rng(26)
+    wide = sp.random_array((60_000, 4500), density=1e-3, rng=rng, format="csr")
+    dense = rng.standard_normal((60_000, 5))
+    problem = Problem(Pool.of({"wide": wide, "dense": dense}), 300, 0.05, Calibration("none"))
+    assert isinstance(choose_coordinates(problem), Spanned)

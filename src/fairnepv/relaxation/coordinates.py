@@ -34,7 +34,8 @@ from fairnepv.views.base import Floats, Indices, inverse_norms
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
 _SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so many of BLAS
-_TYPICAL_EVALUATIONS = 150  # of the objective and of the Hessian, together
+LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve keeps two dozen
+_TYPICAL_STEPS = 150  # and products with the Hessian
 
 
 class Coordinates(Protocol):
@@ -82,23 +83,20 @@ def choose_coordinates(problem: Problem) -> Coordinates:
 def coordinate_work(problem: Problem) -> dict[str, float]:
     """Multiply-adds of a typical solve in each kind of coordinates that is possible.
 
-    An evaluation multiplies by all feature maps and their transposes, in the span the transposes
-    by the images of all views, and some frames by (k, k) matrices: of n rows, of r <= P, or of
-    pairs of P. Multiply-adds of sparse views count for more.
+    A step multiplies by all feature maps and their transposes (in the span, the transposes by the
+    images of all views) and frames by (k, k) matrices: of n rows, of r <= P, or of pairs of P.
+    Multiply-adds of sparse views count for more.
     """
     pool, n, k = problem.pool, problem.n, problem.k
     P, M = pool.width, len(pool.views)
     stored = sum(v.stored * (_SPARSE if v.stored < v.n * v.p else 1.0) for v in pool.views)
-    evaluation = {
-        "ambient": 4.0 * stored * k + 4.0 * n * k**2,
-        "spanned": 2.0 * (1 + M) * stored * k + 6.0 * P * k**2,
-        "reduced": 4.0 * P**2 * k + 4.0 * P * k**2,
-    }
-    # The Gram matrix, its factor and the start.
-    beforehand = {"ambient": 0.0, "spanned": 0.0, "reduced": n * P**2 + P**3}
-    if P > WIDEST_GRAM:
-        del evaluation["reduced"]
-    return {kind: _TYPICAL_EVALUATIONS * evaluation[kind] + beforehand[kind] for kind in evaluation}
+    step = {"spanned": (1.0 + M) * stored * k + 24.0 * P * k**2}
+    if n * k <= LARGEST_FRAME or n <= P:
+        step["ambient"] = 2.0 * stored * k + 15.0 * n * k**2
+    if P <= WIDEST_GRAM:
+        step["reduced"] = 2.0 * P**2 * k + 15.0 * P * k**2
+    beforehand = {"reduced": n * P**2 + P**3}  # the Gram matrix, its factor and the start
+    return {kind: _TYPICAL_STEPS * step[kind] + beforehand.get(kind, 0.0) for kind in step}
 
 
 class Ambient:

@@ -198,12 +198,13 @@ class SpanMaps:
         below = self._pool.reduce(
             _block_gram_images, _add_each, Y, width=2 * M * k, total=M * k * P, fixed=True
         )
-        pairs = tuple(np.zeros((2 * P, k)) for _ in Y)
-        for q, (pair, y, stop) in enumerate(zip(pairs, Y, self._cuts, strict=True)):
+        pairs = []
+        for q, (y, stop) in enumerate(zip(Y, self._cuts, strict=True)):
+            pair = np.zeros((2 * P, k))
             pair[stop - len(y) : stop] = y
-            for part, rows in zip(self.split(pair[P:]), below, strict=True):
-                part[:] = rows[:, q * k : (q + 1) * k]
-        return pairs
+            np.concatenate(below[q * M : (q + 1) * M], out=pair[P:])
+            pairs.append(pair)
+        return tuple(pairs)
 
 
 def _block_gram_product(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
@@ -214,10 +215,10 @@ def _block_gram_product(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ..
 
 
 def _block_gram_images(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
-    """Phi_p^T [Phi_1 Y_1 ... Phi_M Y_M] on these rows, for every view p."""
+    """Phi_p^T Phi_q Y_q on these rows, for every image q all views p."""
     Phis = [view.features() for view in block.views]
-    W = np.hstack([Phi @ y for Phi, y in zip(Phis, Y, strict=True)])
-    return tuple(Phi.T @ W for Phi in Phis)
+    images = [Phi @ y for Phi, y in zip(Phis, Y, strict=True)]
+    return tuple(Phi.T @ W for W in images for Phi in Phis)
 
 
 class Pairs(Geometry):

@@ -16,6 +16,7 @@ from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.problem import Problem, by_view
 from fairnepv.relaxation.coordinates import (
+    LARGEST_FRAME,
     Ambient,
     Coordinates,
     Reduced,
@@ -42,7 +43,6 @@ _VARIANTS = {
 SOLVERS = ("accelerated", *_VARIANTS)
 _ESCAPES = 5
 _LANCZOS_STEPS = 30
-_LARGEST_FRAME = 1 << 22  # numbers, of which Newton keeps a dozen frames in n dimensions
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class _Solve:
     def _leave_reduced(self, V: Floats) -> Floats:
         """The same frame in coordinates that leave nothing out, and the solve with it."""
         pool, k = self.problem.pool, self.problem.k
-        if pool.n * k <= _LARGEST_FRAME or pool.n <= pool.width:
+        if pool.n * k <= LARGEST_FRAME or pool.n <= pool.width:
             V = self.coordinates.lift(V)
             self._enter(Ambient(pool))
             return V
