@@ -132,8 +132,8 @@ class Lbfgs:
 def _largest_angle(geometry: Geometry, xi: Floats) -> float:
     """The spectral norm of xi; where even the Frobenius norm is small, that will do.
 
-    Bounding the latter instead would take k = 150 columns sqrt(k) times as many steps out of a
-    poor start (12 instead of 3 on a sparse pool of 6,000 words).
+    Bounding the latter instead makes steps short for many columns: out of the start on a sparse
+    pool of 6,000 words (k = 150) ten such steps came to f = 2.54, and two of these to 2.59.
     """
     frobenius = geometry.norm(xi)
     if frobenius <= _WIDEST_ANGLE:

@@ -23,7 +23,7 @@ from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
 _PERTURBATION = 1e-2
-_SUBSPACE_ITERATIONS = 2  # more bring the ascent no further, on sparse pools with up to k = 200
+_SUBSPACE_ITERATIONS = 2  # six led the ascent no further on a sparse pool, k = 100
 _EXACT_SPECTRUM = 20_000
 
 
