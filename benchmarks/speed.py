@@ -1,9 +1,9 @@
 """How long selections take, in units of one matrix product of the same run.
 
 g is the time of one float32 product (n x P) by (P x k), P the width of all views, on as many
-threads as everybody gets: the cores that BLAS finds. The pools are simulated; `pool` says how. Peers get
-float32 rows, normalised outside of the clock; ours reads the raw views on the clock. Seconds are
-medians, and the product is measured before and after each of them, since the machine is shared.
+threads as everybody gets: the cores that BLAS finds. The pools are simulated; `pool` says how.
+Peers get float32 rows, normalised outside of the clock; ours reads the raw views on the clock.
+Seconds are medians, and the product is measured around each run, since the machine is shared.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ def growth() -> str:
         "### Growth of `fast`\n\n"
         f"Two views of 128, k = 100; log-log slope in n **{_slope(in_n):.2f}**.\n\n"
         + markdown(["n", "seconds"], [[f"{n:,}", f"{s:.2f}"] for n, s in in_n])
-        + f"\n\nn = 50,000, two views of 256; log-log slope in k **{_slope(in_k):.2f}**: every pick is a "
-        "direction that rows must hear of (linear in k), and whoever is confirmed is solved against "
+        + f"\n\nn = 50,000, two views of 256; log-log slope in k **{_slope(in_k):.2f}**: a pick is a "
+        "direction that rows must hear of (linear in k), and whoever is confirmed is held against "
         "all picks before (quadratic, but of few rows).\n\n"
         + markdown(["k", "seconds"], [[str(k), f"{s:.2f}"] for k, s in in_k])
     )

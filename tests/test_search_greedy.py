@@ -88,14 +88,14 @@ def test_few_rows_are_refreshed_one_by_one():
     views = [rng.standard_normal((3000, 20)).astype(np.float32) for _ in range(2)]
     problem = unit_diagonal(views, 60)
     looked_at = []
-    refresh = Frontier._refresh
+    explain = Frontier._explain
 
-    def counted(self, rows):
+    def counted(self, rows, since):
         looked_at.append(problem.n if rows is None else len(rows))
-        refresh(self, rows)
+        explain(self, rows, since)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Frontier, "_refresh", counted)
+        patch.setattr(Frontier, "_explain", counted)
         greedy(problem)
     assert sum(looked_at) < 0.4 * 60 * problem.n
 

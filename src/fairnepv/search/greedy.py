@@ -31,8 +31,9 @@ from fairnepv.views.base import Floats, Indices
 
 # A vanishing ridge lets variances overflow; what comes of it is refused.
 _OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
-_WINDOW = 24  # directions that a row may miss before a pass refreshes everybody
-_SHARE = 0.25  # of the rows, refreshed one by one; beyond, a pass is cheaper
+_WINDOW = 128  # picks that a row may not have heard of before a pass refreshes everybody
+_SHARE = 0.25  # of the rows, gathered since the last pass: then it is time for one
+_LATELY = 4  # picks ago
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
 _CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
@@ -114,11 +115,12 @@ class Frontier:
         # Inverses of the lower Cholesky factors of L[S, S], which grow row by row.
         self._whiten = [np.zeros((problem.k, problem.k)) for _ in pool.views]
         self._anchors: list[Any] = []  # of the picks, by view
-        self._directions: tuple[Any, ...] | None = None  # of those since the last pass
+        self._directions: list[Any] = []  # of those since the last pass, by view
         self.variances = pool.squared_norms.copy()  # (n, M) c_i without the ridge, or above it
         self._known = np.zeros(pool.n, dtype=np.int32)  # so many picks are in the variances
         self._logs = _logs(self.variances, pool.eps)  # (M, n) float32
-        self._since, self._refreshed = 0, 0  # the last pass knew so many picks; rows since then
+        self._since = 0  # so many picks everybody knows of
+        self._gathered = 0  # rows since the last pass
         self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
         self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
         self._error = coarse_error(problem)
@@ -143,8 +145,7 @@ class Frontier:
 
     def best_addition(self) -> int:
         size = len(self.indices) + 1
-        missed = size - 1 - self._since
-        if missed >= _WINDOW or self._refreshed > _SHARE * self.problem.n:
+        if self._missed >= _WINDOW:
             self.refresh_all()
         unsure = blur(self.problem, size)
         slack = max(SLACK, 10.0 * unsure, 2.0 * self._error / size if self._coarse else 0.0)
@@ -167,9 +168,9 @@ class Frontier:
             W[t, t] = 1.0 / root
             logdets[q] += np.log(c[0])
         self.indices, self.logdets = np.append(self.indices, np.int64(row)), logdets
-        self._anchors = [view.anchor(self.indices) for view in pool.views]
+        self._anchors = [self._with_pick(q) for q in range(len(pool.views))]
+        self._directions = [self._with_direction(q) for q in range(len(pool.views))]
         self._logs[:, row] = _CLOSED
-        self._directions = None
 
     def _closed(self) -> NDArray[np.bool_] | None:
         """Rows that the rules forbid; chosen ones are closed anyhow."""
@@ -192,15 +193,17 @@ class Frontier:
         top = float(heights.max())
         if not np.isfinite(top):
             raise np.linalg.LinAlgError("a variance is not a number")
-        seen, reach = np.inf, min(self._lead.reach, top)
+        seen, reach = np.inf, min(self._lead.expected, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
+            self._refresh(rows)
             looks.append((rows, *self._look_at(rows, standing)))
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
-        self._lead = _Lead(best[1][:, at], reach)
+        decline = self._lead.reach - reach if np.isfinite(self._lead.reach) else 0.0
+        self._lead = _Lead(best[1][:, at], reach, max(decline, 0.0))
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
@@ -217,12 +220,7 @@ class Frontier:
         return rows[found >= reach], reach
 
     def _look_at(self, rows: Indices, standing: Scores) -> tuple[Floats, Floats]:
-        """(M, m) log c of these rows, refreshed, and (m,) their scores."""
-        stale = rows[self._known[rows] < len(self.indices)]
-        if len(stale) > _SHARE * self.problem.n:
-            self.refresh_all()
-        elif len(stale):
-            self._refresh(stale)
+        """(M, m) log c of these rows and (m,) their scores."""
         logs: Floats = np.log(self.variances[rows] + self.problem.pool.eps).T
         scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
@@ -258,23 +256,37 @@ class Frontier:
 
     def refresh_all(self) -> None:
         """One pass: variances of all rows are up to date."""
-        if self._since == len(self.indices):
-            return
-        self._refresh(None)
-        self._since, self._refreshed, self._directions = len(self.indices), 0, None
+        t = len(self.indices)
+        if self._since < t:
+            self._explain(None, self._since)
+        self._since, self._gathered, self._directions = t, 0, []
 
-    def _refresh(self, rows: Indices | None) -> None:
-        """Take off the variances what picks explain that these rows do not know of yet."""
+    def _refresh(self, rows: Indices) -> None:
+        """These rows up to date; or everybody, once many rows were gathered."""
+        t = len(self.indices)
+        stale = rows[self._known[rows] < t]
+        self._gathered += len(stale)
+        if self._gathered > _SHARE * self.problem.n:
+            self.refresh_all()
+            return
+        late = self._known[stale] < t - _LATELY  # those who have heard lately miss few directions
+        for part in (stale[late], stale[~late]):
+            if len(part):
+                self._explain(part, int(self._known[part].min()))
+
+    def _explain(self, rows: Indices | None, since: int) -> None:
+        """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
         pool, t = self.problem.pool, len(self.indices)
-        if self._directions is None:
-            self._directions = tuple(self._late_directions(q) for q in range(len(pool.views)))
-        state = Explain(self._since, self._directions, self._coarse)
+        directions = tuple(
+            view.late_columns(own, since - self._since)
+            for view, own in zip(pool.views, self._directions, strict=True)
+        )
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
-            state,
+            Explain(since, directions, self._coarse),
             self._known[here],
-            width=(t - self._since) * len(pool.views),
+            width=(t - since) * len(pool.views),
             rows=rows,
         )
         variances = np.maximum(self.variances[here] - explained, 0.0)
@@ -282,13 +294,26 @@ class Frontier:
         if rows is None:
             logs[:, self.indices] = _CLOSED
         self.variances[here], self._logs[:, here], self._known[here] = variances, logs, t
-        self._refreshed += 0 if rows is None else len(rows)
 
-    def _late_directions(self, q: int) -> Any:
-        """Row i has the coordinates K_iS C^-T [:, since:] along the directions of late picks."""
-        t = len(self.indices)
+    def _with_pick(self, q: int) -> Any:
+        view = self.problem.pool.views[q]
+        if not self._anchors:
+            return view.anchor(self.indices)
+        return view.with_row(self._anchors[q], self.indices)
+
+    def _with_direction(self, q: int) -> Any:
+        """Row i has the coordinates K_iS C^-T [:, since:] along the directions since the last pass;
+        here with that of the last pick."""
+        view, t = self.problem.pool.views[q], len(self.indices)
         late = self._whiten[q][self._since : t, :t].T
-        return self.problem.pool.views[q].combined(self._anchors[q], late)
+        if not self._directions:
+            return view.combined(self._anchors[q], late)
+        return view.with_column(self._directions[q], self._anchors[q], late)
+
+    @property
+    def _missed(self) -> int:
+        """How many picks a row may not have heard of."""
+        return len(self.indices) - self._since
 
 
 class _Lead(NamedTuple):
@@ -296,6 +321,12 @@ class _Lead(NamedTuple):
 
     logs: Floats
     reach: float
+    decline: float = 0.0  # of that, since the one before
+
+    @property
+    def expected(self) -> float:
+        """What it will take to be as good as the next."""
+        return self.reach - self.decline
 
 
 class Explain(NamedTuple):

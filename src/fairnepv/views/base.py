@@ -61,6 +61,18 @@ class View(ABC):
     def combined(self, anchor: Any, combine: Floats) -> Any:
         """The same of a plain anchor, for K[block, indices] @ combine."""
 
+    def with_row(self, anchor: Any, indices: Indices) -> Any:
+        """`anchor(indices)`, where `anchor` has all but the last of them already."""
+        return self.anchor(indices)
+
+    def with_column(self, combination: Any, anchor: Any, combine: Floats) -> Any:
+        """`combined(anchor, combine)`, where `combination` has all but its last column already."""
+        return self.combined(anchor, combine)
+
+    @abstractmethod
+    def late_columns(self, combination: Any, first: int) -> Any:
+        """The same without the columns before `first`."""
+
     @abstractmethod
     def inner(self, left: Indices, right: Indices) -> Floats:
         """K[left, right], ridge excluded."""

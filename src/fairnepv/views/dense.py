@@ -108,6 +108,15 @@ class DenseView(View):
     def combined(self, anchor: Floats, combine: Floats) -> Floats:
         return combine.T @ anchor
 
+    def with_row(self, anchor: Floats, indices: Indices) -> Floats:
+        return np.vstack([anchor, self.rows(indices[-1:])])
+
+    def with_column(self, combination: Floats, anchor: Floats, combine: Floats) -> Floats:
+        return np.vstack([combination, combine[:, -1] @ anchor])
+
+    def late_columns(self, combination: Floats, first: int) -> Floats:
+        return combination[first:]
+
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.rows(left) @ self.rows(right).T
 

@@ -56,6 +56,16 @@ class SumView(View):
             part.combined(own, combine) for part, own in zip(self.parts, anchor, strict=True)
         )
 
+    def with_column(
+        self, combination: tuple[Any, ...], anchor: tuple[Any, ...], combine: Floats
+    ) -> tuple[Any, ...]:
+        parts = zip(self.parts, combination, anchor, strict=True)
+        return tuple(part.with_column(own, base, combine) for part, own, base in parts)
+
+    def late_columns(self, combination: tuple[Any, ...], first: int) -> tuple[Any, ...]:
+        parts = zip(self.parts, combination, strict=True)
+        return tuple(part.late_columns(own, first) for part, own in parts)
+
     def inner(self, left: Indices, right: Indices) -> Floats:
         return _weigh(self.weights, [part.inner(left, right) for part in self.parts])
 
