@@ -401,6 +401,52 @@ def test_cross_combined(given_view, columns):
     _close(np.vstack(crosses), given_view.K[:, ROWS] @ combine, given_view)
 
 
+def test_gathered_rows_are_blocks(given_view):
+    """In the order asked for, repeats included."""
+    for indices in (ROWS, OTHERS, np.array([3])):
+        block = given_view.view.gather(indices)
+        _close(
+            block.cross(given_view.view.anchor(ROWS)),
+            given_view.K[np.ix_(indices, ROWS)],
+            given_view,
+        )
+        _close(block.squared_norms(), np.diag(given_view.K)[indices], given_view)
+
+
+def test_anchors_grow_by_one(given_view):
+    """What is appended is what would have been made at once."""
+    view, combine = given_view.view, np.random.default_rng(1).standard_normal((len(ROWS), 4))
+    block = view.block(0, N)
+    anchor = view.with_row(view.anchor(ROWS[:-1]), ROWS)
+    _close(block.cross(anchor), given_view.K[:, ROWS], given_view)
+    first = view.combined(view.anchor(ROWS), combine[:, :3])
+    whole = view.with_column(first, anchor, combine)
+    _close(block.cross(whole), given_view.K[:, ROWS] @ combine, given_view)
+    late = view.late_columns(whole, 2)
+    _close(block.cross(late), given_view.K[:, ROWS] @ combine[:, 2:], given_view)
+
+
+def test_a_coarse_cross_is_within_its_error(given_view):
+    view = given_view.view
+    coarse = view.block(0, N).coarse(view.anchor(ROWS))
+    lengths = np.sqrt(np.outer(np.diag(given_view.K), np.diag(given_view.K)[ROWS]))
+    slack = 1e-12 * lengths.max()
+    assert (np.abs(coarse - given_view.K[:, ROWS]) <= view.coarse_error * lengths + slack).all()
+
+
+def test_float32_is_not_for_rows_that_it_cannot_hold():
+    """Of such rows a coarse product is one in float64."""
+    rng = np.random.default_rng(0)
+    for factor in (1e-30, 1.0, 1e30):
+        rows = rng.standard_normal((20, 6)) * factor
+        view = DenseView(rows)
+        coarse = view.block(0, 20).coarse(view.anchor(np.arange(5)) / factor)
+        np.testing.assert_allclose(
+            coarse, rows @ rows[:5].T / factor, rtol=1e-4, atol=1e-5 * factor
+        )
+        assert (view.coarse_error < 1e-12) == (factor != 1.0)
+
+
 def test_inner(given_view):
     _close(given_view.view.inner(ROWS, OTHERS), given_view.K[np.ix_(ROWS, OTHERS)], given_view)
     one = np.array([22])
