@@ -1,7 +1,7 @@
 """Who runs a function over row blocks, and how the results are put together."""
 
 from fairnepv.engines.base import Block, Engine, RowBlock, Source, tree_fold
-from fairnepv.engines.local import LocalEngine, block_threads, few_threads, in_order
+from fairnepv.engines.local import LocalEngine, block_threads, few_threads, in_order, share
 
 __all__ = [
     "Block",
@@ -12,5 +12,6 @@ __all__ = [
     "block_threads",
     "few_threads",
     "in_order",
+    "share",
     "tree_fold",
 ]

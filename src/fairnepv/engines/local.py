@@ -121,6 +121,12 @@ def _calls(
     return [functools.partial(on, start, min(start + size, n)) for start in range(0, n, size)]
 
 
+def share(calls: Sequence[Callable[[], R]]) -> list[R]:
+    """Results of independent calls, on the threads that blocks may take. Not for a block's task,
+    which has such a thread already."""
+    return list(in_order(calls))
+
+
 @functools.cache
 def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="fairnepv")
