@@ -97,9 +97,14 @@ class Engine(Protocol):
         state: Any,
         *aligned: Array,
         width: int = 0,
+        total: int = 0,
         fixed: bool = False,
     ) -> R:
-        """Results of `task(block, state, *slices)` combined by `tree_fold`."""
+        """Results of `task(block, state, *slices)` combined by `tree_fold`.
+
+        `total` says how many numbers one result holds, where that is more than a block does; with
+        it an engine makes blocks so large that adding results up is not what takes the time.
+        """
         ...
 
 

@@ -72,14 +72,15 @@ class LocalEngine:
         state: Any,
         *aligned: Array,
         width: int = 0,
+        total: int = 0,
         fixed: bool = False,
     ) -> R:
-        size = self._rows(source, width, fixed)
+        size = self._rows(source, width, fixed, total)
         calls = _calls(task, source, state, aligned, size)
         return tree_fold(in_order(calls, self.threads), combine)
 
-    def _rows(self, source: Source, width: int, fixed: bool) -> int:
-        canonical = max(64, _BLOCK_NUMBERS // max(1, source.row_width, width))
+    def _rows(self, source: Source, width: int, fixed: bool, total: int = 0) -> int:
+        canonical = max(64, max(_BLOCK_NUMBERS, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
 
 

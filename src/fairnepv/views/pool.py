@@ -132,10 +132,13 @@ class Pool:
         state: Any,
         *aligned: Any,
         width: int = 0,
+        total: int = 0,
         fixed: bool = False,
     ) -> R:
         """One pass: results of `task(block, state, *slices)`, combined in a fixed order."""
-        return self.engine.reduce(task, combine, self, state, *aligned, width=width, fixed=fixed)
+        return self.engine.reduce(
+            task, combine, self, state, *aligned, width=width, total=total, fixed=fixed
+        )
 
     @functools.cached_property
     def gram(self) -> Floats:
