@@ -25,6 +25,7 @@ from fairnepv.certificate import (
 )
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.engines import Engine, block_threads
+from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Progress, Session, Step, check_progress
@@ -493,12 +494,17 @@ def _within_limit(
         return posing, Means()
     if methods is None:
         methods = (wishes.method,)
-    problem, _ = _foreseen(data, k, posing, wishes, methods)
+    problem, _ = _foreseen(data, k, posing, wishes, methods, UNTIMED)
     return {**posing, "engine": problem.pool.engine}, problem.means
 
 
 def _foreseen(
-    data: Any, k: Any, posing: Posing, wishes: Wishes, methods: Sequence[str]
+    data: Any,
+    k: Any,
+    posing: Posing,
+    wishes: Wishes,
+    methods: Sequence[str],
+    rates: Rates | None = None,
 ) -> tuple[Problem, Forecast]:
     """A sketch of the problem with means that keep to the limit, and what it will take."""
     limit = check_memory_limit(wishes.memory_limit)
@@ -506,7 +512,9 @@ def _foreseen(
     effort = check_effort(wishes.effort).for_size(problem)
     plans = [Plan(_known_method(problem, name), effort) for name in methods]
     efficiency = problem.calibration.rule == "efficiency"
-    foretell = partial(foresee, plans=plans, certify=wishes.certify, efficiency=efficiency)
+    foretell = partial(
+        foresee, plans=plans, certify=wishes.certify, efficiency=efficiency, rates=rates
+    )
     return fit(problem, limit, foretell)
 
 

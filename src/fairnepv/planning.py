@@ -15,7 +15,7 @@ from typing import Any
 
 from fairnepv.certificate.concave import evaluation_cost, first_size, most_rows
 from fairnepv.engines import LocalEngine
-from fairnepv.engines.rates import Rates, measure_rates
+from fairnepv.engines.rates import UNTIMED, Rates, measure_rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
 from fairnepv.io.rows import HeldRows, RowFile
@@ -31,12 +31,16 @@ PROGRAM = 42 << 20  # bytes of Python and the libraries that every run has loade
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
 _LATE = 24  # directions of greedy in one pass
-_SWAP_PASSES, _PAIR_PASSES = 15, 1.0  # a typical local search; per pair exchange
+_SWAP_PASSES = 15  # of a typical local search
+_MADE, _SWEEPS = 0.3, 3.0  # of them with a table made anew; looks at all of a table in each
 _STEPS = 60  # of a relaxation that is only to order candidates
 _BOUND_PASSES, _EVALUATIONS = 5, 30  # of one bound
-_GROWN = 1.7  # what T has grown by when the bound is tight
+_GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
+_RANK = 0.4  # of k: columns of dual variables
+_LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
 _SPARSE_ENTRY = 40  # bytes by entry of a sparse block: a slice of it, and its copy in float64
 _SAMPLE = 64
+_CALL = 1e-3  # seconds of a pass over however few rows
 _SMALL_BLOCKS = 1 << 18
 
 
@@ -142,15 +146,18 @@ def foresee(
 
     `certify`: whether a bound is proven first; `efficiency`: whether calibration needs bounds.
     """
-    count = _Count(problem, rates or measure_rates(any(map(_is_sparse, problem.pool.views))))
+    rates = rates or measure_rates(any(map(_is_sparse, problem.pool.views)))
+    count = _Count(problem, rates)
     stages = [count.check()]
     if efficiency:
         stages.append(count.bound("calibration", joint=False))
     if certify:
         stages.append(count.bound("bound", joint=True))
-    for plan in plans:
-        stages += count.method(plan, certify)
-    stages.append(count.neighbours())
+    later = [stage for plan in plans for stage in count.method(plan, certify)]
+    if plans:
+        later.append(count.neighbours())
+    left = min(_LEFT, max([stage.memory for stage in stages[1:]], default=0.0) / 4)
+    stages += [replace(stage, memory=stage.memory + left) for stage in later]
     kept = count.kept() + (count.proof() if certify or efficiency else 0)
     views = problem.pool.views
     return Forecast(
@@ -199,7 +206,7 @@ def _ladder(problem: Problem) -> Iterator[Problem]:
     engine = problem.pool.engine
     if isinstance(engine, LocalEngine) and engine.block_numbers > _SMALL_BLOCKS:
         pool = replace(problem.pool, engine=replace(engine, block_numbers=_SMALL_BLOCKS))
-        problem = replace(problem, pool=pool)
+        problem, means = replace(problem, pool=pool), replace(means, confirmed=2 * _SMALL_BLOCKS)
         yield replace(problem, means=means)
     for multiple in (16, 4):
         means = replace(means, support=max(500, multiple * problem.k))
@@ -293,12 +300,12 @@ class _Count:
         """One pass: are values finite, and how long are rows."""
         memory = 16.0 * self.n * (self.M + 1)  # what calibration makes on its way to `kept`
         memory += sum(2.0 * v.stored for v in self.views if _is_sparse(v))  # finite or not
-        return self._stage("check and norms", 1, self.dense + self.sparse, memory, moved=2.0)
+        return self._stage("check and norms", 1, memory, columns=1)
 
     def kept(self) -> float:
-        return _KEPT * self.n * self.M + _THREAD * self.threads
+        return float(_KEPT * self.n * self.M + _THREAD * self.threads)
 
-    def greedy(self, name: str = "greedy") -> Stage:
+    def greedy(self) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner."""
         n, M, k = self.n, self.M, self.k
         # Variances, logarithms and what a pass makes of them; who knows what, heights, who is high.
@@ -308,28 +315,33 @@ class _Count:
         memory += self._blocks(width, self._look() + (12 if self.single else 24) * width)
         # Who might win is looked at again, about as often as there are rows.
         passes = math.ceil(k / _LATE) + 1
-        work = 2.0 * k * (self.dense + self.sparse)
-        elementwise = 24.0 * n * M * k  # bytes: the tangent that rules rows out at every pick
-        return self._stage(name, passes, work, memory, reads=2 * passes, elementwise=elementwise)
+        moved = 24.0 * n * M * k  # the tangent that rules rows out, at every pick
+        return self._stage("greedy", passes, memory, columns=2 * k, reads=2 * passes, moved=moved)
 
     def swaps(self, effort: Effort, searches: float = 1.0) -> Stage:
         """Local searches, all against the full pool."""
-        n, M, k = self.n, self.M, self.k
+        n, M, k, means = self.n, self.M, self.k, self.problem.means
         number = 4 if self.single else 8
-        keeps = n * M * k <= self.problem.means.table
+        keeps = n * M * k <= means.table
         # A pair exchange looks from a second table, the first one being kept.
         tables = (2 if effort.pairs else 1) * number * n * M * (k + 1) if keeps else 0
-        block = self._blocks(4 * (M + 2) * k, self._look() + 2 * number * (M + 2) * k)
-        memory = tables + block + 17 * n + M * 32 * k**2
+        memory = tables + 17.0 * n + M * 32 * k**2
+        memory += self._blocks(4 * (M + 2) * k, self._look() + 2 * number * (M + 2) * k)
+        if self.single:  # swaps that are looked at again in float64
+            memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + M * k))
         most = effort.max_passes
-        passes = searches * min(most, _SWAP_PASSES + _PAIR_PASSES * effort.pairs)
-        made = 0.3 * passes if keeps else passes  # others are updated
-        work = made * ((self.dense + self.sparse) * k + n * M * float(k) ** 2)
-        elementwise = passes * 3.0 * number * n * M * k
+        passes = searches * min(most, _SWAP_PASSES + effort.pairs)
+        made = (_MADE if keeps else 1.0) * passes  # others are updated
         note = f"at most {most:,} passes per search, typically {min(most, _SWAP_PASSES)}"
-        if not keeps:
-            note += "; too large for a table"
-        return self._stage("swaps", passes, work, memory, elementwise=elementwise, note=note)
+        return self._stage(
+            "swaps",
+            passes,
+            memory,
+            columns=made * k,
+            between=made * n * M * float(k) ** 2,
+            moved=passes * _SWEEPS * number * n * M * k,
+            note=note if keeps else f"{note}; too large for a table",
+        )
 
     def relaxation(self, starts: int = 1) -> Stage:
         """Frames, in the coordinates that `choose_coordinates` will take."""
@@ -337,76 +349,89 @@ class _Count:
         works = self._coordinate_work()
         kind = min(works, key=lambda name: works[name])
         size = {"reduced": min(n, P), "spanned": 2 * P, "ambient": n}[kind] * k
-        frames = affordable_count(size, 20) + affordable_count(size, 30) + 14 + 4 * M
-        memory = 8.0 * size * frames + 8.0 * n
+        frames = affordable_count(size, 20) + affordable_count(size, 30) + 14 + 2 * M
+        memory, steps = 8.0 * size * frames + 8.0 * n, starts * _STEPS
+        passes, columns, between = 2.0 * steps, 2.0 * steps * k, steps * 15.0 * size * k
         if kind == "reduced":
             memory = max(memory + 40.0 * P**2, self._gram(P, self.row_features())) + 8.0 * P**2
-        if kind == "spanned":
+            passes, columns = 2.0 * starts, float(k)
+            between += steps * 2.0 * P**2 * k + n * P**2 / 2
+        elif kind == "spanned":
             total = M * k * P
-            rows = self.engine.rows_of_block(self.problem.pool, 2 * M * k, True, total)
-            partial = 8.0 * total * (self._levels(rows) + self.threads + 1)
-            memory += partial + self.threads * rows * (self.row_features() + 8 * M * k)
-        if kind == "ambient":
+            rows = min(self.engine.rows_of_block(self.problem.pool, 2 * M * k, True, total), n)
+            memory += 8.0 * total * (self._levels(rows) + self.threads + 1)
+            memory += self.threads * rows * (self.row_features() + 8 * M * k)
+        else:
             memory += self._blocks(2 * M * k, self.row_features() + 16 * M * k)
-        passes = starts * (2 if kind == "reduced" else 2 * _STEPS)
-        products = 1.0 if kind == "reduced" else 2.0 * _STEPS * k
-        work = starts * products * (P * self.dense if kind == "reduced" else self.dense)
-        sparse = starts * products * (P * self.sparse / 8 if kind == "reduced" else self.sparse)
-        between = starts * _STEPS * (15.0 * size * k + (2.0 * P**2 * k if kind == "reduced" else 0))
         return self._stage(
             "relaxation",
             passes,
-            work + between + sparse,
             memory,
+            columns=columns,
+            between=between,
             double=True,
-            sparse=sparse,
             note=f"{kind} coordinates, typically {_STEPS} steps of at most 300",
         )
 
     def bound(self, name: str, *, joint: bool) -> Stage:
         """The concave relaxation on T, for the pool and for every view alone."""
         n, M, k = self.n, self.M, self.k
-        m = self.support()
-        solves = (1 if joint else 0) + (M if M > 1 or not joint else 0)
-        cost = evaluation_cost(self.problem, m)
-        passes = solves * _BOUND_PASSES + (M if joint else 0)
-        work = solves * (_EVALUATIONS * cost + _BOUND_PASSES * (self.dense + self.sparse) * k / 2)
-        held = sum(self._held_rows(view, m) for view in self.views)
-        making = max(self._making(view, m) for view in self.views)
-        points = 16.0 * m * k * M + 8 * m * k * M
-        memory = held + making + points + 48 * n
+        solves = self.solves(joint=joint)
+        between = sum(_EVALUATIONS * evaluation_cost(posed, m) for posed, m in solves)
+        memory = max(self._solving(posed.pool.views, m) for posed, m in solves) + 48.0 * n
         memory += self._blocks(k * M, self._look() + 8 * k * M + 8 * k)
         narrow = [_width(v) for v in self.views if min(v.n, _width(v)) <= WIDEST_GRAM]
-        if joint and narrow:
-            work += sum(n * min(p, n) ** 2 for p in narrow) / 2
-            widest = max(narrow)
-            memory = max(memory, self._gram(min(widest, n), 16 * widest))
+        if joint and narrow:  # the spectral bound beside it
+            between += sum(n * min(p, n) ** 2 for p in narrow) / 2
+            memory = max(memory, self._gram(min(max(narrow), n), 16 * max(narrow)))
+        every = (1 if joint else 0) + (1 if len(solves) > 1 or not joint else 0)  # view is priced
         return self._stage(
             name,
-            passes,
-            work,
+            len(solves) * _BOUND_PASSES + (M if joint else 0),
             memory,
-            double=False,
-            note=f"on about {m:,} rows, an estimate: hard pools need more",
+            columns=every * _BOUND_PASSES * _RANK * k,
+            between=between,
+            note=f"on about {max(m for _, m in solves):,} rows, an estimate: hard pools need more",
         )
 
-    def support(self) -> int:
-        """How many rows T has in the end."""
-        first = first_size(self.problem)
-        return min(first if first >= self.n else int(_GROWN * first), most_rows(self.problem))
+    def solves(self, *, joint: bool) -> list[tuple[Problem, int]]:
+        """The relaxations that are solved, and on how many rows each is in the end."""
+        problem, found = self.problem, []
+        m = self._support(problem, first_size(problem))
+        if joint:
+            found.append((problem, m))
+        if self.M > 1 or not joint:
+            for name in problem.pool.names:
+                alone = problem.over(problem.pool.only(name))
+                first = first_size(alone)
+                found.append(
+                    (alone, self._support(alone, m if joint and first < self.n else first))
+                )
+        return found
+
+    def _support(self, problem: Problem, first: int) -> int:
+        if first >= self.n:
+            return self.n
+        return min(max(int(_GROWN * first), _ROWS_PER_PICK * self.k), most_rows(problem))
+
+    def _solving(self, views: tuple[View, ...], m: int) -> float:
+        held = sum(self._held_rows(view, m) for view in views)
+        images = (16.0 + 8.0) * m * _RANK * self.k * len(views)  # of some points; dual variables
+        return held + max(self._making(view, m) for view in views) + images
 
     def proof(self) -> float:
         """Dual variables that a certificate keeps, its own and those of every view."""
-        return 8.0 * self.support() * (self.k / 2) * (2 * self.M if self.M > 1 else 1)
+        sizes = sum(m * len(posed.pool.views) for posed, m in self.solves(joint=True))
+        return 8.0 * sizes * _RANK * self.k
 
     def neighbours(self) -> Stage:
         width = 2 * (self.k + _SAMPLE)
-        memory = 24.0 * self.n * self.M + self._blocks(width, self.row_features() + 24 * width)
-        work = (self.dense + self.sparse) * (self.k + _SAMPLE)
+        memory = 24.0 * self.n * self.M + self._blocks(width, self.row_features() + 12 * width)
         note = "coverage and isolated picks, when asked for"
-        return replace(
-            self._stage("neighbours", 1, work, memory, double=True, note=note), optional=True
+        stage = self._stage(
+            "neighbours", 1, memory, columns=self.k + _SAMPLE, double=True, note=note
         )
+        return replace(stage, optional=True)
 
     def method(self, plan: Plan, certify: bool) -> list[Stage]:
         """What a method by name goes through."""
@@ -429,7 +454,7 @@ class _Count:
         small = self.n <= MOST_ROWS and self.k <= DEEPEST
         if plan.method == "exact" or (certify and small):
             note = "small pools only; how long a proof takes depends on the data"
-            stages.append(self._stage("branch and bound", 0, 0.0, 1e6, note=note))
+            stages.append(self._stage("branch and bound", 0, 1e6, note=note))
         return stages
 
     def _baseline(self, plan: Plan) -> list[Stage]:
@@ -479,18 +504,18 @@ class _Count:
         return 1 + int(math.log2(max(1, -(-self.n // rows))))
 
     def _gram(self, P: int, row: float) -> float:
-        rows = self.engine.rows_of_block(self.problem.pool, P, True)
+        rows = min(self.engine.rows_of_block(self.problem.pool, P, True), self.n)
         partial = 8.0 * P**2 * (self._levels(rows) + self.threads + 1)
         return partial + self.threads * rows * (row + 8.0 * P)
 
     def _held_rows(self, view: View, m: int) -> float:
-        """T of one view, in float32 and, for a last look, in float64."""
-        return 12.0 * m * (_width(view) if _width(view) < m else m)
+        """T of one view in float32, as features or as a kernel."""
+        return 4.0 * m * min(_width(view), m)
 
     def _making(self, view: View, m: int) -> float:
-        """What is there while T is made, or combined for a pass, besides."""
-        if _width(view) >= m:  # a kernel; of sparse rows first as a sparse product
-            return 12.0 * m**2 + (16 * m**2 if _is_sparse(view) else 16 * m * _width(view))
+        """What is there while T is made in float64 for a last look, besides."""
+        if _width(view) >= m:  # a kernel, or what its eigenvectors are found with
+            return 16.0 * m**2 + (0 if _is_sparse(view) else 16.0 * m * _width(view))
         if _is_sparse(view):
             return 16.0 * m * _width(view)
         return (16.0 + _row_bytes(view) / _width(view)) * m * _width(view)
@@ -504,24 +529,23 @@ class _Count:
         self,
         name: str,
         passes: float,
-        work: float,
         memory: float,
         *,
+        columns: float = 0.0,
+        between: float = 0.0,
         reads: float | None = None,
-        elementwise: float = 0.0,
         moved: float = 0.0,
-        double: bool | None = None,
-        sparse: float | None = None,
+        double: bool = False,
         note: str = "",
     ) -> Stage:
-        """`work` in multiply-adds, of which those of sparse views take longer."""
-        stored = self.dense + self.sparse
-        slow = work * self.sparse / stored if sparse is None else sparse
+        """`columns` that all rows are multiplied by, multiply-adds `between` passes, and bytes
+        that are `moved` besides the rows that are read."""
+        rates = self.rates
         read = (passes if reads is None else reads) * self.row_bytes * self.n
-        in_single = self.single if double is None else not double
-        rate = self.rates.single if in_single else self.rates.double
-        seconds = (work - slow) / rate + slow / self.rates.sparse
-        seconds += (read * max(moved, 1.0) + elementwise) / self.rates.copied
+        rate = rates.single if self.single and not double else rates.double
+        seconds = (columns * self.dense + between) / rate + columns * self.sparse / rates.sparse
+        seconds += (read + moved) / rates.copied + (_CALL * passes if rates != UNTIMED else 0.0)
+        work = columns * (self.dense + self.sparse) + between
         return Stage(name, passes, work, read, memory, seconds, note)
 
 

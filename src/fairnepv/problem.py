@@ -229,6 +229,7 @@ class Means:
     the bound; `planning` chooses it where there is a limit."""
 
     table: int = 1 << 27  # numbers of a swap table; a larger one is made anew in every pass
+    confirmed: int = 1 << 22  # float64 numbers of rows whose swaps are confirmed at a time
     support: int | None = None  # rows that the certificate solves its relaxation on, at most
     relaxation: bool = True  # whether frames are relaxed for a start that is one among several
 

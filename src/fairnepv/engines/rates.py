@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import scipy.sparse as sp
 
 from fairnepv.engines.local import few_threads
 
-_ROWS, _WIDTH, _COLUMNS = 16384, 256, 64
+_ROWS, _WIDTH, _COLUMNS = 4096, 256, 64  # 8 MiB, so that a plan takes no memory itself
 _SECONDS = 0.04  # for each of the four, at most a few times that
 _ALL_CORES = 1e12
 
@@ -26,6 +27,9 @@ class Rates:
     double: float
     sparse: float
     copied: float
+
+
+UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf)  # where nobody asks for seconds
 
 
 @functools.cache
