@@ -157,6 +157,8 @@ def test_a_plan_reads_no_row():
     assert forecast.data_memory == 0
     assert forecast.n == 10**6
     assert forecast.stages[0].bytes_read == 10**6 * (512 + 64) * 2
+    with pytest.raises(AssertionError, match="has read rows"):
+        fairnepv.select({"a": Unread(10**6, 512)}, 100)
 
 
 class Untouched(np.ndarray):
@@ -171,7 +173,7 @@ def test_a_plan_does_not_touch_arrays_either():
     X = np.zeros((500, 8)).view(Untouched)
     assert fairnepv.plan(X, 5).data_memory == X.nbytes
     with pytest.raises(AssertionError):
-        fairnepv.select(X, 5)
+        X[:1]
 
 
 def test_what_is_in_memory_is_told_apart(tmp_path):
@@ -260,26 +262,23 @@ def rows(n=3000, p=24, seed=0):
 
 
 def test_a_limit_gives_up_the_table_first_and_finds_the_same(monkeypatch):
-    data, kept = rows(), []
+    data, kept = rows(8000, 12), []
+    options = {"method": "fixed-weight", "certify": False}
+    options["engine"] = LocalEngine(threads=1, block_numbers=1 << 16)
     make = SwapTable.of.__func__
 
-    def noted(cls, subset, **options):
-        kept.append(make(cls, subset, **options))
+    def noted(cls, subset, **keywords):
+        kept.append(make(cls, subset, **keywords))
         return kept[-1]
 
     monkeypatch.setattr(SwapTable, "of", classmethod(noted))
-    free = fairnepv.select(data, 12, certify=False)
-    assert any(table.joined is not None for table in kept)
-    posed = sketch(data, 12, {})
-    plans = [Plan("auto", EFFORTS["balanced"])]
-
-    def foretell(p):
-        return foresee(p, plans, certify=False, rates=UNTIMED)
-
-    without = foretell(replace(posed, means=Means(table=0))).with_optional().peak_memory
-    assert without < foretell(posed).with_optional().peak_memory
+    free = fairnepv.select(data, 12, **options)
+    assert all(table.joined is not None for table in kept)
+    limit = int(fairnepv.plan(data, 12, **options).with_optional().peak_memory) - 1
+    tight = fairnepv.plan(data, 12, **options, memory_limit=limit)
+    assert (tight.means, tight.block_numbers) == (Means(table=0), 1 << 16)
     kept.clear()
-    bounded = fairnepv.select(data, 12, certify=False, memory_limit=int(without) + 1)
+    bounded = fairnepv.select(data, 12, **options, memory_limit=limit)
     assert kept
     assert all(table.joined is None for table in kept)
     assert bounded.indices.tolist() == free.indices.tolist()
@@ -298,16 +297,19 @@ def test_the_least_that_is_said_to_work_works():
 
 def test_a_limit_bounds_what_is_allocated():
     """Beside the program itself, which is there before."""
-    data = rows(60_000, 64)
-    limit = 90 << 20
-    free = fairnepv.plan(data, 40, certify=False)
-    assert free.peak_memory > limit
-    fairnepv.select(rows(), 12, certify=False)  # whatever is loaded once
-    tracemalloc.start()
-    fairnepv.select(data, 40, certify=False, memory_limit=limit)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < limit - PROGRAM
+    data, options = rows(40_000, 64), {"method": "fixed-weight", "certify": False}
+    limit = int(0.75 * fairnepv.plan(data, 15, **options).with_optional().peak_memory)
+    fairnepv.select(rows(), 12, **options)  # whatever is loaded once
+
+    def peak(memory_limit):
+        tracemalloc.start()
+        selection = fairnepv.select(data, 15, **options, memory_limit=memory_limit)
+        assert selection.coverage
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(limit) < limit - PROGRAM < peak(None)
 
 
 def test_the_certificate_keeps_to_fewer_rows():
@@ -317,15 +319,15 @@ def test_the_certificate_keeps_to_fewer_rows():
     def foretell(p):
         return foresee(p, [], certify=True, rates=UNTIMED)
 
-    free = foretell(usual).peak_memory
-    tight, forecast = fit(usual, int(0.7 * free), foretell)
+    limit = int(0.8 * foretell(usual).peak_memory)
+    tight, forecast = fit(usual, limit, foretell)
     assert tight.means.support is not None
-    assert forecast.peak_memory <= 0.7 * free
-    assert "at most" in " ".join(forecast.notes)
-    certificate = fairnepv.certify(data, 5, memory_limit=int(0.7 * free))
-    assert len(certificate.support) <= tight.means.support + 5
+    assert forecast.peak_memory <= limit
+    assert f"{tight.means.support:,} rows" in " ".join(forecast.notes)
+    certificate = fairnepv.certify(data, 5, memory_limit=limit)
     whole = fairnepv.certify(data, 5)
-    assert len(whole.support) > tight.means.support + 5
+    most = tight.means.support + 5  # whom the rules would choose is among the first rows, too
+    assert len(certificate.support) <= most < len(whole.support)
     assert certificate.upper_bound >= whole.upper_bound - whole.duality_gap
 
 
