@@ -30,8 +30,9 @@ GIB = 1 << 30
 class Unread(RowFile):
     """A file of which nobody may see a row."""
 
-    def __init__(self, n, p, dtype="float16", resident=False):
+    def __init__(self, n, p, dtype="float16", resident=False, random_access=True):
         self.shape, self.dtype, self.origin = (n, p), np.dtype(dtype), "unread"
+        self.random_access = random_access
         self.file_bytes, self.resident = n * p * self.dtype.itemsize, resident
 
     def read(self, start, stop):
@@ -187,6 +188,7 @@ def test_what_is_in_memory_is_told_apart(tmp_path):
         (np.load(tmp_path / "x.npy", mmap_mode="r")[:, :3], 0, 0),
         (fairnepv.open_rows(str(tmp_path / "x.npy")), 0, 0),
         (Unread(n, 6, resident=True), 0, n * 6 * 2),
+        (Unread(10**7, 64, random_access=False), 0, 256 << 20),
         (words, held, 0),
         (DiagonalView(np.ones(n)), 8 * n, 0),
         (KernelView(np.eye(n)), 8 * n * n, 0),

@@ -32,14 +32,16 @@ _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itse
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
 _LATE = 24  # directions of greedy in one pass
 _SWAP_PASSES = 15  # of a typical local search
-_MADE, _SWEEPS = 0.3, 3.0  # of them with a table made anew; looks at all of a table in each
+_MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _STEPS = 60  # of a relaxation that is only to order candidates
-_BOUND_PASSES, _EVALUATIONS = 5, 30  # of one bound
+_BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
 _RANK = 0.4  # of k: columns of dual variables
 _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
 _SPARSE_ENTRY = 40  # bytes by entry of a sparse block: a slice of it, and its copy in float64
 _SAMPLE = 64
+_DECODED = 256 << 20  # bytes of a large table that stay in memory once they are decoded
+_SHARED = 0.8  # exponent of what further threads bring
 _CALL = 1e-3  # seconds of a pass over however few rows
 _SMALL_BLOCKS = 1 << 18
 
@@ -253,11 +255,14 @@ def _is_mapped(array: Any) -> bool:
 
 
 def _loaded(view: View) -> int:
-    """Bytes of rows that will be in memory after one pass."""
+    """Bytes of rows that will be decoded and kept; of large tables some."""
     data = getattr(view, "data", None)
-    if isinstance(data, RowFile) and data.resident and not isinstance(data, HeldRows):
-        return int(data.shape[0] * data.shape[1] * data.dtype.itemsize)
-    return 0
+    if not isinstance(data, RowFile) or isinstance(data, HeldRows):
+        return 0
+    whole = int(data.shape[0] * data.shape[1] * data.dtype.itemsize)
+    if data.resident:
+        return whole
+    return 0 if data.random_access else min(whole, _DECODED)
 
 
 def _row_bytes(view: View) -> float:
@@ -544,7 +549,8 @@ class _Count:
         read = (passes if reads is None else reads) * self.row_bytes * self.n
         rate = rates.single if self.single and not double else rates.double
         seconds = (columns * self.dense + between) / rate + columns * self.sparse / rates.sparse
-        seconds += (read + moved) / rates.copied + (_CALL * passes if rates != UNTIMED else 0.0)
+        seconds = (seconds + (read + moved) / rates.copied) / self.threads**_SHARED
+        seconds += _CALL * passes if rates != UNTIMED else 0.0
         work = columns * (self.dense + self.sparse) + between
         return Stage(name, passes, work, read, memory, seconds, note)
 
