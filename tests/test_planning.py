@@ -190,6 +190,7 @@ def test_what_is_in_memory_is_told_apart(tmp_path):
         (Unread(n, 6, resident=True), 0, n * 6 * 2),
         (Unread(10**7, 64, random_access=False), 0, 256 << 20),
         (words, held, 0),
+        (words.tocoo(), 12 * words.nnz + 4 * n, 12 * words.nnz + 4 * n),
         (DiagonalView(np.ones(n)), 8 * n, 0),
         (KernelView(np.eye(n)), 8 * n * n, 0),
     ]

@@ -238,11 +238,18 @@ def _held(view: View) -> int:
     if isinstance(view, DiagonalView):
         return int(view.values.nbytes)
     if isinstance(view, SparseView):
-        return sum(int(a.nbytes) for a in (view.data.data, view.data.indices, view.data.indptr))
+        return _sparse_bytes(view.data)
     data = view.kernel if isinstance(view, KernelView) else getattr(view, "data", None)
     if isinstance(data, HeldRows):
         return int(data.array.nbytes)
     return 0 if data is None or isinstance(data, RowFile) or _is_mapped(data) else int(data.nbytes)
+
+
+def _sparse_bytes(matrix: Any) -> int:
+    """Of a compressed matrix as it is, of others as if they were."""
+    if matrix.format in ("csr", "csc"):
+        return sum(int(a.nbytes) for a in (matrix.data, matrix.indices, matrix.indptr))
+    return int(matrix.nnz * (matrix.dtype.itemsize + 4) + 4 * matrix.shape[0])
 
 
 def _is_mapped(array: Any) -> bool:
@@ -255,7 +262,11 @@ def _is_mapped(array: Any) -> bool:
 
 
 def _loaded(view: View) -> int:
-    """Bytes of rows that will be decoded and kept; of large tables some."""
+    """Bytes of rows that will be decoded or converted, and kept; of large tables some."""
+    if isinstance(view, DiagonalView):
+        return 0
+    if isinstance(view, SparseView):  # what is not CSR becomes it
+        return 0 if view.data.format == "csr" else _sparse_bytes(view.data)
     data = getattr(view, "data", None)
     if not isinstance(data, RowFile) or isinstance(data, HeldRows):
         return 0

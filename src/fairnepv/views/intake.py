@@ -72,7 +72,8 @@ def sketch_view(name: str, value: Any) -> View:
         return view if value.eps is None else view.with_eps(value.eps)
     if sp.issparse(value):
         _check_shape(name, value.shape)
-        return SparseView(value if value.format in ("csr", "csc") else value.tocsr())
+        _numeric(name, value)
+        return SparseView(value)
     array = value if isinstance(value, RowFile) else read_array(value, f"view {name!r}")
     _check_shape(name, array.shape)
     _numeric(name, array)
