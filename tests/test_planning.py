@@ -66,7 +66,7 @@ def test_greedy_is_counted_by_the_letter():
     assert found.operations == 2 * n * k * (p + q)
     assert found.passes == 3  # picks are made known 24 at a time, and once in the end
     assert found.bytes_read == 2 * 3 * n * (4 * p + 8 * q)
-    by_row = 2 * (8 + 4 + 8 + 8 + 8 + 4) + 24  # two views; and who knows what, heights, masks
+    by_row = 2 * (8 + 4 + 8 + 8 + 8 + 4) + 50  # two views; who knows what, heights, who is high
     small = 2 * 8 * k**2 + 16 * k * (p + q)
     block = n * ((8 + 4) * p + 24 * (2 * 24))  # float32 rows are widened, float64 ones are not
     assert found.memory == n * by_row + small + block

@@ -41,6 +41,7 @@ _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has
 _SPARSE_ENTRY = 40  # bytes by entry of a sparse block: a slice of it, and its copy in float64
 _SAMPLE = 64
 _DECODED = 256 << 20  # bytes of a large table that stay in memory once they are decoded
+_HALF = 16.0  # times as long as a copy takes what makes float32 of float16
 _SHARED = 0.8  # exponent of what further threads bring
 _CALL = 1e-3  # seconds of a pass over however few rows
 _SMALL_BLOCKS = 1 << 18
@@ -291,6 +292,12 @@ def _row_bytes(view: View) -> float:
     return float(8.0 * view.stored / view.n)
 
 
+def _reading(view: View) -> float:
+    """How much longer rows take to read than to copy: NumPy converts float16 number by number."""
+    half = isinstance(view, DenseView) and view.data.dtype == "float16"
+    return _HALF if half else 1.0
+
+
 # --- what stages do -------------------------------------------------------------------------------
 
 
@@ -307,6 +314,8 @@ class _Count:
         self.threads = self.engine.threads_for(problem.work())
         self.single = _float32_likely(problem)
         self.row_bytes = sum(map(_row_bytes, self.views))
+        costs = sum(_row_bytes(view) * _reading(view) for view in self.views)
+        self.reading = costs / self.row_bytes  # bytes that are moved for each that is read
         self.dense = float(sum(v.stored for v in self.views if not _is_sparse(v)))
         self.sparse = float(sum(v.stored for v in self.views if _is_sparse(v)))
 
@@ -324,8 +333,9 @@ class _Count:
     def greedy(self) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner."""
         n, M, k = self.n, self.M, self.k
-        # Variances, logarithms and what a pass makes of them; who knows what, heights, who is high.
-        memory = float(n * (M * (12 + 28) + 24))
+        # Variances, logarithms and what a pass makes of them; who knows what, heights, and who is
+        # high: at the first pick that may be everybody.
+        memory = float(n * (M * (12 + 28) + 50))
         memory += M * 8 * k**2 + 16 * k * self.P_dense
         width = _LATE * M
         memory += self._blocks(width, self._look() + (12 if self.single else 24) * width)
@@ -560,7 +570,8 @@ class _Count:
         read = (passes if reads is None else reads) * self.row_bytes * self.n
         rate = rates.single if self.single and not double else rates.double
         seconds = (columns * self.dense + between) / rate + columns * self.sparse / rates.sparse
-        seconds = (seconds + (read + moved) / rates.copied) / self.threads**_SHARED
+        moved += read * self.reading
+        seconds = (seconds + moved / rates.copied) / self.threads**_SHARED
         seconds += _CALL * passes if rates != UNTIMED else 0.0
         work = columns * (self.dense + self.sparse) + between
         return Stage(name, passes, work, read, memory, seconds, note)
