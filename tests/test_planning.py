@@ -177,6 +177,14 @@ def test_a_plan_does_not_touch_arrays_either():
         X[:1]
 
 
+def test_a_plan_factors_no_kernel(monkeypatch):
+    monkeypatch.setattr("fairnepv.views.kernel.pivoted_cholesky", None)
+    n = 200
+    forecast = fairnepv.plan([KernelView(np.eye(n)), DiagonalView(-np.ones(n))], 5)
+    assert forecast.stages[0].memory >= 40 * n**2
+    assert forecast.stages[0].operations == n**2 + n
+
+
 def test_what_is_in_memory_is_told_apart(tmp_path):
     n = 300
     np.save(tmp_path / "x.npy", np.zeros((n, 6)))

@@ -17,7 +17,7 @@ from fairnepv.io.rows import Columns, RowFile
 from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
-from fairnepv.views.kernel import KernelView, kernel_tolerance
+from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
 
 _LARGEST_SQUARE = 1e300
@@ -65,8 +65,11 @@ def check_view(name: str, value: Any) -> View:
 def sketch_view(name: str, value: Any) -> View:
     """The view that `check_view` would make, without a look at its values; only to be asked for
     its shape and its storage."""
-    if isinstance(value, DiagonalView | KernelView):
+    if isinstance(value, DiagonalView):
         return value
+    if isinstance(value, KernelView):
+        _check_shape(name, value.kernel.shape)
+        return SketchedKernel(value.kernel, value.eps)
     if isinstance(value, DenseView | SparseView):
         view = sketch_view(name, value.data)
         return view if value.eps is None else view.with_eps(value.eps)

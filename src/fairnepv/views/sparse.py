@@ -110,6 +110,10 @@ class DiagonalView(SparseView):
         self.n = self.p = len(self.values)
         self.eps = eps
 
+    @property
+    def stored(self) -> int:
+        return self.n
+
     @functools.cached_property
     def data(self) -> Any:
         return sp.diags_array(np.sqrt(self.values.astype(np.float64)), format="csr")

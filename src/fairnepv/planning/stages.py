@@ -1,33 +1,28 @@
-"""What a run will take, before anything is run: passes, operations, bytes, memory, time.
+"""What every stage allocates and multiplies.
 
-`foresee` goes through the stages of a selection as `methods` and `pipeline` would run them and
-counts what each of them allocates and multiplies, from shapes and types alone: no row is read.
 What depends on the data (how long a local search lasts, how many rows a bound needs) is an estimate
-and says so. `fit` chooses what may be kept so that a limit on memory holds.
+from the pools of `benchmarks/memory.py`, and its note says so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from fairnepv.certificate.concave import evaluation_cost, first_size, most_rows
 from fairnepv.engines import LocalEngine
-from fairnepv.engines.rates import UNTIMED, Rates, measure_rates
-from fairnepv.errors import InputError
-from fairnepv.io.memory import size_in_words
-from fairnepv.io.rows import HeldRows, RowFile
+from fairnepv.engines.rates import UNTIMED, Rates
+from fairnepv.io.rows import RowFile
 from fairnepv.methods import Plan
-from fairnepv.problem import Means, Problem
+from fairnepv.planning.facts import is_sparse, reading_cost, row_bytes
+from fairnepv.planning.forecast import Stage
+from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM, coordinate_work
 from fairnepv.relaxation.frames import affordable_count
 from fairnepv.search.effort import Effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
-from fairnepv.views import DenseView, DiagonalView, KernelView, SparseView, View
+from fairnepv.views import DenseView, KernelView, View
 
-PROGRAM = 42 << 20  # bytes of Python and the libraries that every run has loaded
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
 _LATE = 24  # directions of greedy in one pass
@@ -37,271 +32,13 @@ _STEPS = 60  # of a relaxation that is only to order candidates
 _BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
 _RANK = 0.4  # of k: columns of dual variables
-_LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
 _SPARSE_ENTRY = 40  # bytes by entry of a sparse block: a slice of it, and its copy in float64
 _SAMPLE = 64
-_DECODED = 256 << 20  # bytes of a large table that stay in memory once they are decoded
-_HALF = 16.0  # times as long as a copy takes what makes float32 of float16
 _SHARED = 0.8  # exponent of what further threads bring
 _CALL = 1e-3  # seconds of a pass over however few rows
-_SMALL_BLOCKS = 1 << 18
 
 
-@dataclass(frozen=True)
-class Stage:
-    """What one part of a run takes; `memory` is what it adds to what is there already."""
-
-    name: str
-    passes: float
-    operations: float  # multiply-adds
-    bytes_read: float  # of rows, from memory or from files
-    memory: float
-    seconds: float
-    note: str = ""
-    optional: bool = False  # only made when asked for
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What a run will take: expected on this machine as it is now, not promised.
-
-    `str()` gives it as text; `peak_memory` is what a limit is held against.
-    """
-
-    n: int
-    k: int
-    stages: tuple[Stage, ...]
-    data_memory: float  # arrays that were handed in, which are there whatever we do
-    loaded: float  # rows of files that will be decoded and kept
-    kept: float  # from the first stage to the last
-    means: Means
-    block_numbers: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def peak_memory(self) -> float:
-        """Bytes of anonymous memory that are added to the data; mapped files do not count."""
-        return PROGRAM + self.loaded + self.kept + self.largest.memory
-
-    @property
-    def memory(self) -> float:
-        """The same with the arrays that were handed in: all of the process."""
-        return self.data_memory + self.peak_memory
-
-    @property
-    def largest(self) -> Stage:
-        """The stage that takes the most memory."""
-        return max(self._certain, key=lambda stage: stage.memory)
-
-    @property
-    def passes(self) -> float:
-        return sum(stage.passes for stage in self._certain)
-
-    @property
-    def operations(self) -> float:
-        return sum(stage.operations for stage in self._certain)
-
-    @property
-    def bytes_read(self) -> float:
-        return sum(stage.bytes_read for stage in self._certain)
-
-    @property
-    def seconds(self) -> float:
-        return sum(stage.seconds for stage in self._certain)
-
-    @property
-    def _certain(self) -> Iterator[Stage]:
-        return (stage for stage in self.stages if not stage.optional)
-
-    def with_optional(self) -> Forecast:
-        """The same where everything is asked for, as the command line does."""
-        return replace(self, stages=tuple(replace(s, optional=False) for s in self.stages))
-
-    def summary(self) -> str:
-        """The totals in two sentences."""
-        return (
-            f"Choosing {self.k:,} of {self.n:,}: about {self.passes:.0f} passes over the rows, "
-            f"{self.operations:.2g} multiply-adds, {size_in_words(int(self.bytes_read))} read, "
-            f"{self.seconds:.2g} s expected on this machine as it is now.\n"
-            f"Memory: at most {size_in_words(int(self.peak_memory))}, in {self.largest.name}, "
-            f"besides {size_in_words(int(self.data_memory))} of data that is in memory already."
-        )
-
-    def __str__(self) -> str:
-        lines = [
-            f"  {stage.name}: {stage.passes:.0f} passes, {stage.operations:.2g} multiply-adds, "
-            f"{size_in_words(int(stage.memory))}, {stage.seconds:.2g} s"
-            + (f" ({stage.note})" if stage.note else "")
-            for stage in self.stages
-        ]
-        return "\n".join([self.summary(), *lines, *(f"Note: {note}." for note in self.notes)])
-
-
-def foresee(
-    problem: Problem,
-    plans: Sequence[Plan],
-    *,
-    certify: bool,
-    efficiency: bool = False,
-    rates: Rates | None = None,
-) -> Forecast:
-    """What these methods take, one after another, on a problem of which only shapes are looked at.
-
-    `certify`: whether a bound is proven first; `efficiency`: whether calibration needs bounds.
-    """
-    rates = rates or measure_rates(any(map(_is_sparse, problem.pool.views)))
-    count = _Count(problem, rates)
-    stages = [count.check()]
-    if efficiency:
-        stages.append(count.bound("calibration", joint=False))
-    if certify:
-        stages.append(count.bound("bound", joint=True))
-    later = [stage for plan in plans for stage in count.method(plan, certify)]
-    if plans:
-        later.append(count.neighbours())
-    left = min(_LEFT, max([stage.memory for stage in stages[1:]], default=0.0) / 4)
-    stages += [replace(stage, memory=stage.memory + left) for stage in later]
-    kept = count.kept() + (count.proof() if certify or efficiency else 0)
-    views = problem.pool.views
-    return Forecast(
-        problem.n,
-        problem.k,
-        tuple(stages),
-        sum(map(_held, views)),
-        sum(map(_loaded, views)),
-        kept,
-        problem.means,
-        count.engine.block_numbers,
-        tuple(_notes(problem)),
-    )
-
-
-def fit(
-    problem: Problem, limit: int | None, foretell: Callable[[Problem], Forecast]
-) -> tuple[Problem, Forecast]:
-    """The problem with means such that its forecast keeps to the limit, and that forecast.
-
-    What costs nothing but time is given up first, then tightness of the bound, then a start.
-    """
-    least: Forecast | None = None
-    for candidate in _ladder(problem):
-        promised = foretell(candidate)
-        forecast = promised.with_optional()  # for somebody may ask
-        if limit is None or forecast.peak_memory <= limit:
-            return candidate, promised
-        if least is None or forecast.peak_memory < least.peak_memory:
-            least = forecast
-    assert least is not None
-    enough = -(-int(least.peak_memory) // (1 << 20))
-    raise InputError(
-        f"memory_limit is {size_in_words(limit or 0)}, but the least that would work is {enough} "
-        f"MiB: {size_in_words(PROGRAM)} for the program, {size_in_words(int(least.kept))} for "
-        f"norms and scales, {size_in_words(int(least.largest.memory))} for {least.largest.name}"
-        + (f", {size_in_words(int(least.loaded))} for decoded rows" if least.loaded else "")
-        + "; raise the limit, lower k, or leave stages out (effort='fast', certify=False)"
-    )
-
-
-def _ladder(problem: Problem) -> Iterator[Problem]:
-    yield problem
-    means = replace(problem.means, table=0)
-    yield replace(problem, means=means)
-    engine = problem.pool.engine
-    if isinstance(engine, LocalEngine) and engine.block_numbers > _SMALL_BLOCKS:
-        pool = replace(problem.pool, engine=replace(engine, block_numbers=_SMALL_BLOCKS))
-        problem, means = replace(problem, pool=pool), replace(means, confirmed=2 * _SMALL_BLOCKS)
-        yield replace(problem, means=means)
-    for multiple in (16, 4):
-        means = replace(means, support=max(500, multiple * problem.k))
-        yield replace(problem, means=means)
-    yield replace(problem, means=replace(means, relaxation=False))
-
-
-def _notes(problem: Problem) -> Iterator[str]:
-    means, usual = problem.means, Means()
-    if means.table < usual.table:
-        yield "no swap table is kept, so that swaps take longer"
-    if means.support is not None:
-        yield f"the bound is solved on at most {means.support:,} rows, and may be less tight"
-    if not means.relaxation:
-        yield "frames are not relaxed for a further start"
-
-
-# --- what there is --------------------------------------------------------------------------------
-
-
-def _is_sparse(view: View) -> bool:
-    return isinstance(view, SparseView)
-
-
-def _held(view: View) -> int:
-    """Bytes of a view that are in memory already, and belong to the user."""
-    if isinstance(view, DiagonalView):
-        return int(view.values.nbytes)
-    if isinstance(view, SparseView):
-        return _sparse_bytes(view.data)
-    data = view.kernel if isinstance(view, KernelView) else getattr(view, "data", None)
-    if isinstance(data, HeldRows):
-        return int(data.array.nbytes)
-    return 0 if data is None or isinstance(data, RowFile) or _is_mapped(data) else int(data.nbytes)
-
-
-def _sparse_bytes(matrix: Any) -> int:
-    """Of a compressed matrix as it is, of others as if they were."""
-    if matrix.format in ("csr", "csc"):
-        return sum(int(a.nbytes) for a in (matrix.data, matrix.indices, matrix.indptr))
-    return int(matrix.nnz * (matrix.dtype.itemsize + 4) + 4 * matrix.shape[0])
-
-
-def _is_mapped(array: Any) -> bool:
-    """Whether an array lies in a memory map."""
-    import mmap
-
-    while array is not None and not isinstance(array, mmap.mmap):
-        array = getattr(array, "base", None)
-    return array is not None
-
-
-def _loaded(view: View) -> int:
-    """Bytes of rows that will be decoded or converted, and kept; of large tables some."""
-    if isinstance(view, DiagonalView):
-        return 0
-    if isinstance(view, SparseView):  # what is not CSR becomes it
-        return 0 if view.data.format == "csr" else _sparse_bytes(view.data)
-    data = getattr(view, "data", None)
-    if not isinstance(data, RowFile) or isinstance(data, HeldRows):
-        return 0
-    whole = int(data.shape[0] * data.shape[1] * data.dtype.itemsize)
-    if data.resident:
-        return whole
-    return 0 if data.random_access else min(whole, _DECODED)
-
-
-def _row_bytes(view: View) -> float:
-    """What one row weighs where it is read from."""
-    if isinstance(view, DiagonalView):
-        return 8.0
-    if isinstance(view, KernelView):
-        return float(view.kernel.nbytes / view.n)
-    if isinstance(view, DenseView):
-        data = view.data
-        whole = data.file_bytes if isinstance(data, RowFile) else data.nbytes
-        return float(whole / view.n)
-    if isinstance(view, SparseView):
-        return float(_held(view) / view.n)
-    return float(8.0 * view.stored / view.n)
-
-
-def _reading(view: View) -> float:
-    """How much longer rows take to read than to copy: NumPy converts float16 number by number."""
-    half = isinstance(view, DenseView) and view.data.dtype == "float16"
-    return _HALF if half else 1.0
-
-
-# --- what stages do -------------------------------------------------------------------------------
-
-
-class _Count:
+class Count:
     """The arithmetic of all stages of one problem."""
 
     def __init__(self, problem: Problem, rates: Rates) -> None:
@@ -309,22 +46,24 @@ class _Count:
         pool, engine = problem.pool, problem.pool.engine
         self.n, self.k, self.M = problem.n, problem.k, len(pool.views)
         self.views = pool.views
-        self.P = sum(map(_width, self.views))
+        self.P = sum(view.p for view in self.views)
         self.engine = engine if isinstance(engine, LocalEngine) else LocalEngine()
         self.threads = self.engine.threads_for(problem.work())
         self.single = _float32_likely(problem)
-        self.row_bytes = sum(map(_row_bytes, self.views))
-        costs = sum(_row_bytes(view) * _reading(view) for view in self.views)
+        self.row_bytes = sum(map(row_bytes, self.views))
+        costs = sum(row_bytes(view) * reading_cost(view) for view in self.views)
         self.reading = costs / self.row_bytes  # bytes that are moved for each that is read
-        self.dense = float(sum(v.stored for v in self.views if not _is_sparse(v)))
-        self.sparse = float(sum(v.stored for v in self.views if _is_sparse(v)))
+        self.dense = float(sum(v.stored for v in self.views if not is_sparse(v)))
+        self.sparse = float(sum(v.stored for v in self.views if is_sparse(v)))
 
     # The stages, in the order in which they run.
 
     def check(self) -> Stage:
         """One pass: are values finite, and how long are rows."""
         memory = 16.0 * self.n * (self.M + 1)  # what calibration makes on its way to `kept`
-        memory += sum(2.0 * v.stored for v in self.views if _is_sparse(v))  # finite or not
+        memory += sum(2.0 * v.stored for v in self.views if is_sparse(v))  # finite or not
+        # A kernel is factored, and held against the product of its factors.
+        memory += sum(40.0 * v.n**2 for v in self.views if isinstance(v, KernelView))
         return self._stage("check and norms", 1, memory, columns=1)
 
     def kept(self) -> float:
@@ -372,7 +111,7 @@ class _Count:
     def relaxation(self, starts: int = 1) -> Stage:
         """Frames, in the coordinates that `choose_coordinates` will take."""
         n, M, k, P = self.n, self.M, self.k, self.P
-        works = self._coordinate_work()
+        works = coordinate_work(self.problem)
         kind = min(works, key=lambda name: works[name])
         size = {"reduced": min(n, P), "spanned": 2 * P, "ambient": n}[kind] * k
         frames = affordable_count(size, 20) + affordable_count(size, 30) + 14 + 2 * M
@@ -406,7 +145,7 @@ class _Count:
         between = sum(_EVALUATIONS * evaluation_cost(posed, m) for posed, m in solves)
         memory = max(self._solving(posed.pool.views, m) for posed, m in solves) + 48.0 * n
         memory += self._blocks(k * M, self._look() + 8 * k * M + 8 * k)
-        narrow = [_width(v) for v in self.views if min(v.n, _width(v)) <= WIDEST_GRAM]
+        narrow = [v.p for v in self.views if min(v.n, v.p) <= WIDEST_GRAM]
         if joint and narrow:  # the spectral bound beside it
             between += sum(n * min(p, n) ** 2 for p in narrow) / 2
             memory = max(memory, self._gram(min(max(narrow), n), 16 * max(narrow)))
@@ -495,7 +234,7 @@ class _Count:
 
     @property
     def P_dense(self) -> int:
-        return sum(_width(v) for v in self.views if not _is_sparse(v))
+        return sum(v.p for v in self.views if not is_sparse(v))
 
     def _look(self) -> float:
         """Bytes by row of a block that is looked at, in float32 where that is good enough."""
@@ -505,7 +244,7 @@ class _Count:
                 wanted = 4 if self.single else 8
                 stays = view.data.dtype.itemsize == wanted and not isinstance(view.data, RowFile)
                 total += 0 if stays else (wanted + view.data.dtype.itemsize) * view.p
-            elif _is_sparse(view):
+            elif is_sparse(view):
                 total += _SPARSE_ENTRY * view.stored / self.n + 20 * self.k
             else:
                 total += 8 * self.k
@@ -514,10 +253,7 @@ class _Count:
     def row_features(self) -> float:
         """Bytes by row of calibrated features in float64."""
         return float(
-            sum(
-                _SPARSE_ENTRY * v.stored / self.n if _is_sparse(v) else 16 * _width(v)
-                for v in self.views
-            )
+            sum(_SPARSE_ENTRY * v.stored / self.n if is_sparse(v) else 16 * v.p for v in self.views)
         )
 
     def _blocks(self, width: int, row: float) -> float:
@@ -536,20 +272,15 @@ class _Count:
 
     def _held_rows(self, view: View, m: int) -> float:
         """T of one view in float32, as features or as a kernel."""
-        return 4.0 * m * min(_width(view), m)
+        return 4.0 * m * min(view.p, m)
 
     def _making(self, view: View, m: int) -> float:
         """What is there while T is made in float64 for a last look, besides."""
-        if _width(view) >= m:  # a kernel, or what its eigenvectors are found with
-            return 16.0 * m**2 + (0 if _is_sparse(view) else 16.0 * m * _width(view))
-        if _is_sparse(view):
-            return 16.0 * m * _width(view)
-        return (16.0 + _row_bytes(view) / _width(view)) * m * _width(view)
-
-    def _coordinate_work(self) -> dict[str, float]:
-        if any(isinstance(view, KernelView) for view in self.views):  # their rank is not known
-            return {"reduced": 0.0} if self.P <= WIDEST_GRAM else {"ambient": 0.0}
-        return coordinate_work(self.problem)
+        if view.p >= m:  # a kernel, or what its eigenvectors are found with
+            return 16.0 * m**2 + (0 if is_sparse(view) else 16.0 * m * view.p)
+        if is_sparse(view):
+            return 16.0 * m * view.p
+        return (16.0 + row_bytes(view) / view.p) * m * view.p
 
     def _stage(
         self,
@@ -575,11 +306,6 @@ class _Count:
         seconds += _CALL * passes if rates != UNTIMED else 0.0
         work = columns * (self.dense + self.sparse) + between
         return Stage(name, passes, work, read, memory, seconds, note)
-
-
-def _width(view: View) -> int:
-    """p, of a kernel as if its rank were full: to know that takes a factorisation."""
-    return view.n if isinstance(view, KernelView) else view.p
 
 
 def _float32_likely(problem: Problem) -> bool:
