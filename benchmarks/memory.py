@@ -45,7 +45,7 @@ CASES = {
     "dense, thorough": Case(100_000, 100, (256,), options={**_SEARCH, "effort": "thorough"}),
     "dense, certified": Case(200_000, 100, (256,)),
     "two views, certified": Case(100_000, 100, (384, 384)),
-    "dense, 500 MB": Case(200_000, 100, (256,), options={**_SEARCH, "memory_limit": "500 MB"}),
+    "dense, 150 MiB": Case(200_000, 100, (256,), options={**_SEARCH, "memory_limit": "150 MiB"}),
     "sparse, fast": Case(200_000, 100, (128,), 20_000, options=_FAST),
     "sparse, balanced": Case(200_000, 100, (128,), 20_000, options=_SEARCH),
     "sparse, certified": Case(50_000, 50, (128,), 20_000, options={"effort": "fast"}),

@@ -28,6 +28,7 @@ _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
 _LATE = 24  # directions of greedy in one pass
 _SWAP_PASSES = 15  # of a typical local search
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
+_LOOKS = 8.0  # the same without a table, which nobody updates
 _STEPS = 60  # of a relaxation that is only to order candidates
 _BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
@@ -104,7 +105,7 @@ class Count:
             memory,
             columns=made * k,
             between=made * n * M * float(k) ** 2,
-            moved=passes * _SWEEPS * number * n * M * k,
+            moved=passes * (_SWEEPS if keeps else _LOOKS) * number * n * M * k,
             note=note if keeps else f"{note}; too large for a table",
         )
 
