@@ -210,8 +210,8 @@ def growth() -> str:
         f"Two views of 128, k = 100; log-log slope in n **{_slope(in_n):.2f}**.\n\n"
         + markdown(["n", "seconds"], [[f"{n:,}", f"{s:.2f}"] for n, s in in_n])
         + f"\n\nn = 50,000, two views of 256; log-log slope in k **{_slope(in_k):.2f}**: a pick "
-        "is a direction that rows must hear of (linear in k), and whoever is confirmed is held against "
-        "all picks before (quadratic, but of few rows).\n\n"
+        "is a direction that rows must hear of (linear in k), and whoever is confirmed is held "
+        "against all picks before (quadratic, but of few rows).\n\n"
         + markdown(["k", "seconds"], [[str(k), f"{s:.2f}"] for k, s in in_k])
     )
 

@@ -1,6 +1,7 @@
 """Tables of responses: kept from swap to swap, the same as made anew; and where the search ends."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import reference
 from fairnepv import KernelView, Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
-from fairnepv.problem import Constraints, Problem
+from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
 from fairnepv.search import table as table_module
 from fairnepv.search.local import best_swaps
@@ -173,25 +174,24 @@ def test_few_exchanges_update_a_table_and_do_not_remake_it(monkeypatch):
 
 @pytest.mark.parametrize("pairs", [0, 6])
 @pytest.mark.parametrize("storage", STORAGES)
-def test_without_room_for_a_table_the_same_items_are_found(storage, pairs, monkeypatch):
+def test_without_room_for_a_table_the_same_items_are_found(storage, pairs):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         rules = random_rules(rng, 30, 7) if seed % 2 else Constraints()
         problem, _, _ = posed(rng, storage, rules=rules)
         start = rules.best_set(rng.standard_normal(30), 7)
         kept = run(LocalSearch(problem, start, pairs=pairs))
-        with monkeypatch.context() as patch:
-            patch.setattr(table_module, "_MOST_NUMBERS", 30 * 3 * 7 - 1)
-            assert SwapTable.of(Subset.of(problem, start)).aligned == ()
-            anew = run(LocalSearch(problem, start, pairs=pairs))
+        tight = replace(problem, means=Means(table=30 * 3 * 7 - 1))
+        assert SwapTable.of(Subset.of(tight, start)).aligned == ()
+        anew = run(LocalSearch(tight, start, pairs=pairs))
         assert kept.state.indices.tolist() == anew.state.indices.tolist()
         assert (kept.state.swaps, kept.state.passes) == (anew.state.swaps, anew.state.passes)
         assert kept.state.swaps > 0
 
 
-def test_a_table_of_just_the_largest_size_is_kept(monkeypatch):
+def test_a_table_of_just_the_largest_size_is_kept():
     problem, _, _ = posed(np.random.default_rng(0), "dense")
-    monkeypatch.setattr(table_module, "_MOST_NUMBERS", 30 * 3 * 7)
+    problem = replace(problem, means=Means(table=30 * 3 * 7))
     assert SwapTable.of(Subset.of(problem, np.arange(7))).aligned
 
 

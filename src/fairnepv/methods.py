@@ -143,13 +143,13 @@ def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]
     """What is tried besides fair greedy, each a function of the session that it runs in."""
     effort, names = plan.effort, problem.pool.names
     quick = effort.limited and effort.name != "thorough"
-    if not quick:
+    if not quick and problem.means.relaxation:
         yield partial(nepv_start, problem, plan.oversampling)
     if plan.certificate is not None:
         yield partial(_support_start, problem, plan.certificate)
         for sample in range(0 if quick else effort.samples):
             yield partial(_sampled_start, problem, plan.certificate, sample)
-    if effort.name == "thorough":
+    if effort.name == "thorough" and problem.means.relaxation:
         yield partial(nepv_start, problem, plan.oversampling, start="random")
     known = baselines(names)
     for name in _competitors(problem, effort, greedy_best):

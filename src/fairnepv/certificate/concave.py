@@ -166,7 +166,7 @@ class Concave:
         return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, in_order)
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
-        return block_threads(_WORTH_SHARING * _evaluation_cost(self.problem, len(rows)))
+        return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
 
     def _at(self, rows: Indices, x: Floats) -> ConcavePoint:
         with self._threads(rows):
@@ -208,7 +208,7 @@ class Concave:
     def _first_rows(self) -> Indices:
         """Everything where that is cheap; else where a solution is expected, or an even sample."""
         everyone = self._everyone()
-        size = max(_FIRST_ROWS, 4 * self.problem.k, self._rows_for(_DENSE_COST))
+        size = first_size(self.problem)
         if len(everyone) <= size:
             return everyone
         if self._start is not None:
@@ -239,7 +239,7 @@ class Concave:
         idle = (state.x < _NEGLIGIBLE * state.x.mean()) & (prices[state.rows] < 0.9 * threshold)
         idle &= ~np.isin(state.rows, self._completed(best, prices))
         kept, x = state.rows[~idle], state.x[~idle]
-        room = min(max(problem.k, int(_GROWTH * len(kept))), self._rows_for(_MOST_COST) - len(kept))
+        room = min(max(problem.k, int(_GROWTH * len(kept))), most_rows(self.problem) - len(kept))
         joining = wanted[np.argsort(-prices[wanted], kind="stable")[: max(room, 0)]]
         if not len(joining):
             return state.rows, state.x  # this is as fine as we can afford
@@ -255,22 +255,35 @@ class Concave:
         assert self._prices is not None
         return self._prices[1]
 
-    def _rows_for(self, cost: float) -> int:
-        """How many rows an evaluation of so many multiply-adds can take."""
-        few, many = 1, self.problem.n
-        if _evaluation_cost(self.problem, many) <= cost:
-            return many
-        while many - few > 1:  # the cost rises with the rows
-            middle = (few + many) // 2
-            below = _evaluation_cost(self.problem, middle) <= cost
-            few, many = (middle, many) if below else (few, middle)
-        return few
-
     def _feasible(self, rows: Indices, x: Floats) -> Floats:
         return cap(x, self.problem.k, self.problem.constraints.take(rows))
 
 
-def _evaluation_cost(problem: Problem, m: int) -> float:
+def first_size(problem: Problem) -> int:
+    """How many rows T starts with, if there are more."""
+    size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST))
+    return min(size, most_rows(problem))
+
+
+def most_rows(problem: Problem) -> int:
+    """How many rows T may grow to."""
+    held = problem.n if problem.means.support is None else problem.means.support
+    return min(held, _rows_for(problem, _MOST_COST))
+
+
+def _rows_for(problem: Problem, cost: float) -> int:
+    """How many rows an evaluation of so many multiply-adds can take."""
+    few, many = 1, problem.n
+    if evaluation_cost(problem, many) <= cost:
+        return many
+    while many - few > 1:  # the cost rises with the rows
+        middle = (few + many) // 2
+        below = evaluation_cost(problem, middle) <= cost
+        few, many = (middle, many) if below else (few, middle)
+    return few
+
+
+def evaluation_cost(problem: Problem, m: int) -> float:
     """Multiply-adds of the relaxation and its gradient on m rows: a Gram matrix of the smaller
     side of every view, and its eigenvectors."""
     sides = [min(view.p, m) for view in problem.pool.views]

@@ -232,6 +232,14 @@ time_limit_option = click.option(
     metavar="SECONDS",
     help="Return the best found until then.",
 )
+memory_limit_option = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    help="Keep to so much memory besides the data, such as 2GiB, by keeping less.",
+)
+plan_option = click.option(
+    "--plan", is_flag=True, help="Print what this would take, and run nothing."
+)
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not at run time

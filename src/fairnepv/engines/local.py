@@ -22,7 +22,7 @@ import numpy as np
 from fairnepv.engines.base import Array, R, Source, tree_fold
 from fairnepv.errors import InputError
 
-_BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
+BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
 _GATHERED = 512  # rows in a block of gathered ones, whose memory is then used over and over
 _KEPT_BYTES, _USUALLY_KEPT_BYTES = 1 << 27, 1 << 17  # the latter is glibc's default
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
@@ -34,16 +34,20 @@ class LocalEngine:
     """`block_rows` is for tests and measurements; the default suits the width of the pool.
 
     `threads`: by default as many as BLAS has where nobody has limited it, and one for small work.
+    `block_numbers`: float64 numbers in a block; sums of `fixed` passes depend on it.
     """
 
     block_rows: int | None = None
     threads: int | None = None
+    block_numbers: int = BLOCK_NUMBERS
 
     def __post_init__(self) -> None:
         if self.block_rows is not None and self.block_rows < 1:
             raise InputError(f"block_rows must be at least 1, not {self.block_rows}")
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads must be at least 1, not {self.threads}")
+        if self.block_numbers < 1:
+            raise InputError(f"block_numbers must be at least 1, not {self.block_numbers}")
 
     def map(
         self,
@@ -57,7 +61,7 @@ class LocalEngine:
         out: Array | None = None,
     ) -> Array:
         n = source.n if rows is None else len(rows)
-        size = self._rows(source, width, fixed)
+        size = self.rows_of_block(source, width, fixed)
         if rows is not None:
             size = min(size, _GATHERED)
         calls = _calls(task, source, state, aligned, size, rows)
@@ -79,13 +83,17 @@ class LocalEngine:
         total: int = 0,
         fixed: bool = False,
     ) -> R:
-        size = self._rows(source, width, fixed, total)
+        size = self.rows_of_block(source, width, fixed, total)
         calls = _calls(task, source, state, aligned, size)
         return tree_fold(in_order(calls, self.threads), combine)
 
-    def _rows(self, source: Source, width: int, fixed: bool, total: int = 0) -> int:
-        canonical = max(64, max(_BLOCK_NUMBERS, total) // max(1, source.row_width, width))
+    def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
+        canonical = max(64, max(self.block_numbers, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
+
+    def threads_for(self, work: float) -> int:
+        """How many blocks are worked on at once, where a product takes so many multiply-adds."""
+        return self.threads or (_cores() if work > _SMALL_WORK else 1)
 
 
 def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Iterator[R]:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
+
+from fairnepv.errors import InputError
 
 _MEMINFO = Path("/proc/meminfo")
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
+_UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 _GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
@@ -28,6 +35,25 @@ def _physical_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):  # a system without such answers
         return sys.maxsize
+
+
+def check_memory_limit(value: Any) -> int | None:
+    """A number of bytes: an integer, or text such as '2GiB', '500 MB'; None stays None."""
+    if value is None:
+        return None
+    size: float | None = None
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", value)
+        unit = _UNITS.get(found[2].upper()) if found else None
+        size = float(found[1]) * unit if found and unit else None
+    elif hasattr(value, "__index__") and not isinstance(value, bool):
+        size = int(value)
+    if size is None or size < 1:
+        raise InputError(
+            "memory_limit must be a positive number of bytes, or text such as '2GiB' or '500 MB', "
+            f"not {value!r}"
+        )
+    return int(size)
 
 
 def size_in_words(count: int) -> str:

@@ -13,7 +13,12 @@ _MEMORY_NUMBERS = 1 << 27  # 1 GiB of frames, besides the few that a step works 
 
 def affordable(frame: Floats, most: int) -> int:
     """How many arrays like `frame` a method may keep: at least two, and what fits into 1 GiB."""
-    return max(2, min(most, _MEMORY_NUMBERS // frame.size))
+    return affordable_count(frame.size, most)
+
+
+def affordable_count(size: int, most: int) -> int:
+    """The same for arrays of so many numbers."""
+    return max(2, min(most, _MEMORY_NUMBERS // max(1, size)))
 
 
 class PointMemo:

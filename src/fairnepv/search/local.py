@@ -28,7 +28,6 @@ from fairnepv.search.ties import blur, tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
-_CONFIRM = 1 << 16  # swaps that are confirmed at a time
 
 
 @dataclass(frozen=True)
@@ -305,8 +304,11 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
     pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
     moves = np.unique(np.stack([found.rows, found.slots], axis=1), axis=0)
     ladders = SwapLadders(*(np.empty(0, dtype=np.int64),) * 3, *(np.empty(0),) * 2, state.ties)
-    for start in range(0, len(moves), _CONFIRM):
-        rows, slots = moves[start : start + _CONFIRM].T
+    k = len(subset.indices)
+    held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
+    size = max(64, subset.problem.means.confirmed // held)
+    for start in range(0, len(moves), size):
+        rows, slots = moves[start : start + size].T
         once, at = np.unique(rows, return_inverse=True)
         v, c = source.responses(pool.gather(once, 0, len(once)), pool.squared_norms[once])
         ratios = (c[at] * state.pivots[:, slots].T + v[at, :, slots] ** 2).T

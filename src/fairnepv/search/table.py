@@ -25,7 +25,6 @@ from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.ties import COARSEST, blur, coarse_error
 from fairnepv.views.base import SURE, Floats
 
-_MOST_NUMBERS = 1 << 27  # of a table; a larger one is made anew in every pass, in blocks
 _LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
 _OLDEST = 64  # swaps after which a table in float32 is made anew
 _UPDATE = 12.0  # an update moves memory and does not multiply: so much longer per multiply-add
@@ -74,7 +73,7 @@ class SwapTable:
         pool, size = subset.problem.pool, len(subset.indices)
         source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
         width = len(pool.views) * size
-        if not keep or pool.n * width > _MOST_NUMBERS:
+        if not keep or pool.n * width > subset.problem.means.table:
             return cls(subset, source, None)
         joined = pool.map(_respond, source, pool.squared_norms, width=4 * width, fixed=True)
         return cls(subset, source, joined)

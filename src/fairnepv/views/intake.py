@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
-from fairnepv.views.arrays import check_positive, plain_array
+from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
-from fairnepv.views.kernel import KernelView, kernel_tolerance
+from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
 
 _LARGEST_SQUARE = 1e300
@@ -60,6 +60,27 @@ def check_view(name: str, value: Any) -> View:
     if sp.issparse(value):
         return _checked_sparse(name, value)
     return _checked_dense(name, value)
+
+
+def sketch_view(name: str, value: Any) -> View:
+    """The view that `check_view` would make, without a look at its values; only to be asked for
+    its shape and its storage."""
+    if isinstance(value, DiagonalView):
+        return value
+    if isinstance(value, KernelView):
+        _check_shape(name, value.kernel.shape)
+        return SketchedKernel(value.kernel, value.eps)
+    if isinstance(value, DenseView | SparseView):
+        view = sketch_view(name, value.data)
+        return view if value.eps is None else view.with_eps(value.eps)
+    if sp.issparse(value):
+        _check_shape(name, value.shape)
+        _numeric(name, value)
+        return SparseView(value)
+    array = value if isinstance(value, RowFile) else read_array(value, f"view {name!r}")
+    _check_shape(name, array.shape)
+    _numeric(name, array)
+    return DenseView(array)
 
 
 def check_quality(quality: Any, names: tuple[str, ...], n: int) -> dict[str, Floats] | None:

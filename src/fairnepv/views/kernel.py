@@ -107,6 +107,14 @@ class KernelView(View):
         return view.scaled(self._scales(indices), self.offset)
 
 
+class SketchedKernel(KernelView):
+    """Of full rank, as far as a plan can tell: to know more takes a factorisation."""
+
+    @property
+    def p(self) -> int:  # type: ignore[override]
+        return self.n
+
+
 class KernelBlock:
     def __init__(self, view: KernelView, rows: Indices | slice) -> None:
         self._view, self._rows = view, rows

@@ -14,6 +14,8 @@ from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import spectrum_of_rows
 
+_CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
+
 
 class Factored(NamedTuple):
     """Anchor of few rows, still sparse (p, m), that are combined after the product with them.
@@ -59,7 +61,10 @@ class SparseView(View):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return _squared_norms(self.data)
+        """Some rows at a time: a copy of all values in float64 may be larger than the data."""
+        size = max(1, self.n * _CHUNK_NUMBERS // max(1, self.stored))
+        parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
+        return np.concatenate(parts)
 
     def raw_squared_norms(self) -> Floats:
         return self._raw_squared_norms
@@ -110,6 +115,10 @@ class DiagonalView(SparseView):
         self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
         self.n = self.p = len(self.values)
         self.eps = eps
+
+    @property
+    def stored(self) -> int:
+        return self.n
 
     @functools.cached_property
     def data(self) -> Any:

@@ -1,0 +1,199 @@
+"""What a selection takes of memory, beside what its plan foretold.
+
+    python benchmarks/memory.py [--large] [NAME ...]
+
+Every case runs in a process of its own, whose anonymous memory (RssAnon of /proc/PID/status:
+mapped files do not count) is looked at every 20 ms from the moment on that its data is at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+_EVERY = 0.02  # seconds
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Case:
+    n: int
+    k: int
+    dense: tuple[int, ...]  # widths
+    words: int = 0  # columns of a sparse view with 50 non-zeros per row
+    dtype: str = "float32"
+    shards: int = 0  # files on disk; 0: an array in memory
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_FAST = {"effort": "fast", "certify": False}
+_SEARCH = {"certify": False}
+CASES = {
+    "dense, fast": Case(200_000, 100, (256,), options=_FAST),
+    "dense, balanced": Case(200_000, 100, (256,), options=_SEARCH),
+    "dense, thorough": Case(100_000, 100, (256,), options={**_SEARCH, "effort": "thorough"}),
+    "dense, certified": Case(200_000, 100, (256,)),
+    "two views, certified": Case(100_000, 100, (384, 384)),
+    "dense, 150 MiB": Case(200_000, 100, (256,), options={**_SEARCH, "memory_limit": "150 MiB"}),
+    "sparse, fast": Case(200_000, 100, (128,), 20_000, options=_FAST),
+    "sparse, balanced": Case(200_000, 100, (128,), 20_000, options=_SEARCH),
+    "sparse, certified": Case(50_000, 50, (128,), 20_000, options={"effort": "fast"}),
+    "sparse, relaxed": Case(
+        50_000, 50, (128,), 20_000, options={"effort": "fast", "method": "nepv", "certify": False}
+    ),
+    "shards, fast": Case(500_000, 100, (256,), dtype="float16", shards=8, options=_FAST),
+    "small": Case(2_000, 20, (64, 64)),
+}
+LARGE = {
+    "shards, 5 million": Case(5_000_000, 200, (512,), dtype="float16", shards=20, options=_FAST),
+    "sparse, a million": Case(1_000_000, 200, (256,), 50_000),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--stages", action="store_true", help="Peaks by stage, too.")
+    parser.add_argument("--child", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    cases = {**CASES, **(LARGE if arguments.large else {})}
+    if arguments.child:
+        _choose({**CASES, **LARGE}[arguments.child[0]], Path(arguments.child[1]))
+        return
+    print(f"{'case':<24}{'plan, MiB':>10}{'measured':>10}{'ratio':>7}{'plan, s':>9}{'took':>7}")
+    for name in arguments.names or cases:
+        with tempfile.TemporaryDirectory() as folder:
+            write_pool({**CASES, **LARGE}[name], Path(folder))
+            _show(name, Path(folder), arguments.stages)
+
+
+def write_pool(case: Case, folder: Path) -> None:
+    """Rows around some directions, as embeddings lie; words by how common they are."""
+    rng = np.random.default_rng(0)
+    for q, p in enumerate(case.dense):
+        centres = rng.standard_normal((50, p)).astype(np.float32)
+        (folder / f"view{q}").mkdir()
+        for s, rows in enumerate(np.array_split(np.arange(case.n), max(case.shards, 1))):
+            block = rng.standard_normal((len(rows), p), dtype=np.float32)
+            block += centres[rng.integers(50, size=len(rows))]
+            np.save(folder / f"view{q}" / f"{s:04}.npy", block.astype(case.dtype))
+    if case.words:
+        common = 1.0 / np.arange(1, case.words + 1) ** 0.7
+        columns = rng.choice(case.words, size=(case.n, 50), p=common / common.sum())
+        values = rng.random(columns.shape, dtype=np.float32) + 0.1
+        indptr = np.arange(0, columns.size + 1, 50)
+        words = sp.csr_array((values.ravel(), columns.ravel(), indptr), (case.n, case.words))
+        words.sum_duplicates()
+        sp.save_npz(folder / "words.npz", words, compressed=False)
+
+
+def read_pool(case: Case, folder: Path) -> dict[str, Any]:
+    import fairnepv
+
+    data: dict[str, Any] = {}
+    for q in range(len(case.dense)):
+        path = folder / f"view{q}"
+        rows = fairnepv.open_rows(str(path)) if case.shards else np.load(path / "0000.npy")
+        data[f"view{q}"] = rows
+    if case.words:
+        data["words"] = sp.csr_array(sp.load_npz(folder / "words.npz"))
+    return data
+
+
+def _choose(case: Case, folder: Path) -> None:
+    """In a process of its own: the plan, then the run, with lines that say where it is."""
+    import warnings
+
+    import fairnepv
+
+    warnings.simplefilter("ignore")
+    data = read_pool(case, folder)
+    forecast = fairnepv.plan(data, case.k, **case.options)
+    print("plan", forecast.memory, forecast.seconds, flush=True)
+    stage = [""]
+
+    def told(step: Any) -> None:
+        if step.stage != stage[0]:
+            stage[0] = step.stage
+            print("stage", step.stage, flush=True)
+
+    began = time.monotonic()
+    fairnepv.select(data, case.k, progress=told, **case.options)
+    print("done", time.monotonic() - began, flush=True)
+
+
+def _show(name: str, folder: Path, stages: bool) -> None:
+    command = [sys.executable, __file__, "--child", name, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        watch = Watch(child.pid)
+        said = dict(_lines(child, watch))
+        watch.stop()
+    if "done" not in said:
+        print(f"{name:<24} failed")
+        return
+    planned, seconds = said["plan"]
+    measured = max(watch.peaks.values())
+    print(
+        f"{name:<24}{planned / _MIB:>10.0f}{measured / _MIB:>10.0f}{planned / measured:>7.2f}"
+        f"{seconds:>9.1f}{said['done'][0]:>7.1f}",
+        flush=True,
+    )
+    if stages:
+        print("   " + ", ".join(f"{s} {peak / _MIB:.0f}" for s, peak in watch.peaks.items()))
+
+
+def _lines(child: subprocess.Popen[str], watch: Watch) -> Iterator[tuple[str, list[float]]]:
+    """What the child says: a word and its numbers; stages are for the watch."""
+    assert child.stdout is not None
+    for line in child.stdout:
+        word, *rest = line.split()
+        if word == "stage":
+            watch.stage = rest[0]
+        else:
+            watch.stage = "start" if word == "plan" else ""
+            yield word, [float(x) for x in rest]
+
+
+class Watch:
+    """The largest memory of a process by stage, while there is one."""
+
+    def __init__(self, pid: int) -> None:
+        self.stage, self.peaks = "", dict[str, int]()
+        self._pid, self._over = pid, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(_EVERY):
+            if self.stage:
+                found = anonymous_memory(self._pid)
+                self.peaks[self.stage] = max(self.peaks.get(self.stage, 0), found)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def anonymous_memory(pid: int) -> int:
+    """RssAnon in bytes; 0 once the process is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith("RssAnon:")), 0)
+
+
+if __name__ == "__main__":
+    main()
