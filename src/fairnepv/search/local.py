@@ -28,6 +28,7 @@ from fairnepv.search.ties import blur, tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
+_CROWD = 32  # rows of a slot that are looked at again; more than that are exactly tied
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ class SwapLadders(NamedTuple):
 
     Criterion 0 is F_tau, the others are the views. On a ladder the first row is the one that the
     tie rule chooses, and the last has the highest score. Scores that are `coarse` may be off by
-    half the tie, so that all rows within it stay.
+    half the tie, so that all rows within it stay; of a crowd, which are rows that are exactly
+    tied, such as those without a word in common with any pick, the first of the best do.
     """
 
     criteria: Indices
@@ -192,10 +194,20 @@ class SwapLadders(NamedTuple):
         # One running maximum serves all ladders: each is lifted above the one before it.
         depth = (self.scores - best) / np.take(self.ties, self.criteria)  # kept from -1 to 0
         if self.coarse:
-            return self._pick(depth >= -1.0)
+            near = self._pick(depth >= -1.0)
+            return near if len(near.slots) <= _CROWD else near._without_crowds()
         height = 2.0 * np.repeat(np.arange(len(first)), lengths) + np.maximum(depth, -1.5)
         before = np.concatenate([[-np.inf], np.maximum.accumulate(height)[:-1]])
         return self._pick((depth >= -1.0) & (height > before))
+
+    def _without_crowds(self) -> SwapLadders:
+        """At most so many rows of every ladder: the best, and of equals the first."""
+        order = np.lexsort((self.rows, -self.scores, self.slots, self.criteria))
+        first, last = self.rungs()
+        rank = np.arange(len(order)) - np.repeat(
+            first, last - first + 1
+        )  # ladders keep their place
+        return self._pick(np.sort(order[rank < _CROWD]))
 
     def joined(self, other: SwapLadders) -> SwapLadders:
         """The ladders of two neighbouring stretches of rows, this one the lower."""
@@ -292,6 +304,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
         rules.groups,
         *table.aligned,
         width=4 * (len(pool.views) + 2) * k,
+        fixed=table.source.coarse,  # so that float32 says the same for any engine's blocks
     )
     if not table.source.coarse:
         return found
