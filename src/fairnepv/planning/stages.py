@@ -21,7 +21,7 @@ from fairnepv.relaxation.coordinates import WIDEST_GRAM, coordinate_work
 from fairnepv.relaxation.frames import affordable_count
 from fairnepv.search.effort import Effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
-from fairnepv.views import DenseView, KernelView, View
+from fairnepv.views import DenseView, KernelView, Pool, View
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
@@ -32,7 +32,7 @@ _LOOKS = 8.0  # the same without a table, which nobody updates
 _STEPS = 60  # of a relaxation that is only to order candidates
 _BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
-_RANK = 0.4  # of k: columns of dual variables
+_RANK = 0.3  # of k: columns of dual variables
 _SPARSE_ENTRY = 40  # bytes by entry of a sparse block: a slice of it, and its copy in float64
 _SAMPLE = 64
 _SHARED = 0.8  # exponent of what further threads bring
@@ -144,8 +144,7 @@ class Count:
         n, M, k = self.n, self.M, self.k
         solves = self.solves(joint=joint)
         between = sum(_EVALUATIONS * evaluation_cost(posed, m) for posed, m in solves)
-        memory = max(self._solving(posed.pool.views, m) for posed, m in solves) + 48.0 * n
-        memory += self._blocks(k * M, self._look() + 8 * k * M + 8 * k)
+        memory = max(self._solving(posed.pool, m) for posed, m in solves) + 48.0 * n
         narrow = [v.p for v in self.views if min(v.n, v.p) <= WIDEST_GRAM]
         if joint and narrow:  # the spectral bound beside it
             between += sum(n * min(p, n) ** 2 for p in narrow) / 2
@@ -180,10 +179,14 @@ class Count:
             return self.n
         return min(max(int(_GROWN * first), _ROWS_PER_PICK * self.k), most_rows(problem))
 
-    def _solving(self, views: tuple[View, ...], m: int) -> float:
-        held = sum(self._held_rows(view, m) for view in views)
-        images = (16.0 + 8.0) * m * _RANK * self.k * len(views)  # of some points; dual variables
-        return held + max(self._making(view, m) for view in views) + images
+    def _solving(self, pool: Pool, m: int) -> float:
+        views, width = pool.views, self.k * len(pool.views)
+        held_rows = sum(self._held_rows(view, m) for view in views)
+        images = (8.0 + 8.0) * m * _RANK * width  # of two points; dual variables
+        rows = min(self.engine.rows_of_block(pool, width), self.n)
+        priced = self.threads * rows * (self._look(views) + 8 * width + 8 * self.k)
+        making = max(self._making(view, m) for view in views)
+        return held_rows + images + max(making, priced)
 
     def proof(self) -> float:
         """Dual variables that a certificate keeps, its own and those of every view."""
@@ -237,10 +240,10 @@ class Count:
     def P_dense(self) -> int:
         return sum(v.p for v in self.views if not is_sparse(v))
 
-    def _look(self) -> float:
+    def _look(self, views: tuple[View, ...] | None = None) -> float:
         """Bytes by row of a block that is looked at, in float32 where that is good enough."""
         total = 0.0
-        for view in self.views:
+        for view in views or self.views:
             if isinstance(view, DenseView):
                 wanted = 4 if self.single else 8
                 stays = view.data.dtype.itemsize == wanted and not isinstance(view.data, RowFile)
