@@ -1,7 +1,7 @@
 """What every stage allocates and multiplies.
 
 What depends on the data (how long a local search lasts, how many rows a bound needs) is an estimate
-from the pools of `benchmarks/memory.py`, and its note says so.
+from the pools of `benchmarks/scale.py`, and its note says so.
 """
 
 from __future__ import annotations
