@@ -148,7 +148,7 @@ class Frontier:
         if self._missed >= _WINDOW:
             self.refresh_all()
         unsure = blur(self.problem, size)
-        slack = max(SLACK, 10.0 * unsure, 2.0 * self._error / size if self._coarse else 0.0)
+        slack = max(SLACK, 10.0 * unsure) + (2.0 * self._error / size if self._coarse else 0.0)
         contenders = self._contenders(self.standing(size), slack, self._closed())
         if len(contenders) == 1:
             return int(contenders[0])
