@@ -26,7 +26,7 @@ from fairnepv.views.base import Floats, Indices
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
-_MOST_COST = 2e11  # multiply-adds of one evaluation that T may grow to
+_MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
 _WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
 _NEGLIGIBLE = 1e-3  # of the mean of x: such rows leave T when their price is low
 _SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; so many are enough
