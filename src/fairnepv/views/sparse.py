@@ -118,7 +118,7 @@ class DiagonalView(SparseView):
 
     @property
     def stored(self) -> int:
-        return self.n
+        return int(np.count_nonzero(self.values))
 
     @functools.cached_property
     def data(self) -> Any:
