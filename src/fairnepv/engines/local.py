@@ -23,8 +23,9 @@ from fairnepv.engines.base import Array, R, Source, tree_fold
 from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
+_FEW_ROWS = 192  # gathered ones that a thread is bothered with
 _GATHERED = 512  # rows in a block of gathered ones, whose memory is then used over and over
-_KEPT_BYTES, _USUALLY_KEPT_BYTES = 1 << 27, 1 << 17  # the latter is glibc's default
+_KEPT_BYTES = 1 << 26  # of freed memory
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
 _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second thread costs more
 
@@ -63,7 +64,7 @@ class LocalEngine:
         n = source.n if rows is None else len(rows)
         size = self.rows_of_block(source, width, fixed)
         if rows is not None:
-            size = min(size, _GATHERED)
+            size = min(size, _GATHERED, max(_FEW_ROWS, -(-n // _cores())))
         calls = _calls(task, source, state, aligned, size, rows)
         for start, result in zip(range(0, n, size), in_order(calls, self.threads), strict=True):
             if out is None:
@@ -162,33 +163,25 @@ def block_threads(work: float) -> Iterator[None]:
     with one thread and 7 s with two (DESIGN 3.2).
     """
     token = _allowed.set(_cores() if work > _SMALL_WORK else 1)
-    _keep_freed_memory(_KEPT_BYTES)
+    _keep_freed_memory()
     try:
         with _blas_threads(1):
             yield
     finally:
         _allowed.reset(token)
-        if _allowed.get() is None:  # the outermost
-            _keep_freed_memory(_USUALLY_KEPT_BYTES)
-
-
-def _keep_freed_memory(size: int) -> None:
-    """How much freed memory glibc keeps for the next who asks, instead of giving it back at once.
-
-    A pass makes the same temporaries for every block; getting their pages anew each time took
-    most of the time of gathered passes.
-    """
-    mallopt = _mallopt()
-    if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, size)
-        mallopt(_M_MMAP_THRESHOLD, min(size, _LARGEST_MMAP_THRESHOLD))
 
 
 @functools.cache
-def _mallopt() -> Callable[[int, int], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    return getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+def _keep_freed_memory() -> None:
+    """Let glibc keep some freed memory for the next who asks, instead of giving it back at once.
+
+    A pass makes the same temporaries for every block; getting their pages anew each time took
+    most of the time of gathered passes. This holds for the process from then on.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:  # other C libraries have none
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
 
 
 @contextlib.contextmanager

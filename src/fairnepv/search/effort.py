@@ -66,7 +66,7 @@ EFFORTS = {
         provable=2_000_000,
         nodes=3000,
         work=1e9,
-        large=(30, 4),
+        large=(30, 0),
     ),
     "thorough": Effort(
         "thorough",

@@ -34,6 +34,7 @@ _OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "
 _WINDOW = 128  # picks that a row may not have heard of before a pass refreshes everybody
 _SHARE = 0.25  # of the rows, gathered since the last pass: then it is time for one
 _LATELY = 4  # picks ago
+_FEW = 256  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
 _CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
@@ -270,7 +271,8 @@ class Frontier:
             self.refresh_all()
             return
         late = self._known[stale] < t - _LATELY  # those who have heard lately miss few directions
-        for part in (stale[late], stale[~late]):
+        few = len(stale) <= _FEW
+        for part in (stale,) if few else (stale[late], stale[~late]):
             if len(part):
                 self._explain(part, int(self._known[part].min()))
 
