@@ -16,6 +16,7 @@ from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
+from fairnepv.search import local as local_module
 from fairnepv.search import table as table_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
@@ -201,6 +202,22 @@ def test_a_table_of_just_the_largest_size_is_kept():
 @pytest.fixture
 def any_size_in_float32(monkeypatch):
     monkeypatch.setattr(table_module, "_LITTLE_WORK", 0.0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 4])
+def test_no_swap_improves_though_float32_left_out_most_of_a_crowd(
+    any_size_in_float32, monkeypatch, seed
+):
+    """Rows of a crowd need not be tied: in a narrow view many are only nearly so."""
+    monkeypatch.setattr(local_module, "_CROWD", 1)
+    view = np.random.default_rng(seed).standard_normal((150, 2))
+    view /= np.linalg.norm(view, axis=1, keepdims=True)
+    problem, Ls = pose([view], 8, 0.1, [0.01]), kernels([view], [0.01])
+    found = run(LocalSearch(problem, np.arange(8)))
+    assert found.status is Status.LOCAL_OPTIMUM
+    S = found.state.indices.tolist()
+    gain = best_allowed_swap(Ls, S, 0.1, Constraints()) - reference.fair_score(Ls, S, 0.1)
+    assert gain <= 1e-9
 
 
 @examples(60)

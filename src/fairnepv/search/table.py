@@ -84,6 +84,11 @@ class SwapTable:
         return () if self.joined is None else _parts(self.joined, len(self.subset.inverses))
 
     @property
+    def exact(self) -> SwapTable:
+        """Of the same set in float64; not kept."""
+        return SwapTable(self.subset, RowSource.of(self.subset, coarse=False), None)
+
+    @property
     def error(self) -> float:
         """How far a log-ratio may be off for float32."""
         return (1 + self.age) * swap_error(self.subset.problem) if self.source.coarse else 0.0
