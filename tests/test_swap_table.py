@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv import KernelView, Status
+from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
@@ -218,6 +218,25 @@ def test_no_swap_improves_though_float32_left_out_most_of_a_crowd(
     S = found.state.indices.tolist()
     gain = best_allowed_swap(Ls, S, 0.1, Constraints()) - reference.fair_score(Ls, S, 0.1)
     assert gain <= 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e21, 1e-25, 0.0])
+def test_views_beyond_the_range_of_float32_are_searched_in_float64(any_size_in_float32, scale):
+    """A table of infinities would say that no swap improves. Scale 0: a view without a ridge."""
+    rng = np.random.default_rng(0)
+    views = cases.random_views(rng, 40, [8, 5])
+    if scale:
+        views[1] *= scale
+        eps = [0.1, 0.1 * scale**2]
+        problem, Ls = pose(views, 6, 0.1, eps), kernels(views, eps)
+    else:
+        diagonal = 10.0 ** -rng.uniform(50, 60, size=40)
+        problem = pose([views[0], DiagonalView(diagonal, eps=0)], 6, 0.1, [0.1, 0.0])
+        Ls = [*kernels(views[:1], [0.1]), np.diag(diagonal)]
+    assert not SwapTable.of(Subset.of(problem, np.arange(6))).source.coarse
+    found = run(LocalSearch(problem, np.arange(6)))
+    S = found.state.indices.tolist()
+    assert best_allowed_swap(Ls, S, 0.1, Constraints()) <= reference.fair_score(Ls, S, 0.1) + 1e-9
 
 
 @examples(60)
