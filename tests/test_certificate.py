@@ -664,3 +664,16 @@ def test_a_wide_sparse_view_needs_no_matrix_of_its_columns():
     Ls = kernels([table.toarray(), problem.pool.views[1].data], [0.1, 0.1])
     F = reference.fair_score(Ls, greedy, 0.05)
     assert F <= certificate.upper_bound <= F + 0.3
+
+
+@pytest.mark.parametrize("gap", [0.1, 2e-3])
+def test_the_bound_of_nearly_alike_rows_does_not_drown_in_float32(gap):
+    """All eigenvalues but one are below what float32 can tell from zero beside that one."""
+    rows = 1.0 + 1e-3 * np.random.default_rng(0).standard_normal((600, 20))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    problem = pose([rows], 300, 0.1, [0.1])
+    assert concave_module._float32_suffices(problem, gap)
+    certificate = certify(problem, gap=gap)
+    assert certificate.status is Status.CONVERGED
+    assert certificate.duality_gap <= gap
+    assert check_proof(problem.pool, certificate.proof).holds

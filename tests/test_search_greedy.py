@@ -453,3 +453,20 @@ def test_shortlist_keeps_the_rules_within_reach(kind):
         best = [i for i in np.argsort(-leverage) if i not in rules.fixed_out][:4]
         assert set(best) <= set(rows.tolist())
         assert any(obeys(rules, S) for S in combinations(rows.tolist(), 4))
+
+
+@pytest.mark.parametrize("scale", [1e21, 1.0, 1e-25])
+def test_rows_of_any_scale_are_ranked(scale):
+    """Variances beyond the range of float32, whose logarithms are not."""
+    views, eps = cases.random_views(np.random.default_rng(3), 30, [6, 4]), [0.1, 0.1 * scale**2]
+    views[1] *= scale
+    problem = pose(views, 8, 0.1, eps)
+    found = run(Greedy(problem))
+    assert found.status is Status.COMPLETE
+    assert found.state.indices.tolist() == reference.fair_greedy(kernels(views, eps), 8, 0.1)
+
+
+def test_tiny_variances_without_a_ridge_are_told_apart():
+    diagonal = 10.0 ** -np.random.default_rng(0).uniform(50, 60, size=50)
+    problem = pose([DiagonalView(diagonal, eps=0)], 5, 0.1, [0.0])
+    assert run(Greedy(problem)).state.indices.tolist() == np.argsort(-diagonal)[:5].tolist()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv import KernelView, Status
+from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
+from fairnepv.search import local as local_module
 from fairnepv.search import table as table_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
@@ -201,6 +202,41 @@ def test_a_table_of_just_the_largest_size_is_kept():
 @pytest.fixture
 def any_size_in_float32(monkeypatch):
     monkeypatch.setattr(table_module, "_LITTLE_WORK", 0.0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 4])
+def test_no_swap_improves_though_float32_left_out_most_of_a_crowd(
+    any_size_in_float32, monkeypatch, seed
+):
+    """Rows of a crowd need not be tied: in a narrow view many are only nearly so."""
+    monkeypatch.setattr(local_module, "_CROWD", 1)
+    view = np.random.default_rng(seed).standard_normal((150, 2))
+    view /= np.linalg.norm(view, axis=1, keepdims=True)
+    problem, Ls = pose([view], 8, 0.1, [0.01]), kernels([view], [0.01])
+    found = run(LocalSearch(problem, np.arange(8)))
+    assert found.status is Status.LOCAL_OPTIMUM
+    S = found.state.indices.tolist()
+    gain = best_allowed_swap(Ls, S, 0.1, Constraints()) - reference.fair_score(Ls, S, 0.1)
+    assert gain <= 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e21, 1e-25, 0.0])
+def test_views_beyond_the_range_of_float32_are_searched_in_float64(any_size_in_float32, scale):
+    """A table of infinities would say that no swap improves. Scale 0: a view without a ridge."""
+    rng = np.random.default_rng(0)
+    views = cases.random_views(rng, 40, [8, 5])
+    if scale:
+        views[1] *= scale
+        eps = [0.1, 0.1 * scale**2]
+        problem, Ls = pose(views, 6, 0.1, eps), kernels(views, eps)
+    else:
+        diagonal = 10.0 ** -rng.uniform(50, 60, size=40)
+        problem = pose([views[0], DiagonalView(diagonal, eps=0)], 6, 0.1, [0.1, 0.0])
+        Ls = [*kernels(views[:1], [0.1]), np.diag(diagonal)]
+    assert not SwapTable.of(Subset.of(problem, np.arange(6))).source.coarse
+    found = run(LocalSearch(problem, np.arange(6)))
+    S = found.state.indices.tolist()
+    assert best_allowed_swap(Ls, S, 0.1, Constraints()) <= reference.fair_score(Ls, S, 0.1) + 1e-9
 
 
 @examples(60)

@@ -36,6 +36,7 @@ _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and wha
 _GROWTH = 0.3  # of T, at most, by rows that join it
 _LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
+_MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _BINS = 20  # of prices, for what x is usual at a price
 
 
@@ -76,7 +77,7 @@ class Concave:
         # What can be made again from a state: (x, prices) of the last pass, (x, dual) of the best.
         self._prices: tuple[Floats, Floats] | None = None
         self._best: tuple[Floats, Dual] | None = None
-        self._dtype = np.float32 if _float32_suffices(problem, gap) else np.float64
+        self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
 
     def init(self) -> ConcaveState:
         rows = self._first_rows()
@@ -91,7 +92,8 @@ class Concave:
         dual = self._dual_at(rows, found.tightest)
         priced = self._price(found.tightest, dual)
         better = priced.bound < state.bound
-        self._best = (found.tightest.x, dual) if better else self._best
+        if better and self._dtype == np.float64:
+            self._best = found.tightest.x, dual
         value = self._value(rows, found.point, min(priced.bound, state.bound))
         solved = found.tightest.bound - value <= _ENOUGH * self.gap
         successor = ConcaveState(
@@ -119,7 +121,12 @@ class Concave:
             return state
         with np.errstate(over="ignore", invalid="ignore"):
             bound = price(self.problem, self.dual(state)).bound
-        return replace(state, bound=bound, proven=True, passes=state.passes + 1)
+        proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
+        if proven.gap <= self.gap or bound - state.bound <= _MISLED * self.gap:
+            return proven
+        # Float32 thought otherwise: nearly alike rows have eigenvalues that drown in its rounding.
+        self._dtype, self._held, self._prices = np.float64, None, None
+        return replace(proven, stuck=False, slow=0)
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
@@ -144,7 +151,7 @@ class Concave:
     def dual(self, state: ConcaveState) -> Dual:
         """The dual variables that proved the best bound."""
         if self._best is None or self._best[0] is not state.best_x:
-            point = self._at(state.best_rows, state.best_x)
+            point = self._exactly_at(state.best_rows, state.best_x)
             self._best = state.best_x, self._dual_at(state.best_rows, point)
         return self._best[1]
 
@@ -176,8 +183,13 @@ class Concave:
         """Of the relaxation; in float64 where it decides whether the bound is good enough."""
         if self._dtype == np.float64 or bound - point.value > self.gap:
             return point.value
+        return self._exactly_at(rows, point.x).value
+
+    def _exactly_at(self, rows: Indices, x: Floats) -> ConcavePoint:
+        if self._dtype == np.float64:
+            return self._at(rows, x)
         with self._threads(rows):
-            return self._hold(rows, np.float64).at(point.x).value
+            return self._hold(rows, np.float64).at(x)
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
         views = tuple(

@@ -39,6 +39,7 @@ _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larg
 _CONFIRM = 2048  # rows that are confirmed at a time
 _CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
+_LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 
 
 class Scores(Protocol):
@@ -353,15 +354,20 @@ def _explained(block: Block, state: Explain, known: NDArray[np.int32]) -> Floats
 def _logs(variances: Floats, eps: Floats) -> NDArray[np.float32]:
     """(M, n) log c"""
     with np.errstate(**_OVERFLOWS):
-        c = (variances + eps).T.astype(np.float32, order="C")
+        c = (variances + eps).T
+        if not _LEAST_SINGLE < c.min(initial=1.0) <= c.max(initial=1.0) < _MOST_SINGLE:
+            c = np.log(c)
+            return np.maximum(c, _CLOSED).astype(np.float32, order="C")
+        c = c.astype(np.float32, order="C")
         return np.maximum(np.log(c, out=c), _CLOSED, out=c)
 
 
 def _largest_log(problem: Problem) -> float:
     """Of c in any view, at least 1."""
     pool = problem.pool
+    least = np.maximum(pool.eps, np.finfo(np.float64).tiny)  # without a ridge c may be anything
     with np.errstate(**_OVERFLOWS):
-        ends = np.abs(np.log([pool.eps, pool.eps + pool.largest_norms]))
+        ends = np.abs(np.log([least, least + pool.largest_norms]))
     return max(1.0, float(ends[np.isfinite(ends)].max(initial=1.0)))
 
 

@@ -28,7 +28,7 @@ from fairnepv.search.ties import blur, tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
-_CROWD = 32  # rows of a slot that are looked at again; more than that are exactly tied
+_CROWD = 32  # rows of a slot that are looked at again; more than that are mostly exactly tied
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,11 @@ class LocalSearch:
     def _swap(self, state: LocalState) -> LocalState:
         """One look at all swaps, and every one of them that still improves when its turn comes."""
         table = self._at(state.indices)
-        best = best_swaps(table, above=table.subset.value + self._gain)
+        above = table.subset.value + self._gain
+        best = best_swaps(table, above=above)
         moves = self._improving(table.subset, best)
+        if not moves and best.crowded:  # among those that were left out one may still improve
+            moves = self._improving(table.subset, best_swaps(table.exact, above=above))
         self._table = None  # until it is whole again, should this be interrupted
         after = table.after(moves, reuse=True)
         value = self._score(after.subset.indices) if moves else state.value
@@ -163,8 +166,8 @@ class SwapLadders(NamedTuple):
 
     Criterion 0 is F_tau, the others are the views. On a ladder the first row is the one that the
     tie rule chooses, and the last has the highest score. Scores that are `coarse` may be off by
-    half the tie, so that all rows within it stay; of a crowd, which are rows that are exactly
-    tied, such as those without a word in common with any pick, the first of the best do.
+    half the tie, so that all rows within it stay; of a crowd, mostly rows that are exactly tied,
+    such as those without a word in common with any pick, the first of the best do.
     """
 
     criteria: Indices
@@ -174,6 +177,7 @@ class SwapLadders(NamedTuple):
     fair: Floats  # F_tau of the same swaps
     ties: tuple[float, ...]  # by criterion
     coarse: bool = False
+    crowded: bool = False  # rows were left out that may be better than they look
 
     def rungs(self) -> tuple[Indices, Indices]:
         """Positions of the first and of the last rung of every ladder."""
@@ -207,7 +211,8 @@ class SwapLadders(NamedTuple):
         rank = np.arange(len(order)) - np.repeat(
             first, last - first + 1
         )  # ladders keep their place
-        return self._pick(np.sort(order[rank < _CROWD]))
+        few = self._pick(np.sort(order[rank < _CROWD]))
+        return few._replace(crowded=self.crowded or len(few.slots) < len(self.slots))
 
     def joined(self, other: SwapLadders) -> SwapLadders:
         """The ladders of two neighbouring stretches of rows, this one the lower."""
@@ -219,6 +224,7 @@ class SwapLadders(NamedTuple):
             rows=np.concatenate([self.rows, other.rows]),
             scores=np.concatenate([self.scores, other.scores]),
             fair=np.concatenate([self.fair, other.fair]),
+            crowded=self.crowded or other.crowded,
         )
         return both._pick(np.lexsort((both.rows, both.slots, both.criteria))).thin()
 
@@ -309,7 +315,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     if not table.source.coarse:
         return found
     exact = state._replace(pivots=pivots, ties=(tie,) * len(ties))
-    return _confirmed(subset, found, exact)
+    return _confirmed(subset, found, exact)._replace(crowded=found.crowded)
 
 
 def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:

@@ -84,6 +84,11 @@ class SwapTable:
         return () if self.joined is None else _parts(self.joined, len(self.subset.inverses))
 
     @property
+    def exact(self) -> SwapTable:
+        """Of the same set in float64; not kept."""
+        return SwapTable(self.subset, RowSource.of(self.subset, coarse=False), None)
+
+    @property
     def error(self) -> float:
         """How far a log-ratio may be off for float32."""
         return (1 + self.age) * swap_error(self.subset.problem) if self.source.coarse else 0.0
@@ -124,7 +129,8 @@ class SwapTable:
 def _worth_float32(problem: Problem) -> bool:
     """Some view is quicker in float32, there is enough to do, and the ridge allows it."""
     quicker = any(view.coarse_error > 2.0**-30 for view in problem.pool.views)
-    return quicker and problem.work() > _LITTLE_WORK and swap_error(problem) <= COARSEST
+    ridged = bool((problem.pool.eps > 0).all())  # or an inverse may be too large for float32
+    return quicker and ridged and problem.work() > _LITTLE_WORK and swap_error(problem) <= COARSEST
 
 
 def swap_error(problem: Problem) -> float:
