@@ -62,8 +62,12 @@ CASES = {
     "small": Case(2_000, 20, (64, 64)),
 }
 LARGE = {
-    "shards, 5 million": Case(5_000_000, 200, (512,), dtype="float16", shards=20, options=_FAST),
-    "sparse, a million": Case(1_000_000, 200, (256,), 50_000, options={"time_limit": 80.0}),
+    "a million, in memory": Case(1_000_000, 200, (512,), dtype="float16", options=_FAST),
+    "a million, shards": Case(1_000_000, 200, (512,), dtype="float16", shards=20, options=_FAST),
+    "5 million, shards": Case(5_000_000, 200, (512,), dtype="float16", shards=20, options=_FAST),
+    "sparse million, fast": Case(1_000_000, 200, (256,), 50_000, options=_FAST),
+    "sparse million, balanced": Case(1_000_000, 200, (256,), 50_000, options=_SEARCH),
+    "sparse million, certified": Case(1_000_000, 200, (256,), 50_000, options={"gap": 5e-3}),
 }
 
 

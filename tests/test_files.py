@@ -842,3 +842,23 @@ def test_a_sparse_matrix_is_not_opened_as_rows():
     np.save("v.npy", ROWS[0])
     expected = "v.npy must hold a matrix of numbers, not float64 of shape (3,)"
     assert refused(fairnepv.open_rows, "v.npy") == expected
+
+
+def test_picks_outlive_their_file(tmp_path):
+    """Coverage takes a pass when it is asked for; by then the file may have changed."""
+    rows = np.random.default_rng(0).standard_normal((50, 6))
+    np.save(tmp_path / "rows.npy", rows)
+    found = fairnepv.select({"a": fairnepv.open_rows(str(tmp_path / "rows.npy"))}, 5)
+    np.save(tmp_path / "rows.npy", rows[:40])
+    with pytest.raises(InputError, match="was changed or removed"):
+        _ = found.coverage
+    stored = pickle.loads(pickle.dumps(found))
+    assert stored.indices.tolist() == found.indices.tolist()
+    assert np.isnan(stored.coverage["a"])
+    assert any("coverage is not known" in note for note in stored.notes)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_name_is_not_this_folder(text):
+    with pytest.raises(InputError, match="is empty"):
+        read_features(text)

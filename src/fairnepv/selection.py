@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairnepv.certificate import Certificate
 from fairnepv.engines import Block, block_threads
-from fairnepv.errors import Status
+from fairnepv.errors import InputError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
@@ -89,7 +89,7 @@ class Selection(Score):
 
     def __getstate__(self) -> dict[str, Any]:
         """A stored selection carries what the data says of it, and not the data."""
-        return {**self.__dict__, "_survey": self._survey, "problem": None}
+        return {**self.looked_around().__dict__, "problem": None}
 
     @functools.cached_property
     def _survey(self) -> Survey:
@@ -98,14 +98,20 @@ class Selection(Score):
             return survey(self.problem, self.indices, _usual_rows(self.problem))
 
     def looked_around(self) -> Selection:
-        """The same with that pass made; if it is interrupted, marked so and without coverage."""
+        """The same with that pass made. If it is interrupted or the data is gone by then, the
+        selection says so and has no coverage: the picks are not lost for it."""
         try:
             _ = self._survey
         except KeyboardInterrupt:
-            other = replace(self, status=Status.INTERRUPTED)
-            views, rows = len(self.scores), len(self.indices) + _SAMPLE
-            other.__dict__["_survey"] = Survey(np.full(views, np.nan), np.ones((views, rows)))
-            return other
+            return replace(self, status=Status.INTERRUPTED)._unsurveyed()
+        except InputError as error:
+            note = f"coverage is not known, since the data could not be read again: {error}"
+            return replace(self, run_notes=(*self.run_notes, note))._unsurveyed()
+        return self
+
+    def _unsurveyed(self) -> Selection:
+        views, rows = len(self.scores), len(self.indices) + _SAMPLE
+        self.__dict__["_survey"] = Survey(np.full(views, np.nan), np.ones((views, rows)))
         return self
 
     @property

@@ -25,6 +25,8 @@ class Source:
 
 def parse_source(text: str, endings: tuple[str, ...], *, folders: bool = False) -> Source:
     """FILE or FILE:PART, of a file that exists and has one of these endings, or of a folder."""
+    if not text.strip():
+        raise InputError("the name of a file is empty; name a file, or '.' for this folder")
     source = split_source(text)
     if folders and source.path.is_dir():
         return _named_part(source, text)
