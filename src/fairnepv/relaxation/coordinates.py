@@ -222,7 +222,11 @@ def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indic
 
 
 class Spanned:
-    """V = Phi C, for views too wide for a Gram matrix: nothing is as large as n k or P^2."""
+    """V = Phi C, for views too wide for a Gram matrix: nothing is as large as n k or P^2.
+
+    Where columns of Phi depend on each other C is not unique, and lengths of tangent vectors are
+    sure to the root of rounding only; that is plenty for an ordering of candidates.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -91,7 +91,10 @@ class Lbfgs:
     ) -> tuple[Point | None, float, int]:
         """The first of halved steps that gains enough, as far as rounding lets f tell."""
         geometry = point.geometry
-        length = min(1.0, _WIDEST_ANGLE / _largest_angle(geometry, direction))
+        widest = _largest_angle(geometry, direction)
+        if widest == 0:  # a direction that rounding has made nothing of
+            return None, 0.0, 0
+        length = min(1.0, _WIDEST_ANGLE / widest)
         noise = 10.0 * point.rounding
         tries = 0
         while length >= _SMALLEST_STEP:
