@@ -91,7 +91,7 @@ def main() -> None:
             print(rows[-1], file=sys.stderr, flush=True)
     headings = ["case", "pool", "planned MiB", "measured MiB", "ratio", "F", "planned s", "took s"]
     body = f"{provenance()}\n\n{markdown(headings, rows)}"
-    publish("scale", body, write=arguments.write and not arguments.names)
+    publish("scale", body, write=arguments.write)
 
 
 def write_pool(case: Case, folder: Path) -> None:

@@ -255,7 +255,7 @@ def main() -> None:
     bodies = [PARTS[name]() for name in options.only or PARTS]
     threads = f"{os.cpu_count()} threads for everybody"
     heading = provenance("pyversity", "lightly-mundig").replace("BLAS threads", f"{threads}; BLAS")
-    publish("speed", "\n\n".join([heading, *bodies]), write=options.write and not options.only)
+    publish("speed", "\n\n".join([heading, *bodies]), write=options.write)
 
 
 if __name__ == "__main__":
