@@ -42,6 +42,7 @@ _VARIANTS = {
 }
 SOLVERS = ("accelerated", *_VARIANTS)
 _ESCAPES = 5
+_LOST = 1e-7  # of orthonormality: more makes a value that no frame has
 _LANCZOS_STEPS = 30
 
 
@@ -195,7 +196,19 @@ class _Solve:
             V, status, curvature = self._accelerated(frame)
         else:
             V, status, curvature = self._scf(frame)
-        return self._record(self._point(self.objective.maps.geometry.renew(V)), status, curvature)
+        point, sound = self._renewed(V)
+        if not sound and point.residual > self.solver.tol:
+            status = Status.STAGNATED
+        return self._record(point, status, curvature)
+
+    def _renewed(self, V: Floats) -> tuple[Point, bool]:
+        """The point at V made anew, and whether V still was a frame; if not, at one that is."""
+        geometry = self.objective.maps.geometry
+        V = geometry.renew(V)
+        lost = float(np.abs(geometry.inner(V, V) - np.eye(V.shape[1])).max())
+        if lost <= _LOST:
+            return self._point(V), True
+        return self._point(geometry.orthonormalize(V)), False
 
     def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
         """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
