@@ -1,7 +1,7 @@
 # Two commands do everything on a machine that has only Python (>= 3.11), venv and make:
 #   make demo    installs into .venv and runs the demo
 #   make test    lint and the whole test suite
-# and `make bench` writes every table of BENCHMARKS.md anew (some twenty minutes).
+# and `make bench` writes every table of BENCHMARKS.md anew (an hour, and 20 GB of disk for a while).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,6 +25,8 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix src tests benchmarks
 
 bench: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/speed.py --write
+	$(BIN)/python benchmarks/scale.py --large --write
 	$(BIN)/python benchmarks/certainty.py --write
 	$(BIN)/python benchmarks/solvers.py --write
 	$(BIN)/python benchmarks/peers.py --write

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ def provenance(*packages: str) -> str:
     names = ("numpy", "scipy", "fairnepv", *packages)
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     blas = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    arguments = " ".join(a for a in sys.argv[1:] if a != "--write")
+    arguments = shlex.join(a for a in sys.argv[1:] if a != "--write")
     return (
         f"`python benchmarks/{Path(sys.argv[0]).name}{' ' + arguments if arguments else ''}`, "
         f"{datetime.date.today()}. {os.cpu_count()} shared cores ({platform.machine()}, "

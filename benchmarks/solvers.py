@@ -24,7 +24,8 @@ from pymanopt.optimizers import ConjugateGradient, TrustRegions
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
 from fairnepv.relaxation import make_solver, relax
-from fairnepv.relaxation.coordinates import MatrixMaps, Reduced
+from fairnepv.relaxation.coordinates import Reduced
+from fairnepv.relaxation.maps import MatrixMaps
 from fairnepv.relaxation.starts import spectral_start
 from fairnepv.report import trace_table
 from pools import openmoji_minilm, pose, uci

@@ -33,6 +33,7 @@ import fairnepv
 from cases import PAPER_OPTIMUM
 from fairnepv import data as embedded
 from fairnepv import pipeline
+from fairnepv import selection as selection_module
 from fairnepv.cli import commands, main
 from fairnepv.cli.progress import StageBar
 from fairnepv.data import Pictograms, openmoji
@@ -44,7 +45,10 @@ from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
 from fairnepv.selection import Comparison
 
-COMMANDS = ["certify", "compare", "demo", "relax", "score", "select", "synthetic", "verify-bound"]
+COMMANDS = [
+    *("certify", "compare", "convert", "demo", "relax", "score", "select", "synthetic"),
+    "verify-bound",
+]
 SELECTORS = [
     *("auto", "nepv", "greedy", "text-only", "vision-only"),
     *(
@@ -1214,7 +1218,7 @@ BAD = {
     "select --view a=no.npy -k 3": ["--view a=no.npy", "does not exist", "check the path"],
     "select --view a=text.doc -k 3": ["--view a=text.doc", ".doc", ".npy, .npz, .parquet"],
     "select --view a=ids.txt -k 3": ["--view a=ids.txt", ".npy, .npz, .parquet"],
-    "select --view a=sub -k 3": ["--view a=sub", "no ending", ".npy"],
+    "select --view a=sub -k 3": ["--view a=sub", "sub is a folder without rows", ".npy"],
     "select --view a=pool.npz -k 3": ["2 keys (text, vision)", "name one, as in pool.npz:text"],
     "select --view a=pool.npz:nope -k 3": ["--view", "no key 'nope'", "it has text, vision"],
     "select --view a=pool.parquet -k 3": ["2 columns (id, v:1)", "as in pool.parquet:id"],
@@ -1222,7 +1226,11 @@ BAD = {
     "select --view a=pool.parquet:id -k 3": ["must hold numbers", "str"],
     "select --view a=objects.npy -k 3": ["--view a=objects.npy", "Python objects", "save it as"],
     "select --view a=objects.npz:x -k 3": ["--view a=objects.npz:x", "Python objects", "save it"],
-    "select --view a=ragged.parquet:x -k 3": ["--view", "different lengths", "same number"],
+    "select --view a=ragged.parquet:x -k 3": [
+        "ragged.parquet, column 'x'",
+        "different lengths",
+        "row 39",
+    ],
     "select --view a=empty.npy -k 3": ["--view a=empty.npy", "not a .npy file", "write it again"],
     "select --view a=wrong.npz -k 3": ["--view a=wrong.npz", "single array", "call it .npy"],
     "select --view a=torn.npz -k 3": ["--view a=torn.npz", ".npz archive", "write the file again"],
@@ -1635,7 +1643,7 @@ def test_a_file_without_a_mark_is_not_called_marked(run, folder, monkeypatch, tr
 
 
 @pytest.mark.parametrize("ending", TABLES)
-@pytest.mark.parametrize("method", ["auto", "greedy", "random"])
+@pytest.mark.parametrize("method", ["auto", "random"])
 def test_an_interruption_after_the_search_keeps_its_result(
     run, folder, monkeypatch, method, ending
 ):
@@ -1657,6 +1665,20 @@ def test_an_interruption_after_the_search_keeps_its_result(
     assert read_picks(f"picks{ending}", "row").tolist() == rows
     assert sorted(rows) == sorted(pick["row"] for pick in whole["picks"])
     assert document["fair_score"] == pytest.approx(whole["fair_score"], abs=1e-12)
+
+
+@pytest.mark.parametrize("form", ["--json", ""])
+def test_an_interruption_of_the_look_around_keeps_the_result(run, folder, monkeypatch, form):
+    """Coverage takes a pass of its own, after the search."""
+    whole = run(f"select {POSED} --json").document
+    monkeypatch.setattr(selection_module, "survey", stopped)
+    code, out, _ = run(f"select {POSED} --out picks.csv {form}")
+    assert code == 130
+    rows = sorted(pick["row"] for pick in whole["picks"])
+    assert sorted(read_picks("picks.csv", "row").tolist()) == rows
+    if form:
+        assert json.loads(out)["status"] == "INTERRUPTED"
+        assert set(json.loads(out)["coverage"].values()) == {None}
 
 
 def test_an_interruption_before_the_search_leaves_nothing(run, folder, monkeypatch):
@@ -1821,6 +1843,7 @@ def test_help_names_the_commands(run, flag):
         ("score", "--view --ids --picks --by-id --json --debug"),
         ("compare", "-k --view --method --effort --seed --out --plot --force --json --strict"),
         ("relax", "-k --view --solver --alpha --sigma --start --tol --max-steps --trace --out"),
+        ("convert", "SOURCE --out --dtype --rows-per-shard --ids --no-ids --verify --force --json"),
         ("synthetic", "--seeds --plot --force --json --debug"),
         ("demo", "-k --seed --out --json --debug"),
     ],

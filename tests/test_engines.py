@@ -9,6 +9,8 @@ import itertools
 import math
 import pickle
 import pickletools
+import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +24,16 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import fairnepv
 from cases import random_views
 from fairnepv import InputError, LocalEngine, Pool, pipeline
-from fairnepv.engines import few_threads, tree_fold
+from fairnepv.engines import block_threads, few_threads, in_order, tree_fold
+from fairnepv.problem import Problem
+from fairnepv.relaxation import make_solver, relax
+from fairnepv.relaxation.coordinates import Ambient, Reduced, Spanned
+from fairnepv.views import Calibration
 
-ENGINES = {"local": lambda rows: LocalEngine(block_rows=rows)}
+ENGINES = {
+    "local": lambda rows: LocalEngine(block_rows=rows),
+    "threads": lambda rows: LocalEngine(block_rows=rows, threads=3),
+}
 N = 230
 SIZES = [1, 7, 100, N, N + 1]
 DENSE, SPARSE = random_views(np.random.default_rng(0), N, [5, 4])
@@ -216,6 +225,84 @@ def test_a_selection_does_not_depend_on_the_blocks(engine_of, method):
     assert len({result.upper_bound for result in found}) == 1
 
 
+def threads_of(block, state):
+    """Which thread works, how many BLAS has, and that it takes a moment."""
+    time.sleep(0.002)
+    return np.full((block.stop - block.start, 2), [threading.get_ident() % 10**9, blas_threads()])
+
+
+def blas_threads():
+    return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+
+
+def test_blocks_are_shared_by_threads_that_each_have_one_of_blas():
+    with threadpool_limits(2):
+        pool = _pool(LocalEngine(block_rows=10, threads=3))
+        seen = pool.map(threads_of, None)
+        assert blas_threads() == 2
+    assert len(np.unique(seen[:, 0])) > 1
+    assert set(seen[:, 1]) == {1.0}
+
+
+def test_small_work_is_not_shared():
+    with threadpool_limits(2):
+        with block_threads(10.0):
+            one = _pool(LocalEngine(block_rows=10)).map(threads_of, None)
+        with block_threads(1e15):
+            assert blas_threads() == 1  # between passes as well
+            two = _pool(LocalEngine(block_rows=10)).map(threads_of, None)
+        assert blas_threads() == 2
+    assert len(np.unique(one[:, 0])) == 1
+    assert len(np.unique(two[:, 0])) == 2
+
+
+def test_an_error_on_a_thread_is_raised_and_the_rest_not_begun():
+    begun = []
+
+    def call(i):
+        begun.append(i)
+        if i == 3:
+            raise InputError("row 3 is bad")
+        return i
+
+    results = in_order([partial(call, i) for i in range(100)], 2)
+    with pytest.raises(InputError, match="row 3 is bad"):
+        list(results)
+    assert len(begun) < 10
+    assert list(in_order([partial(call, i) for i in (1, 2)], 2)) == [1, 2]
+
+
+def test_gathered_rows_come_in_the_order_asked_for(engine_of):
+    pool = _pool(engine_of(7))
+    rows = np.random.default_rng(1).permutation(N)[:40]
+    features = pool.map(features_of, None, rows=rows)
+    np.testing.assert_array_equal(features, np.hstack([DENSE, SPARSE])[rows])
+    aligned = pool.map(aligned_of, None, ALIGNED[rows], rows=rows)
+    np.testing.assert_array_equal(aligned, ALIGNED[rows])
+
+
+def test_results_may_take_the_place_of_what_they_came_from(engine_of):
+    pool, values = _pool(engine_of(7)), ALIGNED.copy()
+    result = pool.map(aligned_of, None, values, out=values)
+    assert result is values
+    np.testing.assert_array_equal(values, ALIGNED)
+    doubled = pool.map(doubled_of, None, values, out=values)
+    np.testing.assert_array_equal(doubled, 2.0 * ALIGNED)
+
+
+def features_of(block, state):
+    dense, sparse = (view.features() for view in block.views)
+    return np.hstack([dense, sparse.toarray()])
+
+
+def aligned_of(block, state, values):
+    return values
+
+
+def doubled_of(block, state, values):
+    return 2.0 * values
+
+
 def test_few_threads_limits_small_work_only():
     def blas_threads():
         return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
@@ -356,7 +443,7 @@ def _many_dense():
 
 
 def _many_sparse():
-    """Two nonzeros a row: cheap enough to be relaxed in n dimensions."""
+    """Two nonzeros a row."""
     rng = np.random.default_rng(2)
     columns = np.stack([rng.choice(200, 2, replace=False) for _ in range(MANY)])
     indptr = np.arange(0, 2 * MANY + 1, 2)
@@ -372,10 +459,13 @@ def _run_everything(data):
     fairnepv.score(data, picks.indices, engine=recorder)
     fairnepv.assign(picks)
     fairnepv.typicality(data, sample=20, engine=recorder)
-    relaxed = pipeline.relax(data, K, tol=1e-2, max_steps=20, engine=recorder)
-    assert relaxed.basis.shape == (MANY, K)
-    assert relaxed.leverage.shape == (MANY,)
     pipeline.relax(data, K, start=picks.indices, solver="damped", max_steps=2, engine=recorder)
+    problem = Problem(Pool.of(data, engine=recorder), K, 0.05, Calibration("none"))
+    for kind in (Ambient, Reduced, Spanned):
+        solver = make_solver(k=K, tol=1e-2, max_steps=5)
+        relaxed = relax(problem, solver, coordinates=kind(problem.pool))
+        assert relaxed.basis.shape == (MANY, K)
+        assert relaxed.leverage.shape == (MANY,)
     fairnepv.exhaustive({name: x[:12] for name, x in data.items()}, 3, engine=recorder)
     return recorder
 
@@ -417,10 +507,7 @@ def test_tasks_are_module_level_functions():
 def test_the_runs_below_use_every_task(recorded):
     """So that what is asserted of recorded states holds for all of them."""
     names = {task.__name__ for task, *_ in recorded[1].calls}
-    everywhere = {name for _, name in _tasks_in_source()}
-    reduced_only, ambient_only = {"_block_row_norms", "_block_square"}, {"_block_images"}
-    missing = everywhere - names
-    assert missing <= (reduced_only if "s" in recorded[0] else ambient_only)
+    assert {name for _, name in _tasks_in_source()} <= names
 
 
 def test_tasks_and_combinations_can_be_pickled(recorded):

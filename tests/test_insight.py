@@ -418,7 +418,11 @@ def test_explain_and_assign_look_at_the_rows_once(monkeypatch):
 def test_a_selection_looks_around_once(monkeypatch):
     problem = pose(list(pool().values()), 4, 0.1, (0.1, 0.1))
     passes = count_passes(monkeypatch)
-    selected(problem, [1, 2, 3, 4])
+    selection = selected(problem, [1, 2, 3, 4])
+    assert passes == []  # nobody has asked yet
+    assert selection.coverage
+    assert selection.isolated
+    assert selection.notes is not None
     assert passes == ["reduce"]  # coverage and isolation together
 
 

@@ -451,7 +451,8 @@ def test_states_are_arrays_and_plain_numbers(contract):
     for state in path(contract.make()):
         for f in fields(state):
             value = getattr(state, f.name)
-            assert value is None or type(value) in (np.ndarray, float, int, bool), f.name
+            parts = value if isinstance(value, tuple) else (value,)
+            assert all(x is None or type(x) in (np.ndarray, float, int, bool) for x in parts)
         packed = pack(state)
         assert all(array.dtype.kind in "fib" for array in packed.values())
         assert_same(through_a_file(state), state)
@@ -460,8 +461,9 @@ def test_states_are_arrays_and_plain_numbers(contract):
 def freeze(state: Any) -> Any:
     for f in fields(state):
         value = getattr(state, f.name)
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, np.ndarray):
+                part.setflags(write=False)
     return state
 
 
@@ -505,12 +507,15 @@ def test_passes_never_fall_and_values_rise_where_they_should(contract):
 def test_the_pass_budget_holds_for_every_method(contract):
     """In n dimensions every product is a pass; the search counts them anyway."""
     outcome = run(contract.make(), budget=Budget(max_passes=3))
-    if contract.state in (GreedyState, LocalState):
-        assert outcome.status is Status.PASS_LIMIT
+    if contract.state is GreedyState:  # which needs no whole pass for so few picks
+        assert outcome.status is Status.COMPLETE
+        return
+    assert outcome.status is Status.PASS_LIMIT
+    if contract.state is LocalState:
         assert outcome.state.passes == 3
-    else:  # made without passes_per_product, as in reduced coordinates: nothing is counted
-        assert outcome.status is contract.ends
-        assert outcome.state.passes == 0
+    else:  # a step of a solver makes several
+        assert outcome.state.passes >= 3
+        assert outcome.trace[-2].passes < 3
 
 
 @pytest.mark.parametrize("at", [1, 3])
@@ -556,13 +561,8 @@ class Faulty:
     def images(self, Y: Any) -> Any:
         return self._watch(self._maps.images(Y))
 
-    @property
-    def traces(self) -> Any:
-        return self._maps.traces
-
-    @property
-    def dimension(self) -> int:
-        return self._maps.dimension
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._maps, name)
 
 
 SOLVERS = {
@@ -636,7 +636,7 @@ def test_solvers_count_the_passes_that_they_make(kind):
     coordinates = Ambient(pool)
     f = StiefelObjective(coordinates.maps, pool.eps, pool.offsets, problem.tau, problem.k)
     counter[0] = 0
-    method = kind(f, START, tol=1e-6, passes_per_product=coordinates.passes_per_product)
+    method = kind(f, START, tol=1e-6)
     outcome = run(method, budget=Budget(max_steps=8))
     assert outcome.state.passes == pytest.approx(counter[0], abs=2)
     assert counter[0] >= 16
@@ -650,5 +650,5 @@ def test_solvers_make_no_passes_in_reduced_coordinates(kind):
     frame = coordinates.lower(START)
     f = StiefelObjective(coordinates.maps, pool.eps, pool.offsets, problem.tau, problem.k)
     counter[0] = 0
-    method = kind(f, frame, tol=1e-6, passes_per_product=coordinates.passes_per_product)
+    method = kind(f, frame, tol=1e-6)
     assert run(method, budget=Budget(max_steps=8)).state.passes == counter[0] == 0

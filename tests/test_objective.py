@@ -15,13 +15,13 @@ from fairnepv.objective import (
     StiefelObjective,
     ViewFactor,
     fair_score,
-    project,
     soft_min,
     soft_min_weights,
     subset_gains,
     subset_scores,
 )
-from fairnepv.relaxation.coordinates import MatrixMaps
+from fairnepv.relaxation.maps import MatrixMaps
+from fairnepv.stiefel import EUCLIDEAN
 from fairnepv.views import Calibration, DenseView, DiagonalView, KernelView, Pool
 from problems import STORAGE, kernels
 from small_problems import accurate_point, kernels_of, objective_of, point_at, problem_of
@@ -378,7 +378,9 @@ def test_gradient_agrees_with_finite_differences(case):
         point = point_at(case, V)
         scale = np.abs(gradient).max()
         np.testing.assert_allclose(2 * point.A, gradient, atol=2e-5 * scale)
-        np.testing.assert_allclose(2 * point.A_perp, project(V, gradient), atol=2e-5 * scale)
+        np.testing.assert_allclose(
+            2 * point.A_perp, EUCLIDEAN.project(V, gradient), atol=2e-5 * scale
+        )
 
 
 @SMALL
@@ -388,7 +390,7 @@ def test_hessian_agrees_with_finite_differences(case):
     Ls = kernels_of(case)
     for V in frames(case, 2):
         point = point_at(case, V)
-        xi = project(V, rng.standard_normal(V.shape))
+        xi = EUCLIDEAN.project(V, rng.standard_normal(V.shape))
         xi /= np.linalg.norm(xi)
         expected = reference.hessian_fd(Ls, V, case.tau, xi)
         image = 2 * point.hessian(xi)
@@ -402,7 +404,7 @@ def test_hessian_is_symmetric(case):
     rng = np.random.default_rng(12)
     for V in frames(case, 2):
         point = point_at(case, V)
-        xi, eta = (project(V, rng.standard_normal(V.shape)) for _ in range(2))
+        xi, eta = (EUCLIDEAN.project(V, rng.standard_normal(V.shape)) for _ in range(2))
         left, right = np.vdot(eta, point.hessian(xi)), np.vdot(xi, point.hessian(eta))
         size = np.linalg.norm(point.hessian(xi)) * np.linalg.norm(eta)
         assert left == pytest.approx(right, abs=1e-11 * size)
@@ -435,7 +437,7 @@ def test_point_keeps_its_digits_at_a_small_ridge(eps, widths):
         value, A = accurate_point(case, V)
         assert point.value == pytest.approx(value, abs=1e-11)
         np.testing.assert_allclose(point.A, A, rtol=0, atol=1e-10 * np.abs(A).max())
-        A_perp = project(V, A)
+        A_perp = EUCLIDEAN.project(V, A)
         np.testing.assert_allclose(point.A_perp, A_perp, rtol=0, atol=1e-10 * np.abs(A).max())
 
 

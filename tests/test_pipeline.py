@@ -673,7 +673,8 @@ def test_a_common_scale_changes_nothing(method, seed, scale):
     assert other.indices.tolist() == plain.indices.tolist()
     shift = 2 * math.log(scale)
     assert other.fair_score == pytest.approx(plain.fair_score + shift, abs=1e-9)
-    assert other.upper_bound == pytest.approx(plain.upper_bound + shift, abs=1e-9)
+    # The dual variables are found in float32 and differ; what they prove, to no more than that.
+    assert other.upper_bound == pytest.approx(plain.upper_bound + shift, abs=1e-5)
 
 
 @pytest.mark.parametrize("method", [*OWN, *SHARED])

@@ -4,26 +4,28 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cases
 import reference
 from cases import Array, Case
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 from fairnepv.loop import Session, Step
-from fairnepv.objective import project
 from fairnepv.pipeline import relax as relax_data
 from fairnepv.problem import Problem
 from fairnepv.relaxation import SOLVERS, Relaxation, lbfgs, make_solver, relax
-from fairnepv.relaxation.coordinates import Ambient, Reduced, choose_coordinates
+from fairnepv.relaxation.coordinates import Ambient, Reduced, Spanned, choose_coordinates
 from fairnepv.relaxation.curvature import largest_curvature
 from fairnepv.relaxation.scf import Scf, scf_step
 from fairnepv.relaxation.starts import start_frame
-from fairnepv.relaxation.stiefel import orthonormalize, retract
 from fairnepv.relaxation.trust_region import TrustRegion
+from fairnepv.stiefel import EUCLIDEAN
 from fairnepv.views import Calibration, DiagonalView, KernelView, Pool
 from small_problems import (
     accurate_point,
@@ -37,7 +39,7 @@ from small_problems import (
 
 SMALL = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 STARTS = pytest.mark.parametrize("start", ["spectral", "random", "warm", "selector"])
-COORDINATES = pytest.mark.parametrize("coordinates", [Ambient, Reduced])
+COORDINATES = pytest.mark.parametrize("coordinates", [Ambient, Reduced, Spanned])
 VARIANTS = [name for name in SOLVERS if name != "accelerated"]
 
 
@@ -74,20 +76,22 @@ def residual_of(case: Case, V: Array) -> float:
 def test_retract_is_the_polar_factor():
     rng = np.random.default_rng(0)
     V = cases.random_frame(rng, 9, 4)
-    xi = project(V, rng.standard_normal(V.shape))
-    np.testing.assert_allclose(retract(V, xi), reference.polar(V + xi), atol=1e-13)
-    np.testing.assert_allclose(retract(V, 0 * xi), V, atol=1e-14)
+    xi = EUCLIDEAN.project(V, rng.standard_normal(V.shape))
+    np.testing.assert_allclose(EUCLIDEAN.retract(V, xi), reference.polar(V + xi), atol=1e-13)
+    np.testing.assert_allclose(EUCLIDEAN.retract(V, 0 * xi), V, atol=1e-14)
 
 
 def test_orthonormalize_keeps_the_subspace_and_completes_a_dependent_one():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((9, 4))
-    Q = orthonormalize(X)
+    Q = EUCLIDEAN.orthonormalize(X)
     np.testing.assert_allclose(Q.T @ Q, np.eye(4), atol=1e-14)
     assert reference.chordal(Q, X) < 1e-12
-    np.testing.assert_allclose(orthonormalize(Q), Q, atol=1e-14)  # a frame comes back as it was
+    np.testing.assert_allclose(
+        EUCLIDEAN.orthonormalize(Q), Q, atol=1e-14
+    )  # a frame comes back as it was
     X[:, 3] = X[:, 0]
-    Q = orthonormalize(X)
+    Q = EUCLIDEAN.orthonormalize(X)
     np.testing.assert_allclose(Q.T @ Q, np.eye(4), atol=1e-14)
     np.testing.assert_allclose(Q @ (Q.T @ X), X, atol=1e-13)
 
@@ -199,7 +203,7 @@ def test_default_solver_reaches_stationarity_monotonically(case, start, coordina
     assert relaxed.residual <= 1e-6
     values = np.array([row.objective for row in relaxed.trace])
     assert np.diff(values).min(initial=0.0) >= -1e-12 * max(1, abs(values[-1]))
-    assert relaxed.value == values[-1]
+    assert relaxed.value == pytest.approx(values[-1], rel=1e-13)
     assert relaxed.value >= reference.f(kernels_of(case), relaxed.basis, case.tau) - 1e-9
 
 
@@ -271,7 +275,7 @@ def test_small_ridge_reaches_the_tolerance_or_says_that_rounding_stopped_it(narr
     assert relaxed.status in (Status.CONVERGED, Status.ROUNDING_FLOOR)
     value, A = accurate_point(case, relaxed.basis)
     assert relaxed.value == pytest.approx(value, abs=1e-9)
-    residual = case.k * np.linalg.norm(project(relaxed.basis, A))
+    residual = case.k * np.linalg.norm(EUCLIDEAN.project(relaxed.basis, A))
     if relaxed.status is Status.CONVERGED:
         assert residual <= 1.05e-6
     assert residual <= 1e-3
@@ -304,7 +308,7 @@ def test_converged_is_true_in_n_dimensions(seed, k, eps, coordinates):
     problem = problem_of(case)
     relaxed = relax(problem, start="random", coordinates=coordinates(problem.pool))
     _, A = accurate_point(case, relaxed.basis)
-    residual = k * np.linalg.norm(project(relaxed.basis, A))
+    residual = k * np.linalg.norm(EUCLIDEAN.project(relaxed.basis, A))
     if relaxed.status is Status.CONVERGED:
         assert residual <= 1.1e-6
     else:
@@ -324,7 +328,7 @@ def test_reduced_frames_are_the_same_points(case):
     Phi = np.hstack(case.views)
     assert reduced.dimension == np.linalg.matrix_rank(Phi)
     rng = np.random.default_rng(8)
-    V = orthonormalize(Phi @ rng.standard_normal((Phi.shape[1], case.k)))
+    V = EUCLIDEAN.orthonormalize(Phi @ rng.standard_normal((Phi.shape[1], case.k)))
     Y = reduced.lower(V)
     assert Y.shape == (reduced.dimension, case.k)
     assert reference.chordal(reduced.lift(Y), V) < 1e-9
@@ -339,7 +343,7 @@ def test_reduced_frames_are_the_same_points(case):
 def in_range(case: Case) -> Array:
     rng = np.random.default_rng(9)
     Phi = np.hstack(case.views)
-    return orthonormalize(Phi @ rng.standard_normal((Phi.shape[1], case.k)))
+    return EUCLIDEAN.orthonormalize(Phi @ rng.standard_normal((Phi.shape[1], case.k)))
 
 
 def conflicted(seed: int) -> Case:
@@ -476,7 +480,8 @@ def test_spectral_start_is_nearly_the_dominant_subspace_of_the_averaged_kernel(c
     average = reference.averaged_kernel(kernels_of(case))
     dominant = reference.top_eigenvectors(average, case.k)
     captured = np.trace(V.T @ average @ V) / np.trace(dominant.T @ average @ dominant)
-    assert 0.95 < captured <= 1 + 1e-12
+    least = 0.9 if coordinates is Spanned else 0.95  # two subspace iterations, for few passes
+    assert least < captured <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -906,7 +911,7 @@ def test_uci_at_the_smallest_ridge(names, k):
     assert relaxed.status in (Status.CONVERGED, Status.ROUNDING_FLOOR)
     value, A = accurate_point(case, relaxed.basis)
     assert relaxed.value == pytest.approx(value, abs=1e-8)
-    residual = case.k * np.linalg.norm(project(relaxed.basis, A))
+    residual = case.k * np.linalg.norm(EUCLIDEAN.project(relaxed.basis, A))
     assert residual <= (2e-6 if relaxed.status is Status.CONVERGED else 1e-3)
 
 
@@ -917,3 +922,153 @@ def test_float32_data_is_relaxed_in_float64():
     case = uci_case(["fou", "mor"], 20, 0.1)
     assert relaxed.status is Status.CONVERGED
     assert residual_of(case, relaxed.basis) <= 1.05e-6
+
+
+# --- the span of the columns ----------------------------------------------------------------------
+
+
+def rows_of(pair: Array, Phi: Array) -> Array:
+    """The n rows that a pair stands for."""
+    return Phi @ pair[: len(pair) // 2]
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> Case:
+    """Dense, rank-deficient and duplicate views, some in other units, ridges down to 1e-5."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(12, 40))
+    views = cases.random_views(rng, n, draw(st.lists(st.integers(2, 6), min_size=1, max_size=3)))
+    if draw(st.booleans()):
+        views.append(views[0].copy())
+    if draw(st.booleans()):
+        views[-1][:, 0] = views[-1][:, 1]
+    if draw(st.booleans()):
+        views[0][views[0] < 0.5] = 0.0
+    units = draw(st.sampled_from([1.0, 1e3]))
+    views[-1] *= units
+    eps = [draw(st.sampled_from([1e-1, 1e-3, 1e-5])) for _ in views]
+    eps[-1] *= units**2
+    tau = draw(st.sampled_from([0.05, 0.5]))
+    return Case("", views, draw(st.integers(1, 4)), tau, tuple(eps))
+
+
+@settings(max_examples=40, deadline=None)
+@given(pools(), st.booleans())
+def test_pairs_do_what_their_rows_do(case, sparse):
+    """Inner products, projection, retraction, points and Hessians against n dimensions."""
+    stored = [sp.csr_array(X) for X in case.views] if sparse else case.views
+    problem = problem_of(case._replace(views=stored))
+    Phi = np.hstack(case.views)
+    if np.linalg.matrix_rank(Phi) <= case.k:
+        return
+    rng = np.random.default_rng(1)
+    spanned = Spanned(problem.pool)
+    geometry = spanned.maps.geometry
+    V = start_frame(problem, spanned, "random")
+    X = geometry.random(V, rng)
+    rows = rows_of(V, Phi)
+    np.testing.assert_allclose(rows.T @ rows, np.eye(case.k), atol=1e-8)
+    size = np.linalg.norm(rows_of(X, Phi))
+    close = {"atol": 1e-8 * size, "rtol": 1e-8}
+    np.testing.assert_allclose(geometry.inner(V, X), rows.T @ rows_of(X, Phi), **close)
+    assert geometry.norm(X) == pytest.approx(size, rel=1e-9)
+    xi = geometry.project(V, X / size)
+    np.testing.assert_allclose(
+        rows_of(geometry.retract(V, xi), Phi), reference.polar(rows + rows_of(xi, Phi)), atol=1e-7
+    )
+    here = replace(objective_of(problem), maps=spanned.maps).at(V)
+    there = objective_of(problem).at(rows)
+    assert here.value == pytest.approx(there.value, abs=1e-8)
+    scale = 1e-7 * np.linalg.norm(there.A)
+    np.testing.assert_allclose(rows_of(here.A, Phi), there.A, atol=scale)
+    np.testing.assert_allclose(rows_of(here.A_perp, Phi), there.A_perp, atol=scale)
+    expected = there.hessian(rows_of(xi, Phi))
+    np.testing.assert_allclose(
+        rows_of(here.hessian(xi), Phi), expected, atol=1e-6 * np.linalg.norm(expected) + scale
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(pools())
+def test_the_span_leads_where_the_range_leads(case):
+    """From one frame to points of the same value, residual and leverage.
+
+    Where columns depend on each other, C is not unique and lengths are sure to the root of rounding
+    only: now and then a run then stagnates, and says so, at a value that is less sure.
+    """
+    Phi = np.hstack(case.views)
+    if np.linalg.matrix_rank(Phi) <= case.k:
+        return
+    lengths = np.linalg.norm(Phi, axis=0)
+    independent = lengths.all() and np.linalg.matrix_rank(Phi / lengths) == Phi.shape[1]
+    sure = 1e-7 if independent else 1e-4
+    problem = problem_of(case)
+    V = in_range(case)
+    one, other = (
+        relax(problem, start=V, coordinates=kind(problem.pool)) for kind in (Spanned, Ambient)
+    )
+    assert one.trace[0].objective == pytest.approx(other.trace[0].objective, abs=1e-6)
+    if independent:
+        assert one.status in (Status.CONVERGED, Status.ROUNDING_FLOOR)
+    value, A = accurate_point(case, one.basis)
+    assert one.value == pytest.approx(value, abs=sure)
+    residual = case.k * np.linalg.norm(EUCLIDEAN.project(one.basis, A))
+    assert one.residual == pytest.approx(residual, abs=10 * sure)
+    np.testing.assert_allclose(one.leverage, reference.leverage(one.basis), atol=10 * sure)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver_runs_in_the_span(name):
+    case = cases.SMALL[7]
+    problem = problem_of(case)
+    solver = make_solver(name, k=case.k, max_steps=45)
+    one, other = (
+        relax(problem, solver, start="random", coordinates=kind(problem.pool))
+        for kind in (Spanned, Ambient)
+    )
+    steps = min(len(one.trace), len(other.trace), 12)
+    np.testing.assert_allclose(
+        [row.objective for row in one.trace[:steps]],
+        [row.objective for row in other.trace[:steps]],
+        atol=1e-7,
+    )
+    check_frame(one, case)
+
+
+def test_nearly_dependent_columns_are_made_orthonormal_in_the_span():
+    case = cases.SMALL[7]
+    spanned, Phi = Spanned(problem_of(case).pool), np.hstack(case.views)
+    rng = np.random.default_rng(5)
+    C = rng.standard_normal((Phi.shape[1], 3))
+    for last in (C[:, 0] + 1e-9 * C[:, 2], C[:, 0], 0 * C[:, 0]):
+        C[:, 2] = last
+        V = spanned.maps.geometry.orthonormalize(spanned.maps.combine(spanned.maps.split(C)))
+        rows = rows_of(V, Phi)
+        np.testing.assert_allclose(rows.T @ rows, np.eye(3), atol=1e-10)
+        X = Phi @ C
+        np.testing.assert_allclose(rows @ (rows.T @ X), X, atol=1e-8 * np.linalg.norm(X))
+
+
+def test_the_budget_of_passes_holds_and_shortens_the_check():
+    case = cases.SMALL[7]
+    problem = problem_of(case)
+    free = relax(problem, coordinates=Spanned(problem.pool))
+    needed = free.trace[-1].passes
+    tight = replace(free.solver, max_passes=needed - 1)
+    cut = relax(problem, tight, coordinates=Spanned(problem.pool))
+    assert cut.status is Status.PASS_LIMIT
+    assert cut.trace[-1].passes <= needed - 1
+    assert cut.curvature is None
+    checked = relax(
+        problem, replace(tight, max_passes=needed + 3), coordinates=Spanned(problem.pool)
+    )
+    assert checked.status is Status.CONVERGED
+    assert "and 3 Lanczos steps" in checked.checked
+
+
+def test_wide_pools_of_many_rows_are_relaxed_in_the_span():
+    rng = np.random.default_rng(26)
+    wide = sp.random_array((60_000, 4500), density=1e-3, rng=rng, format="csr")
+    dense = rng.standard_normal((60_000, 5))
+    problem = Problem(Pool.of({"wide": wide, "dense": dense}), 300, 0.05, Calibration("none"))
+    assert isinstance(choose_coordinates(problem), Spanned)

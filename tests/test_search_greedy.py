@@ -1,6 +1,7 @@
 """Fair greedy, its ties, its completion, its order, and the shortlist that it may start from."""
 
 import math
+import sys
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -15,7 +16,7 @@ from fairnepv import Calibration, DiagonalView, LocalEngine, Pool, Status
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import Greedy, complete, fair_order, shortlist
-from fairnepv.search.greedy import GreedyState
+from fairnepv.search.greedy import Frontier, GreedyState
 from fairnepv.search.ties import SLACK, Ladder, join, ladder, lowest_tied
 from problems import (
     STORAGE,
@@ -32,6 +33,7 @@ from problems import (
     rules_of_each_kind,
 )
 
+greedy_module = sys.modules[Frontier.__module__]  # its package exports a function of that name
 BLOCKS = [1, 3, 7, None]
 SEEDS = st.integers(0, 10**6)
 
@@ -52,6 +54,60 @@ def unit_diagonal(views: list[np.ndarray], k: int, block: int | None = None) -> 
 
 
 # --- Against the reference ------------------------------------------------------------------------
+
+
+@examples(60)
+@given(SEEDS)
+def test_how_rows_are_refreshed_does_not_show(seed):
+    """Windows, shares, batches, blocks and threads only say who is looked at when."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(15, 60)), int(rng.integers(3, 14))
+    views = [view.astype(np.float32) for view in cases.random_views(rng, n, [6, 12])]
+    if rng.random() < 0.5:  # duplicates, and rows that are all but that
+        views = [np.vstack([view, view[: n // 3]]) for view in views]
+        views[0][-1] *= np.float32(1 + 1e-6)
+    eps = [float(10.0 ** rng.uniform(-4, 0)), 0.1]
+    tau = float(rng.choice([0.01, 0.05, 1.0]))
+    expected = reference.fair_greedy(kernels([v.astype(float) for v in views], eps), k, tau)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(greedy_module, "_WINDOW", int(rng.integers(1, 6)))
+        patch.setattr(greedy_module, "_SHARE", float(rng.choice([0.0, 0.1, 0.5, 2.0])))
+        patch.setattr(greedy_module, "_BATCH", int(rng.integers(1, 20)))
+        patch.setattr(greedy_module, "_BATCH_SHARE", 0.0)
+        patch.setattr(greedy_module, "_CONFIRM", int(rng.integers(1, 5)))
+        problem = pose(views, k, tau, eps, block=int(rng.integers(1, 20)))
+        engine = LocalEngine(block_rows=5, threads=int(rng.integers(1, 4)))
+        threaded = replace(problem, pool=replace(problem.pool, engine=engine))
+        assert greedy(problem) == expected
+        assert greedy(threaded) == expected
+
+
+def test_few_rows_are_refreshed_one_by_one():
+    """Otherwise all of this would be for nothing: a pass per pick was what greedy did before."""
+    rng = np.random.default_rng(3)
+    views = [rng.standard_normal((3000, 20)).astype(np.float32) for _ in range(2)]
+    problem = unit_diagonal(views, 60)
+    looked_at = []
+    explain = Frontier._explain
+
+    def counted(self, rows, since):
+        looked_at.append(problem.n if rows is None else len(rows))
+        explain(self, rows, since)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Frontier, "_explain", counted)
+        greedy(problem)
+    assert sum(looked_at) < 0.4 * 60 * problem.n
+
+
+@pytest.mark.parametrize("eps", [1e-4, 1e-3, 0.1])
+def test_float32_serves_only_where_the_ridge_allows_it(eps):
+    """Rows that differ by less than float32 can tell are still told apart."""
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((6, 12))
+    near = np.vstack([base * (1.0 + 1e-9 * j) for j in range(4)])
+    problem = pose([near], 6, 0.05, [eps])
+    assert greedy(problem) == reference.fair_greedy(kernels([near], [eps]), 6, 0.05)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -107,7 +163,7 @@ def test_greedy_reports_the_fair_score_of_every_partial_set():
     outcome = run(Greedy(pose_case(case)))
     picks = outcome.state.indices
     assert [row.details["size"] for row in outcome.trace] == list(range(case.k + 1))
-    assert [row.passes for row in outcome.trace] == list(range(case.k + 1))
+    assert [row.passes for row in outcome.trace] == [0] * (case.k + 1)  # so few rows need none
     for row in outcome.trace[1:]:
         partial = picks[: row.details["size"]]
         assert row.objective == pytest.approx(
@@ -397,3 +453,20 @@ def test_shortlist_keeps_the_rules_within_reach(kind):
         best = [i for i in np.argsort(-leverage) if i not in rules.fixed_out][:4]
         assert set(best) <= set(rows.tolist())
         assert any(obeys(rules, S) for S in combinations(rows.tolist(), 4))
+
+
+@pytest.mark.parametrize("scale", [1e21, 1.0, 1e-25])
+def test_rows_of_any_scale_are_ranked(scale):
+    """Variances beyond the range of float32, whose logarithms are not."""
+    views, eps = cases.random_views(np.random.default_rng(3), 30, [6, 4]), [0.1, 0.1 * scale**2]
+    views[1] *= scale
+    problem = pose(views, 8, 0.1, eps)
+    found = run(Greedy(problem))
+    assert found.status is Status.COMPLETE
+    assert found.state.indices.tolist() == reference.fair_greedy(kernels(views, eps), 8, 0.1)
+
+
+def test_tiny_variances_without_a_ridge_are_told_apart():
+    diagonal = 10.0 ** -np.random.default_rng(0).uniform(50, 60, size=50)
+    problem = pose([DiagonalView(diagonal, eps=0)], 5, 0.1, [0.0])
+    assert run(Greedy(problem)).state.indices.tolist() == np.argsort(-diagonal)[:5].tolist()

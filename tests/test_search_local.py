@@ -184,7 +184,7 @@ def test_near_ties_between_rows_are_settled_alike_at_any_block_size(logs, block)
 def test_moves_equal_to_rounding_are_tied_wherever_they_lie(offset):
     """The lower row goes first, also where the scores lie on two sides of a decimal grid."""
     scores = np.array([0.5 + offset + 1e-15, 0.5 + offset - 1e-15, 0.9])
-    best = SwapLadders(np.zeros(3, int), np.arange(3), indices(7, 4, 9), scores, scores, 1e-10)
+    best = SwapLadders(np.zeros(3, int), np.arange(3), indices(7, 4, 9), scores, scores, (1e-10,))
     assert best.moves(0) == [(2, (9,)), (1, (4,)), (0, (7,))]
 
 

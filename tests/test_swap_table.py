@@ -1,6 +1,7 @@
 """Tables of responses: kept from swap to swap, the same as made anew; and where the search ends."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv import KernelView, Status
+from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
-from fairnepv.problem import Constraints, Problem
+from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
+from fairnepv.search import local as local_module
 from fairnepv.search import table as table_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
@@ -173,26 +175,132 @@ def test_few_exchanges_update_a_table_and_do_not_remake_it(monkeypatch):
 
 @pytest.mark.parametrize("pairs", [0, 6])
 @pytest.mark.parametrize("storage", STORAGES)
-def test_without_room_for_a_table_the_same_items_are_found(storage, pairs, monkeypatch):
+def test_without_room_for_a_table_the_same_items_are_found(storage, pairs):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         rules = random_rules(rng, 30, 7) if seed % 2 else Constraints()
         problem, _, _ = posed(rng, storage, rules=rules)
         start = rules.best_set(rng.standard_normal(30), 7)
         kept = run(LocalSearch(problem, start, pairs=pairs))
-        with monkeypatch.context() as patch:
-            patch.setattr(table_module, "_MOST_NUMBERS", 30 * 3 * 7 - 1)
-            assert SwapTable.of(Subset.of(problem, start)).aligned == ()
-            anew = run(LocalSearch(problem, start, pairs=pairs))
+        tight = replace(problem, means=Means(table=30 * 3 * 7 - 1))
+        assert SwapTable.of(Subset.of(tight, start)).aligned == ()
+        anew = run(LocalSearch(tight, start, pairs=pairs))
         assert kept.state.indices.tolist() == anew.state.indices.tolist()
         assert (kept.state.swaps, kept.state.passes) == (anew.state.swaps, anew.state.passes)
         assert kept.state.swaps > 0
 
 
-def test_a_table_of_just_the_largest_size_is_kept(monkeypatch):
+def test_a_table_of_just_the_largest_size_is_kept():
     problem, _, _ = posed(np.random.default_rng(0), "dense")
-    monkeypatch.setattr(table_module, "_MOST_NUMBERS", 30 * 3 * 7)
+    problem = replace(problem, means=Means(table=30 * 3 * 7))
     assert SwapTable.of(Subset.of(problem, np.arange(7))).aligned
+
+
+# --- In float32 -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def any_size_in_float32(monkeypatch):
+    monkeypatch.setattr(table_module, "_LITTLE_WORK", 0.0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 4])
+def test_no_swap_improves_though_float32_left_out_most_of_a_crowd(
+    any_size_in_float32, monkeypatch, seed
+):
+    """Rows of a crowd need not be tied: in a narrow view many are only nearly so."""
+    monkeypatch.setattr(local_module, "_CROWD", 1)
+    view = np.random.default_rng(seed).standard_normal((150, 2))
+    view /= np.linalg.norm(view, axis=1, keepdims=True)
+    problem, Ls = pose([view], 8, 0.1, [0.01]), kernels([view], [0.01])
+    found = run(LocalSearch(problem, np.arange(8)))
+    assert found.status is Status.LOCAL_OPTIMUM
+    S = found.state.indices.tolist()
+    gain = best_allowed_swap(Ls, S, 0.1, Constraints()) - reference.fair_score(Ls, S, 0.1)
+    assert gain <= 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e21, 1e-25, 0.0])
+def test_views_beyond_the_range_of_float32_are_searched_in_float64(any_size_in_float32, scale):
+    """A table of infinities would say that no swap improves. Scale 0: a view without a ridge."""
+    rng = np.random.default_rng(0)
+    views = cases.random_views(rng, 40, [8, 5])
+    if scale:
+        views[1] *= scale
+        eps = [0.1, 0.1 * scale**2]
+        problem, Ls = pose(views, 6, 0.1, eps), kernels(views, eps)
+    else:
+        diagonal = 10.0 ** -rng.uniform(50, 60, size=40)
+        problem = pose([views[0], DiagonalView(diagonal, eps=0)], 6, 0.1, [0.1, 0.0])
+        Ls = [*kernels(views[:1], [0.1]), np.diag(diagonal)]
+    assert not SwapTable.of(Subset.of(problem, np.arange(6))).source.coarse
+    found = run(LocalSearch(problem, np.arange(6)))
+    S = found.state.indices.tolist()
+    assert best_allowed_swap(Ls, S, 0.1, Constraints()) <= reference.fair_score(Ls, S, 0.1) + 1e-9
+
+
+@examples(60)
+@given(SEEDS)
+def test_a_look_in_float32_leads_to_the_same_swaps(seed):
+    """Near-ties and duplicates included; scores are those of float64 in either case."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(20, 60)), int(rng.integers(2, 12))
+    views = cases.random_views(rng, n, [6, 9])
+    views = [np.vstack([view, view[:5], view[:5] * (1.0 + 1e-7)]) for view in views]
+    problem = pose(views, k, 0.1, [0.3, 0.5], block=int(rng.integers(1, 30)))
+    subset = Subset.of(problem, rng.permutation(n)[:k])
+    looks = {}
+    for work in (np.inf, 0.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table_module, "_LITTLE_WORK", work)
+            for keep in (True, False):
+                table = SwapTable.of(subset, keep=keep)
+                assert table.source.coarse == (work == 0.0)
+                for by_view in (True, False):
+                    best = best_swaps(table, by_view=by_view)
+                    looks[work, keep, by_view] = [best.moves(q) for q in range(1 + 2 * by_view)]
+                looks[work, keep, "above"] = best_swaps(table, above=subset.value).moves(0)
+    for keep in (True, False):
+        for kind in (True, False, "above"):
+            assert looks[0.0, keep, kind] == looks[np.inf, keep, kind]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_in_float32_ends_where_one_in_float64_does(seed, any_size_in_float32, monkeypatch):
+    rng = np.random.default_rng(seed)
+    views = cases.random_views(rng, 80, [10, 14])
+    problem, start = pose(views, 9, 0.1, [0.3, 0.5]), rng.permutation(80)[:9]
+    coarse = run(LocalSearch(problem, start, pairs=4))
+    monkeypatch.setattr(table_module, "_LITTLE_WORK", np.inf)
+    exact = run(LocalSearch(problem, start, pairs=4))
+    assert coarse.state.indices.tolist() == exact.state.indices.tolist()
+    assert coarse.status is exact.status is Status.LOCAL_OPTIMUM
+
+
+def test_tables_in_float32_stay_within_their_error(any_size_in_float32):
+    rng = np.random.default_rng(1)
+    views = cases.random_views(rng, 40, [10, 14])
+    problem = pose(views, 8, 0.1, [0.3, 0.5])
+    table = SwapTable.of(Subset.of(problem, rng.permutation(40)[:8]))
+    for _ in range(12):
+        table = table.after(random_moves(rng, table.subset, 1), reuse=True)
+        assert table.joined.dtype == np.float32
+        v, c = reference.swap_responses(
+            list(zip(kernels(views, [0.3, 0.5]), [0.3, 0.5], strict=True)),
+            table.subset.indices.tolist(),
+        )
+        pivots = np.stack([np.diagonal(B) for B in table.subset.inverses])
+        exact = np.log(c[:, :, None] * pivots + v**2)
+        found = np.log(table.aligned[1][:, :, None] * pivots + table.aligned[0] ** 2)
+        outside = np.setdiff1d(np.arange(40), table.subset.indices)
+        assert np.abs(exact - found)[outside].max() <= table.error
+    assert table.age > 1
+
+
+def test_a_small_ridge_is_not_for_float32(any_size_in_float32):
+    rng = np.random.default_rng(1)
+    problem = pose(cases.random_views(rng, 40, [10, 14]), 8, 0.1, [1e-4, 0.5])
+    assert not SwapTable.of(Subset.of(problem, np.arange(8))).source.coarse
 
 
 # --- Which swaps need a logarithm -----------------------------------------------------------------
@@ -210,9 +318,9 @@ def test_no_swap_that_exceeds_the_value_is_discarded(seed):
     log_ratios = rng.standard_normal((M, 200)) * 10.0 ** rng.uniform(-8, 1, size=200)
     reached = standing.fair_scores(log_ratios)
     here = float(standing.fair_scores(np.zeros(M)))
-    ratios = list(np.exp(log_ratios))
+    rise = rise_of(standing, np.exp(log_ratios))
     for value in (here, here + 1e-10, here - 0.1, here + 0.1, *reached[:5]):
-        kept = standing.may_exceed(ratios, value - 1e-10)
+        kept = rise > standing.needed_rise(value - 1e-10)
         assert kept[reached > value].all()
 
 
@@ -220,8 +328,16 @@ def test_most_hopeless_swaps_are_discarded():
     """Otherwise the test above would be passed by keeping everything."""
     standing = Standing(np.array([1.0, 2.0]), np.zeros(2), 4, 0.1)
     here = float(standing.fair_scores(np.zeros(2)))
-    ratios = [np.array([0.5, 1.0, 1.0, 2.0]), np.array([0.5, 1.0, 0.9, 2.0])]
-    assert standing.may_exceed(ratios, here + 1e-6).tolist() == [False, False, False, True]
+    rise = rise_of(standing, np.array([[0.5, 1.0, 1.0, 2.0], [0.5, 1.0, 0.9, 2.0]]))
+    kept = rise > standing.needed_rise(here + 1e-6)
+    assert kept.tolist() == [False, False, False, True]
+
+
+def rise_of(standing: Standing, ratios: np.ndarray) -> np.ndarray:
+    """Swaps for one slot with these ratios (M, m), a third of them for the sake of v."""
+    c = (ratios / 3.0).T
+    v = np.sqrt(2.0 * ratios / 3.0).T[:, :, None]
+    return standing.rise(v, c, np.ones((len(ratios), 1)))[:, 0]
 
 
 # --- Where the search ends ------------------------------------------------------------------------

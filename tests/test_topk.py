@@ -1,6 +1,7 @@
 """The concave relaxation: Gamma, its gradient, the capped simplex and the ascent on it."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 
 import cases
 import reference
+from fairnepv.engines import block_threads, in_order
 from fairnepv.problem import Constraints, Quotas
-from fairnepv.relaxation.topk import Rows, TopK, ascend, cap, held_rows, split
+from fairnepv.relaxation import topk as topk_module
+from fairnepv.relaxation.topk import Rows, TopK, ascend, cap, climb, held_rows, split
 from problems import examples, feasible_subsets, indices, pose, random_rules
 
 SEEDS = st.integers(0, 10**6)
@@ -342,3 +345,85 @@ def test_the_ascent_obeys_the_rules_on_the_way():
         if eta == 0:
             break
     assert math.isfinite(point.bound)
+
+
+# --- The mixed ascent -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
+def test_a_climb_never_falls_and_its_bound_bounds(case, form):
+    relaxed = topk(case.views, case.eps, case.tau, case.k, form)
+    Ls = [reference.kernel(Phi, e) for Phi, e in zip(case.views, case.eps, strict=True)]
+    best, _ = reference.exhaustive(Ls, case.k, case.tau)
+    start = relaxed.at(relaxed.start())
+    values = [climb(start, 1.0, 0.0, most).point.value for most in range(12)]
+    assert values[0] == start.value
+    assert all(later >= earlier - 1e-13 for earlier, later in pairwise(values))
+    found = climb(start, 1.0, 1e-4, 200)
+    assert found.evaluations <= 200
+    assert found.tightest.bound >= best - 1e-9
+    assert found.tightest.bound - found.point.value <= 1e-4 or found.eta == 0
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.002])
+def test_mixing_spares_most_evaluations(tau):
+    views = cases.clustered_views(np.random.default_rng(1), 200, [24, 16], 20, spread=0.4)
+    relaxed = topk(
+        [Phi / np.linalg.norm(Phi, axis=1)[:, None] for Phi in views], [0.1] * 2, tau, 12
+    )
+    point, eta, plain = relaxed.at(relaxed.start()), 1.0, 0
+    found = climb(point, eta, 1e-3, 200)
+    assert found.tightest.bound - found.point.value <= 1e-3
+    bound = point.bound
+    while bound - point.value > 1e-3:
+        point, eta, count = ascend(point, eta)
+        bound, plain = min(bound, point.bound), plain + count
+    assert found.evaluations <= plain / 2
+
+
+def test_a_climb_obeys_the_rules():
+    rng = np.random.default_rng(2)
+    rules = random_rules(rng, 10, 4)
+    relaxed = topk(cases.random_views(rng, 10, [4, 4]), [0.1, 0.1], 0.1, 4, rules=rules)
+    for most in range(15):
+        x = climb(relaxed.at(relaxed.start()), 1.0, 0.0, most).point.x
+        assert (x[rules.fixed_in] == 1).all()
+        assert (x[rules.fixed_out] == 0).all()
+        sums = np.bincount(rules.quotas.groups, x, minlength=3)
+        assert ((sums >= rules.quotas.least - 1e-9) & (sums <= rules.quotas.most + 1e-9)).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@examples(40)
+@given(SEEDS)
+def test_float32_is_good_to_six_digits(form, seed):
+    rng = np.random.default_rng(seed)
+    Phi = rng.standard_normal((9, 6))
+    Phi /= np.linalg.norm(Phi, axis=1)[:, None]
+    x, k = random_point(rng, 9, 4), 4
+    exact, rows = FORMS[form](Phi, 0.1).at(x, k), FORMS[form](Phi, 0.1)
+    single = Rows(
+        rows.eps,
+        rows.norms,
+        None if rows.features is None else rows.features.astype(np.float32),
+        None if rows.kernel is None else rows.kernel.astype(np.float32),
+    ).at(x, k)
+    assert single.value == pytest.approx(exact.value, abs=1e-4)
+    np.testing.assert_allclose(single.prices, exact.prices, atol=1e-3)
+    assert single.combine.dtype == np.float64
+
+
+def test_chunks_and_threads_change_nothing(monkeypatch):
+    """One chunk is the whole; several have the same bits on any number of threads."""
+    rng = np.random.default_rng(0)
+    rows, x = as_features(rng.standard_normal((100, 7)), 0.1), random_point(rng, 100, 5)
+    whole = rows.at(x, 5)
+    monkeypatch.setattr(topk_module, "_CHUNK", 16)
+    parts = rows.at(x, 5)
+    assert parts.value == pytest.approx(whole.value, abs=1e-10)
+    np.testing.assert_allclose(parts.prices, whole.prices, atol=1e-10)
+    with block_threads(math.inf):
+        shared = rows.at(x, 5, in_order)
+    assert shared.value == parts.value
+    assert shared.prices.tolist() == parts.prices.tolist()

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fairnepv.io import open_rows
+from fairnepv.io.rows import Reordered
 from fairnepv.views import DenseView, DiagonalView, KernelView, Pool, SparseView, SumView, View
 
 Array = NDArray[np.float64]
@@ -113,6 +115,20 @@ def dense_memmap(tmp: Any) -> Given:
     Phi = _normal(6).astype(np.float32)
     np.save(tmp / "rows.npy", Phi)
     return _given(np.load(tmp / "rows.npy", mmap_mode="r"), Phi.astype(np.float64))
+
+
+def dense_shards(tmp: Any) -> Given:
+    Phi = _normal(6).astype(np.float16)
+    for s, rows in enumerate(np.array_split(Phi, 4)):
+        np.save(tmp / f"part_{s}.npy", rows)
+    return _given(open_rows(tmp), Phi.astype(np.float64))
+
+
+def dense_reordered(tmp: Any) -> Given:
+    """The rows of a file in another order, as a pool has them that was aligned by ids."""
+    Phi, order = _normal(6), np.random.default_rng(6).permutation(N)
+    np.save(tmp / "rows.npy", Phi)
+    return _given(Reordered(open_rows(tmp / "rows.npy"), order), Phi[order])
 
 
 def dense_fortran(tmp: Any) -> Given:
@@ -273,6 +289,8 @@ CONSTRUCTORS: list[Callable[[Any], Given]] = [
     dense_bool,
     dense_big_endian,
     dense_memmap,
+    dense_shards,
+    dense_reordered,
     dense_fortran,
     dense_strided,
     dense_nested_list,
@@ -378,9 +396,55 @@ def test_cross(given_view, size, indices):
 @pytest.mark.parametrize("columns", [1, 2, 8])
 def test_cross_combined(given_view, columns):
     combine = np.random.default_rng(0).standard_normal((len(ROWS), columns))
-    anchor = given_view.view.anchor(ROWS, combine)
+    anchor = given_view.view.combined(given_view.view.anchor(ROWS), combine)
     crosses = [given_view.view.block(a, min(a + 9, N)).cross(anchor) for a in range(0, N, 9)]
     _close(np.vstack(crosses), given_view.K[:, ROWS] @ combine, given_view)
+
+
+def test_gathered_rows_are_blocks(given_view):
+    """In the order asked for, repeats included."""
+    for indices in (ROWS, OTHERS, np.array([3])):
+        block = given_view.view.gather(indices)
+        _close(
+            block.cross(given_view.view.anchor(ROWS)),
+            given_view.K[np.ix_(indices, ROWS)],
+            given_view,
+        )
+        _close(block.squared_norms(), np.diag(given_view.K)[indices], given_view)
+
+
+def test_anchors_grow_by_one(given_view):
+    """What is appended is what would have been made at once."""
+    view, combine = given_view.view, np.random.default_rng(1).standard_normal((len(ROWS), 4))
+    block = view.block(0, N)
+    anchor = view.with_row(view.anchor(ROWS[:-1]), ROWS)
+    _close(block.cross(anchor), given_view.K[:, ROWS], given_view)
+    first = view.combined(view.anchor(ROWS), combine[:, :3])
+    whole = view.with_column(first, anchor, combine)
+    _close(block.cross(whole), given_view.K[:, ROWS] @ combine, given_view)
+    late = view.late_columns(whole, 2)
+    _close(block.cross(late), given_view.K[:, ROWS] @ combine[:, 2:], given_view)
+
+
+def test_a_coarse_cross_is_within_its_error(given_view):
+    view = given_view.view
+    coarse = view.block(0, N).coarse(view.anchor(ROWS))
+    lengths = np.sqrt(np.outer(np.diag(given_view.K), np.diag(given_view.K)[ROWS]))
+    slack = 1e-12 * lengths.max()
+    assert (np.abs(coarse - given_view.K[:, ROWS]) <= view.coarse_error * lengths + slack).all()
+
+
+def test_float32_is_not_for_rows_that_it_cannot_hold():
+    """Of such rows a coarse product is one in float64."""
+    rng = np.random.default_rng(0)
+    for factor in (1e-30, 1.0, 1e30):
+        rows = rng.standard_normal((20, 6)) * factor
+        view = DenseView(rows)
+        coarse = view.block(0, 20).coarse(view.anchor(np.arange(5)) / factor)
+        np.testing.assert_allclose(
+            coarse, rows @ rows[:5].T / factor, rtol=1e-4, atol=1e-5 * factor
+        )
+        assert (view.coarse_error < 1e-12) == (factor != 1.0)
 
 
 def test_inner(given_view):
@@ -513,7 +577,11 @@ def _exercise(view: View) -> None:
     """Every question once."""
     _ = view.squared_norms, view.stored
     for block in (view.block(0, view.n), view.block(1, 2)):
-        block.features(), block.squared_norms(), block.cross(view.anchor(ROWS, np.eye(len(ROWS))))
+        (
+            block.features(),
+            block.squared_norms(),
+            block.cross(view.combined(view.anchor(ROWS), np.eye(len(ROWS)))),
+        )
     view.rows(ROWS), view.inner(ROWS, OTHERS), view.spectrum(ROWS), view.take(ROWS)
 
 

@@ -18,6 +18,8 @@ _HOMES = {
     "exhaustive": "pipeline",
     "certify": "pipeline",
     "verify_bound": "pipeline",
+    "plan": "pipeline",
+    "open_rows": "io",
     "FairSelector": "estimator",
     "assign": "insight",
     "curve": "insight",
@@ -33,6 +35,7 @@ _HOMES = {
     "Explanation": "insight",
     "Stability": "insight",
     "Tradeoff": "insight",
+    "Forecast": "planning",
     "Selection": "selection",
     "Score": "selection",
     "Comparison": "selection",
@@ -76,11 +79,14 @@ if TYPE_CHECKING:
     from fairnepv.insight import stability as stability
     from fairnepv.insight import tradeoff as tradeoff
     from fairnepv.insight import typicality as typicality
+    from fairnepv.io import open_rows as open_rows
     from fairnepv.pipeline import compare as compare
     from fairnepv.pipeline import exhaustive as exhaustive
+    from fairnepv.pipeline import plan as plan
     from fairnepv.pipeline import relax as relax
     from fairnepv.pipeline import score as score
     from fairnepv.pipeline import select as select
+    from fairnepv.planning import Forecast as Forecast
     from fairnepv.selection import Comparison as Comparison
     from fairnepv.selection import Optimum as Optimum
     from fairnepv.selection import Score as Score

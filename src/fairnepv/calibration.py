@@ -9,16 +9,22 @@ from typing import Any
 import numpy as np
 
 from fairnepv.certificate import view_bound
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads
 from fairnepv.errors import InputError
-from fairnepv.problem import Constraints, Problem
+from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import check_positive
 
 RULES = ("unit-diagonal", "trace", "none", "efficiency")
 
 
-def calibrate(pool: Pool, rule: Any, k: int, constraints: Constraints | None = None) -> Calibration:
+def calibrate(
+    pool: Pool,
+    rule: Any,
+    k: int,
+    constraints: Constraints | None = None,
+    means: Means | None = None,
+) -> Calibration:
     """A rule by name, explicit factors {view: c} on L, or a record from an earlier result."""
     if isinstance(rule, Calibration):
         return rule
@@ -34,7 +40,7 @@ def calibrate(pool: Pool, rule: Any, k: int, constraints: Constraints | None = N
     if rule == "trace":
         return Calibration(rule, factors=_trace_factors(pool))
     unit = Calibration(rule, normalize=True)
-    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, constraints)
+    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, constraints, means)
 
 
 def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
@@ -62,7 +68,7 @@ def _trace_factors(pool: Pool) -> dict[str, float]:
 
 
 def _efficiency(
-    pool: Pool, unit: Calibration, k: int, constraints: Constraints | None
+    pool: Pool, unit: Calibration, k: int, constraints: Constraints | None, means: Means | None
 ) -> Calibration:
     """Divide each view by the best it could reach alone for this k, so exp(d_q) is at most 1.
 
@@ -70,8 +76,8 @@ def _efficiency(
     keeps (DESIGN 3.7).
     """
     rules = constraints or Constraints()
-    problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules)
-    with few_threads(problem.work()):
+    problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules, means=means or Means())
+    with block_threads(problem.work()):
         proven = {name: view_bound(problem, name) for name in pool.names}
     return replace(
         unit,

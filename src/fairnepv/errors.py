@@ -63,6 +63,10 @@ class Status(Enum):
     PASS_LIMIT = (
         "pass budget spent before a local optimum was confirmed: raise max_passes or the effort"
     )
+    SPENT = (
+        "the passes that this effort has for a pool of this size are spent; further swaps may "
+        "still improve the fair score a little: raise the effort"
+    )
     FLOORS_MISSED = (
         "no set was found that meets every floor; this one comes closest, and whether another "
         "does is not known: lower the floors, or raise the effort"
@@ -109,4 +113,5 @@ _SUCCESS = {
     Status.INEXACT,
     Status.TARGET,
     Status.LOCAL_OPTIMUM,
+    Status.SPENT,
 }

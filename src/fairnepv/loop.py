@@ -2,8 +2,9 @@
 
 A method is `init / step / done / report` over a small frozen record, its *state*. The loop owns
 counting, budgets, tracing, the finite check and interruption, so that no method repeats them.
-States hold arrays and plain numbers only; `pack` and `unpack` turn them into arrays and back, and
-a run that is continued from an unpacked state goes where the uninterrupted one would have gone.
+States hold arrays, tuples of arrays of one shape and plain numbers only; `pack` and `unpack` turn
+them into arrays and back, and a run that is continued from an unpacked state goes where the
+uninterrupted one would have gone.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     outcome = session.run(search)
     upper = outcome.state.upper
     proven = search.proves and math.isfinite(upper)
-    found = Found(outcome.state.indices, outcome.status, upper if proven else None)
+    found = Found(outcome.state.indices, outcome.status, upper=upper if proven else None)
     if outcome.status is Status.OPTIMAL and problem.floors is not None:
         refuse_missed_floors(problem, found.indices)
     return found
@@ -118,19 +118,20 @@ def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
 def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
     """The best of several starts at one-swap optima, then pairs, then perturbation and restart.
 
-    Every baseline with an objective of its own is among the starts where that is affordable, so
-    the answer is never below theirs.
+    Every baseline with an objective of its own is among the starts, so the answer is never below
+    theirs. Where passes take long, starts are compared as they are, and only the best is improved.
     """
     effort = plan.effort
     refine = partial(improve, problem, session=session, goal=session.goal)
-    best = refine(greedy(problem, session), effort.one_swaps)
+    at_once = Effort("as it is", max_passes=0, pairs=0) if effort.limited else effort.one_swaps
+    best = refine(greedy(problem, session), at_once)
     if effort.max_passes == 0 or session.stopped:
         return best
     for start in _starts(problem, plan, best):
         if session.ended(best.status):
             return best
         with session.absorbing_interruption():
-            found = refine(start(session), effort.one_swaps)
+            found = refine(start(session), at_once)
             best = better(problem, best, found)
     if session.ended(best.status):
         return best
@@ -141,16 +142,18 @@ def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
 def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]:
     """What is tried besides fair greedy, each a function of the session that it runs in."""
     effort, names = plan.effort, problem.pool.names
-    yield partial(nepv_start, problem, plan.oversampling)
+    quick = effort.limited and effort.name != "thorough"
+    if not quick and problem.means.relaxation:
+        yield partial(nepv_start, problem, plan.oversampling)
     if plan.certificate is not None:
         yield partial(_support_start, problem, plan.certificate)
-        for sample in range(effort.samples):
+        for sample in range(0 if quick else effort.samples):
             yield partial(_sampled_start, problem, plan.certificate, sample)
-    if effort.name == "thorough":
+    if effort.name == "thorough" and problem.means.relaxation:
         yield partial(nepv_start, problem, plan.oversampling, start="random")
     known = baselines(names)
     for name in _competitors(problem, effort, greedy_best):
-        yield partial(known[name], problem, effort)
+        yield partial(known[name], problem, replace(effort, max_passes=0) if quick else effort)
 
 
 def _competitors(problem: Problem, effort: Effort, best: Found) -> list[str]:
@@ -162,7 +165,7 @@ def _competitors(problem: Problem, effort: Effort, best: Found) -> list[str]:
     if problem.floors is not None:
         return []
     single = [f"{name}-only" for name in names]
-    if effort.affords_all_starts(problem):
+    if not effort.limited:
         return [*single, "fixed-weight", "averaged", "concatenated"]
     d = subset_scores(problem.pool, best.indices) + problem.lifts
     weights = soft_min_weights(d, problem.tau)

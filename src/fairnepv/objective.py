@@ -8,15 +8,15 @@ that the trust region needs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import qr
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.problem import Problem
+from fairnepv.stiefel import Geometry
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
 
@@ -39,7 +39,7 @@ def soft_min(d: Floats, tau: float) -> Any:
         return d.mean(axis=0)
     d_min = d.min(axis=0)
     with np.errstate(over="ignore"):  # a quotient of -inf is as good as a very negative one
-        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).mean(axis=0))
+        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).sum(axis=0) / len(d))
 
 
 def soft_min_weights(d: Floats, tau: float) -> Floats:
@@ -148,17 +148,35 @@ class Standing(NamedTuple):
         d = (self.logdets.reshape(shape) + log_ratios) / self.size + self.offsets.reshape(shape)
         return merit(d, self.tau, self.floors)
 
-    def may_exceed(self, ratios: Sequence[Floats], value: float) -> Any:
-        """Where determinants changed by these factors could make the merit exceed `value`.
+    def ceiling(self, log_ratios: Floats) -> tuple[float, Floats]:
+        """a and b (M,) with merit <= a + b . log_ratios everywhere, the tangent of F_tau here."""
+        d = (self.logdets + log_ratios) / self.size + self.offsets
+        slopes = soft_min_weights(d, self.tau) / self.size
+        return float(soft_min(d, self.tau) - slopes @ log_ratios), slopes
+
+    def rise(self, v: Any, c: Any, pivots: Any) -> Any:
+        """(b, k) what F_tau could rise by, times k and plus 1, where determinants change by the
+        factors c_iq pivot_qj + v_iqj^2; in the precision of v.
 
         F is concave in the log-determinants and log r <= r - 1, so F can rise by at most
         (1/k) sum_q w_q (r_q - 1): no logarithm is needed to see that most swaps are hopeless.
         """
-        d = self.logdets / self.size + self.offsets
-        w = soft_min_weights(d, self.tau)
-        needed = self.size * (value - float(soft_min(d, self.tau)))
-        rise = sum(w_q * r for w_q, r in zip(w, ratios, strict=True))
-        return rise - 1.0 >= needed
+        w = soft_min_weights(self._d, self.tau).astype(v.dtype)
+        rise = (c * w) @ pivots
+        square = np.empty_like(rise)
+        for q, w_q in enumerate(w):
+            np.multiply(v[:, q], v[:, q], out=square)
+            square *= w_q
+            rise += square
+        return rise
+
+    def needed_rise(self, value: float) -> float:
+        """What `rise` must reach for the merit to exceed `value`."""
+        return 1.0 + self.size * (value - float(soft_min(self._d, self.tau)))
+
+    @property
+    def _d(self) -> Floats:
+        return self.logdets / self.size + self.offsets
 
 
 # --- frames -------------------------------------------------------------------------------------
@@ -166,6 +184,14 @@ class Standing(NamedTuple):
 
 class FeatureMaps(Protocol):
     """The feature maps of all views as the solvers see them, in whatever coordinates."""
+
+    passes_per_adjoint: int  # passes over the rows that one `adjoint` costs
+    passes_per_combine: int  # and one `combine`, or one `images`
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of the arrays that `adjoint` takes and `combine` makes."""
+        ...
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         """Phi_q^T V for every view, each (p_q, k)."""
@@ -237,7 +263,7 @@ class ViewFactor:
     @functools.cached_property
     def inverse(self) -> Floats:
         """G^-1, (k, k)."""
-        return self._solve(np.eye(self.k)) if self.tall else self.N / self.eps
+        return inverse_from_cholesky(self._factor) if self.tall else self.N / self.eps
 
     @functools.cached_property
     def N(self) -> Floats:
@@ -253,6 +279,13 @@ class ViewFactor:
     def _solve(self, right: Floats) -> Floats:
         solution: Floats = dpotrs(self._factor, right, lower=False)[0]
         return solution
+
+
+def inverse_from_cholesky(R: Floats) -> Floats:
+    """(R^T R)^-1 for an upper triangular R."""
+    inverse: Floats = np.triu(dpotri(R, lower=False)[0])
+    inverse += np.triu(inverse, 1).T
+    return inverse
 
 
 def gram(X: Floats, eps: float) -> Floats:
@@ -312,13 +345,25 @@ class Point:
         """f_tau(V)."""
         return float(soft_min(self.view_values, self.objective.tau))
 
-    @functools.cached_property
+    @property
+    def geometry(self) -> Geometry:
+        return self.objective.maps.geometry
+
+    @property
     def A(self) -> Floats:
         """A_tau(V) = (1/k) sum_q w_q L_q V G_q^-1, half the Euclidean gradient [Prop. 2]."""
         shares = self.weights / self.objective.k
         ridge = sum(c * f.N for c, f in zip(shares, self.factors, strict=True))
-        images = sum(c * image for c, image in zip(shares, self.view_images, strict=True))
-        return np.asarray(images + self.V @ ridge)
+        return np.asarray(self._off_ridge + self.V @ ridge)
+
+    @property
+    def _off_ridge(self) -> Floats:
+        """A without the part that the ridges add along V."""
+        shares = self.weights / self.objective.k
+        total: Floats = shares[0] * self.view_images[0]
+        for c, image in zip(shares[1:], self.view_images[1:], strict=True):
+            total += c * image
+        return total
 
     @functools.cached_property
     def view_images(self) -> tuple[Floats, ...]:
@@ -338,12 +383,12 @@ class Point:
         Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12
         (DESIGN 3.1).
         """
-        return project(self.V, project(self.V, self.A))
+        return self.project(self.project(self._off_ridge))
 
     @functools.cached_property
     def residual(self) -> float:
         """k ||A_perp||_F, the relative residual of Fair-NEPv."""
-        return float(self.objective.k * np.linalg.norm(self.A_perp))
+        return self.objective.k * self.geometry.norm(self.A_perp)
 
     @property
     def rounding(self) -> float:
@@ -353,10 +398,9 @@ class Point:
 
     def apply_H(self, X: Floats, sigma: float = 0.0) -> Floats:
         """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""
-        VX = self.V.T @ X
-        return (
-            self.A @ VX + self.V @ (self.A.T @ X) + (sigma - 1.0 / self.objective.k) * (self.V @ VX)
-        )
+        A, inner = self.A, self.geometry.inner
+        VX = inner(self.V, X)
+        return A @ VX + self.V @ (inner(A, X) + (sigma - 1.0 / self.objective.k) * VX)
 
     def hessian(self, xi: Floats) -> Floats:
         """Half the Grassmann Hessian of f_tau applied to a horizontal xi (V^T xi = 0).
@@ -375,9 +419,8 @@ class Point:
             terms.append(w / k * (f.curvature(Y) - f.J @ (Y.T @ f.J)) + change / k * f.J)
             ridge += w / k * f.N
         bent = self.objective.maps.combine(tuple(terms)) + xi @ ridge
-        return project(self.V, bent) - xi / k
+        return self.project(bent) - xi / k
 
-
-def project(V: Floats, X: Floats) -> Floats:
-    """(I - V V^T) X."""
-    return X - V @ (V.T @ X)
+    def project(self, X: Floats) -> Floats:
+        """(I - V V^T) X, the tangent part of X."""
+        return self.geometry.project(self.V, X)

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -23,10 +24,13 @@ from fairnepv.certificate import (
     refuse_unreachable_floors,
 )
 from fairnepv.certificate import certify as make_certificate
-from fairnepv.engines import Engine, few_threads
+from fairnepv.engines import Engine, block_threads
+from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
+from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.methods import OWN_METHODS, Plan, check_method, find, refusal
+from fairnepv.planning import Forecast, fit, foresee
 from fairnepv.posing import (
     Posing,
     check_indices,
@@ -34,8 +38,9 @@ from fairnepv.posing import (
     count_items,
     pose,
     rows_of_ids,
+    sketch,
 )
-from fairnepv.problem import Problem, by_view, check_tau
+from fairnepv.problem import Means, Problem, by_view, check_tau
 from fairnepv.relaxation import Relaxation, make_solver
 from fairnepv.relaxation import relax as solve_relaxation
 from fairnepv.search import check_effort, enumerate_subsets, fair_order, misses_floors
@@ -86,6 +91,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     random_state: int = 0,
     time_limit: float | None = None,
     strict: bool = False,
+    memory_limit: int | str | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Any:
@@ -121,6 +127,8 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     time_limit: seconds for the search; the best so far is returned and marked. Reading and
         calibration come on top, and so does the bound, which gets as long again.
     strict: raise NumericalError unless the search ended well.
+    memory_limit: bytes, or text such as '2GiB', that may be added to the data in memory: kept by
+        keeping less, at the cost of time; what is then done says `plan` beforehand.
     progress: called with a `Step` after every step of every stage.
     """
     posing: Posing = {
@@ -151,6 +159,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
         time_limit,
         strict,
         progress,
+        memory_limit,
     )
     if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray):
         if nested:
@@ -162,25 +171,27 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
 class Wishes(NamedTuple):
     """How a selection is to be made, as the user says it."""
 
-    method: str
-    effort: str
-    oversampling: float
-    certify: bool
-    gap: float
-    target_efficiency: float | None
-    node_limit: int | None
-    time_limit: float | None
-    strict: bool
-    progress: Progress | None
+    method: str = "auto"
+    effort: str = "balanced"
+    oversampling: float = 3.0
+    certify: bool = True
+    gap: float = GAP
+    target_efficiency: float | None = None
+    node_limit: int | None = None
+    time_limit: float | None = None
+    strict: bool = False
+    progress: Progress | None = None
+    memory_limit: int | str | None = None
 
 
 def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
     gap = check_positive("gap", wishes.gap)
     target = _check_target(wishes)
-    problem = pose(data, k, **posing)
+    posing, means = _within_limit(data, k, posing, wishes)
+    problem = pose(data, k, **posing, means=means)
     plan = Plan(
         check_method(problem, wishes.method),
-        check_effort(wishes.effort),
+        check_effort(wishes.effort).for_size(problem),
         _check_oversampling(wishes.oversampling),
         _check_node_limit(wishes),
     )
@@ -238,6 +249,7 @@ def certify(
     *,
     gap: float = GAP,
     time_limit: float | None = None,
+    memory_limit: int | str | None = None,
     progress: Progress | None = None,
     **problem: Unpack[Posing],
 ) -> Certificate:
@@ -247,11 +259,37 @@ def certify(
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
     gap = check_positive("gap", gap)
-    posed = pose(data, k, **problem)
+    problem, means = _within_limit(data, k, problem, Wishes(memory_limit=memory_limit), ())
+    posed = pose(data, k, **problem, means=means)
     refuse_unreachable_floors(posed)
     certificate = _certify(posed, gap, _session(time_limit, progress))
     _warn(_rank_notes(posed, certificate))
     return certificate
+
+
+def plan(
+    data: Any,
+    k: int | float,
+    *,
+    method: str | None = "auto",
+    effort: str = "balanced",
+    certify: bool = True,
+    memory_limit: int | str | None = None,
+    **options: Any,
+) -> Forecast:
+    """What `select` with the same options would take, before anything is run.
+
+    Shapes and headers say it: no row is read, and nothing else is checked. Seconds are expected on
+    this machine as it is now; what depends on the data is an estimate. With `method=None`: what
+    `certify` would take.
+    """
+    posing: Posing = {name: options[name] for name in options if name in Posing.__annotations__}  # type: ignore[assignment]
+    unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
+    if unknown:
+        raise InputError(f"plan has no option {sorted(unknown)[0]!r}; it takes those of select")
+    wishes = Wishes(effort=effort, certify=certify, memory_limit=memory_limit)
+    _, forecast = _foreseen(data, k, posing, wishes, () if method is None else (method,))
+    return forecast
 
 
 def verify_bound(
@@ -292,6 +330,7 @@ def compare(
     effort: str = "balanced",
     oversampling: float = 3.0,
     gap: float = GAP,
+    memory_limit: int | str | None = None,
     progress: Progress | None = None,
     **problem: Unpack[Posing],
 ) -> Comparison:
@@ -300,7 +339,9 @@ def compare(
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
     gap = check_positive("gap", gap)
-    posed = pose(data, k, **problem)
+    wishes = Wishes(effort=effort, memory_limit=memory_limit)
+    problem, means = _within_limit(data, k, problem, wishes, ("auto", "nepv"))
+    posed = pose(data, k, **problem, means=means)
     if methods is None:
         known = (*OWN_METHODS, *baselines(posed.pool.names))
         methods = [name for name in known if name != "exact" and refusal(posed, name) is None]
@@ -308,7 +349,7 @@ def compare(
     if not names:
         raise InputError("methods is empty; name at least one, or leave it out for all")
     chosen = [check_method(posed, name) for name in names]
-    plan = Plan("", check_effort(effort), _check_oversampling(oversampling))
+    plan = Plan("", check_effort(effort).for_size(posed), _check_oversampling(oversampling))
     refuse_unreachable_floors(posed)
     proving = _session(None, progress)
     plan = replace(plan, certificate=_certify(posed, gap, proving))
@@ -357,7 +398,7 @@ def score(
     weights = check_priorities(priorities, pool.names)
     problem = Problem(rule.apply(pool), len(rows), tau, rule, priorities=weights)
     _warn(_width_notes(problem))
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         return score_subset(problem, rows)
 
 
@@ -408,7 +449,7 @@ def exhaustive(
     """
     posed = pose(data, k, **problem)
     _warn(_width_notes(posed))
-    with few_threads(posed.work()):
+    with block_threads(posed.work()):
         return make_optimum(posed, enumerate_subsets(posed, limit))
 
 
@@ -445,6 +486,45 @@ def _check_node_limit(wishes: Wishes) -> int | None:
     return int(value)
 
 
+def _within_limit(
+    data: Any, k: Any, posing: Posing, wishes: Wishes, methods: Sequence[str] | None = None
+) -> tuple[Posing, Means]:
+    """What the limit on memory leaves: the engine that works in it, and what may be kept."""
+    if wishes.memory_limit is None:
+        return posing, Means()
+    if methods is None:
+        methods = (wishes.method,)
+    problem, _ = _foreseen(data, k, posing, wishes, methods, UNTIMED)
+    return {**posing, "engine": problem.pool.engine}, problem.means
+
+
+def _foreseen(
+    data: Any,
+    k: Any,
+    posing: Posing,
+    wishes: Wishes,
+    methods: Sequence[str],
+    rates: Rates | None = None,
+) -> tuple[Problem, Forecast]:
+    """A sketch of the problem with means that keep to the limit, and what it will take."""
+    limit = check_memory_limit(wishes.memory_limit)
+    problem = sketch(data, k, posing)
+    effort = check_effort(wishes.effort).for_size(problem)
+    plans = [Plan(_known_method(problem, name), effort) for name in methods]
+    efficiency = problem.calibration.rule == "efficiency"
+    foretell = partial(
+        foresee, plans=plans, certify=wishes.certify, efficiency=efficiency, rates=rates
+    )
+    return fit(problem, limit, foretell)
+
+
+def _known_method(problem: Problem, name: Any) -> str:
+    known = (*OWN_METHODS, *baselines(problem.pool.names))
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+    return name
+
+
 def _session(time_limit: Any, progress: Progress | None) -> Session:
     listener = check_progress(progress)
     limit = None if time_limit is None else check_positive("time_limit", time_limit)
@@ -456,11 +536,12 @@ def _session(time_limit: Any, progress: Progress | None) -> Session:
 
 def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     began = time.monotonic()
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         found = find(problem, plan, session)
         indices = found.indices
-        with session.absorbing_interruption():
-            indices = fair_order(problem, indices)
+        if not found.ordered or problem.constraints:
+            with session.absorbing_interruption():
+                indices = fair_order(problem, indices)
         status = session.stopped or found.status
         if status.ok and misses_floors(problem, indices):
             status = Status.FLOORS_MISSED
@@ -473,7 +554,7 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
             trace=tuple(session.trace),
             status=status,
             seconds=time.monotonic() - began,
-            notes=(
+            run_notes=(
                 *_rank_notes(problem, plan.certificate),
                 *(plan.certificate.notes if plan.certificate else ()),
                 *session.notes,
@@ -482,7 +563,7 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
 
 
 def _certify(problem: Problem, gap: float, session: Session) -> Certificate:
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         return make_certificate(problem, gap=gap, session=session)
 
 

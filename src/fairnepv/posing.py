@@ -13,6 +13,7 @@ from fairnepv.engines import Engine
 from fairnepv.errors import InputError
 from fairnepv.problem import (
     Constraints,
+    Means,
     Problem,
     Quotas,
     check_k,
@@ -20,7 +21,7 @@ from fairnepv.problem import (
     check_tau,
 )
 from fairnepv.selection import Selection
-from fairnepv.views import Pool
+from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.intake import check_ids, find_ids
@@ -67,6 +68,7 @@ def pose(
     floors: Any = None,
     random_state: Any = 0,
     engine: Engine | None = None,
+    means: Means | None = None,
 ) -> Problem:
     tau, seed = check_tau(tau), check_random_state(random_state)
     pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
@@ -77,7 +79,8 @@ def pose(
     rules.check(pool.n, k, pool.ids)
     weights = check_priorities(priorities, pool.names)
     least = check_floors(floors, pool.names)
-    rule = calibrate(pool, calibration, k, rules)
+    means = means or Means()
+    rule = calibrate(pool, calibration, k, rules, means)
     return Problem(
         rule.apply(pool),
         k,
@@ -87,7 +90,24 @@ def pose(
         random_state=seed,
         priorities=weights,
         floors=least,
+        means=means,
     )
+
+
+def sketch(data: Any, k: Any, posing: Posing) -> Problem:
+    """The problem as far as shapes and headers tell, for a plan: no row is read, and neither rules
+    nor ids are checked."""
+    pool = Pool.sketch(
+        data,
+        views=posing.get("views"),
+        eps=posing.get("eps", 0.1),
+        engine=posing.get("engine"),
+    )
+    counts = posing.get("include_counts", True)
+    included = 0 if counts else count_items(posing.get("include"))
+    k = _whole_size(k, pool.n, included, counts)
+    rule = posing.get("calibration", "unit-diagonal")
+    return Problem(pool, k, 1.0, Calibration(rule if isinstance(rule, str) else "given"))
 
 
 def _whole_size(k: Any, n: int, included: int, include_counts: Any) -> int:

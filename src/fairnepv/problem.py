@@ -224,6 +224,17 @@ class Tolerances:
 
 
 @dataclass(frozen=True)
+class Means:
+    """What may be held in memory. Less of it takes longer, or forgoes a start or some tightness of
+    the bound; `planning` chooses it where there is a limit."""
+
+    table: int = 1 << 27  # numbers of a swap table; a larger one is made anew in every pass
+    confirmed: int = 1 << 22  # float64 numbers of rows whose swaps are confirmed at a time
+    support: int | None = None  # rows that the certificate solves its relaxation on, at most
+    relaxation: bool = True  # whether frames are relaxed for a start that is one among several
+
+
+@dataclass(frozen=True)
 class Problem:
     """The pool is calibrated already; `calibration` says how, so that it can be done again."""
 
@@ -236,6 +247,7 @@ class Problem:
     random_state: int = 0
     priorities: Floats | None = None  # (M,) weights in the soft-min, summing to one; None: equal
     floors: Floats | None = None  # (M,) least d_q, -inf where there is none; None: none at all
+    means: Means = field(default_factory=Means)
 
     def __post_init__(self) -> None:
         self.constraints.check(self.pool.n, self.k)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.certificate import Certificate
-from fairnepv.engines import Block
-from fairnepv.errors import Status
+from fairnepv.engines import Block, block_threads
+from fairnepv.errors import InputError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
@@ -26,14 +27,18 @@ _ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
 _NAMED = 5  # isolated picks that a note names
 
 
-@dataclass(frozen=True)
 class Score:
     """How one subset does: d_q(S) per view in nats per item, and what follows from it."""
 
     scores: Mapping[str, float]
     fair_score: float
     view_weights: Mapping[str, float]
-    coverage: Mapping[str, float]  # C_q(S), mean cosine distance to the nearest pick; low is good
+
+    if TYPE_CHECKING:  # a value here, and there what a pass finds when it is asked for
+
+        @property
+        def coverage(self) -> Mapping[str, float]:
+            """C_q(S), mean cosine distance to the nearest pick; low is good."""
 
     @property
     def worst_view(self) -> str:
@@ -48,14 +53,30 @@ class Score:
         return {name: against.scores[name] - value for name, value in self.scores.items()}
 
 
+@dataclass(frozen=True)
+class SubsetScore(Score):
+    """The score of a subset that somebody has chosen."""
+
+    scores: Mapping[str, float]
+    fair_score: float
+    view_weights: Mapping[str, float]
+    coverage: Mapping[str, float]
+
+
 @dataclass(frozen=True, repr=False)
 class Selection(Score):
-    """k chosen items, how well they do, and how well any k items could do."""
+    """k chosen items, how well they do, and how well any k items could do.
 
+    What their neighbours say, `coverage`, `isolated` and part of `notes`, takes a pass over the
+    data, which is made when first asked for.
+    """
+
+    scores: Mapping[str, float]
+    fair_score: float
+    view_weights: Mapping[str, float]
     indices: Indices  # in order of selection: the first j are a sensible subset
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
     gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
-    isolated: Mapping[str, Indices]  # per view the positions of picks that nothing is near to
     certificate: Certificate | None
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
@@ -63,12 +84,65 @@ class Selection(Score):
     trace: tuple[Step, ...]
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
-    notes: tuple[str, ...] = ()
+    run_notes: tuple[str, ...] = ()  # what stages wanted to be known
     problem: Problem | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A stored selection does not carry the data along."""
-        return {**self.__dict__, "problem": None}
+        """A stored selection carries what the data says of it, and not the data."""
+        return {**self.looked_around().__dict__, "problem": None}
+
+    @functools.cached_property
+    def _survey(self) -> Survey:
+        assert self.problem is not None, "stored selections have been surveyed"
+        with block_threads(self.problem.work()):
+            return survey(self.problem, self.indices, _usual_rows(self.problem))
+
+    def looked_around(self) -> Selection:
+        """The same with that pass made. If it is interrupted or the data is gone by then, the
+        selection says so and has no coverage: the picks are not lost for it."""
+        try:
+            _ = self._survey
+        except KeyboardInterrupt:
+            return replace(self, status=Status.INTERRUPTED)._unsurveyed()
+        except InputError as error:
+            note = f"coverage is not known, since the data could not be read again: {error}"
+            return replace(self, run_notes=(*self.run_notes, note))._unsurveyed()
+        return self
+
+    def _unsurveyed(self) -> Selection:
+        views, rows = len(self.scores), len(self.indices) + _SAMPLE
+        self.__dict__["_survey"] = Survey(np.full(views, np.nan), np.ones((views, rows)))
+        return self
+
+    @property
+    def coverage(self) -> Mapping[str, float]:
+        """C_q(S), mean cosine distance to the nearest pick; low is good."""
+        means = (self._survey.distances / self.settings["n"]).tolist()
+        return dict(zip(self.scores, means, strict=True))
+
+    @property
+    def isolated(self) -> Mapping[str, Indices]:
+        """Per view the positions of picks that nothing is near to."""
+        return dict(zip(self.scores, self._survey.isolated(len(self.indices)), strict=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.run_notes, *self._isolation_notes())
+
+    def _isolation_notes(self) -> Iterator[str]:
+        for name, positions in self.isolated.items():
+            if not len(positions):
+                continue
+            many = len(positions) > 1
+            named = self.ids[positions[:_NAMED]].tolist()
+            listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
+            called = ("id" if self.has_ids else "row") + ("s" if many else "")
+            yield (
+                f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
+                f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; "
+                f"look whether {'they are' if many else 'it is'} junk, or weight rows with "
+                "quality=typicality(data)"
+            )
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name}: {value:.4f}" for name, value in self.scores.items())
@@ -107,7 +181,7 @@ class Selection(Score):
 
 
 @dataclass(frozen=True)
-class Optimum(Score):
+class Optimum(SubsetScore):
     """The discrete optimum of a small pool, by enumeration."""
 
     indices: Indices
@@ -142,36 +216,30 @@ class Comparison:
         raise KeyError(method)
 
 
-def score_subset(problem: Problem, indices: Indices) -> Score:
+def score_subset(problem: Problem, indices: Indices) -> SubsetScore:
     """The record of one subset, from the original rows in float64."""
-    return Score(**_score_fields(problem, indices, coverage(problem, indices)))
+    covered = by_view(problem.pool, coverage(problem, indices))
+    return SubsetScore(**_score_fields(problem, indices), coverage=covered)
 
 
-def _score_fields(problem: Problem, indices: Indices, covered: Floats) -> dict[str, Any]:
+def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
     pool = problem.pool
     d = subset_scores(pool, indices)
     return {
         "scores": by_view(pool, d),
         "fair_score": fair_value(problem, d),
         "view_weights": by_view(pool, soft_min_weights(d + problem.lifts, problem.tau)),
-        "coverage": by_view(pool, covered),
     }
 
 
-def make_selection(
-    problem: Problem, indices: Indices, *, notes: tuple[str, ...] = (), **run: Any
-) -> Selection:
+def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
     gains = subset_gains(problem.pool, indices)
-    seen = survey(problem, indices, _usual_rows(problem))
-    isolated = dict(zip(problem.pool.names, seen.isolated(len(indices)), strict=True))
     return Selection(
-        **_score_fields(problem, indices, seen.distances / problem.n),
+        **_score_fields(problem, indices),
         indices=indices,
         ids=_ids(problem, indices),
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
-        isolated=isolated,
         calibration=problem.calibration,
-        notes=(*notes, *_isolation_notes(problem, indices, isolated)),
         problem=problem,
         **run,
     )
@@ -180,7 +248,8 @@ def make_selection(
 def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
     indices = found.indices
     return Optimum(
-        **_score_fields(problem, indices, coverage(problem, indices)),
+        **_score_fields(problem, indices),
+        coverage=by_view(problem.pool, coverage(problem, indices)),
         indices=indices,
         ids=_ids(problem, indices),
         subsets=found.subsets,
@@ -249,21 +318,3 @@ def _look_around(block: Block, state: tuple[Anchors, int], inverse: Floats) -> S
 def _usual_rows(problem: Problem) -> Indices:
     size = min(_SAMPLE, problem.n)
     return problem.rng(6).choice(problem.n, size=size, replace=False).astype(np.int64)
-
-
-def _isolation_notes(
-    problem: Problem, indices: Indices, isolated: Mapping[str, Indices]
-) -> Iterator[str]:
-    for name, positions in isolated.items():
-        if not len(positions):
-            continue
-        many = len(positions) > 1
-        named = _ids(problem, indices)[positions[:_NAMED]].tolist()
-        listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
-        called = ("row" if problem.pool.ids is None else "id") + ("s" if many else "")
-        yield (
-            f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
-            f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; look "
-            f"whether {'they are' if many else 'it is'} junk, or weight rows with "
-            "quality=typicality(data)"
-        )

@@ -7,6 +7,7 @@ the fair objective gets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
         view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in problem.pool.views
     )
     pool = problem.pool.with_views(problem.pool.names, units)
-    return greedy(problem.over(averaged(pool)), session)
+    return _greedy(problem.over(averaged(pool)), session)
 
 
 def averaged(pool: Pool) -> Pool:
@@ -55,4 +56,10 @@ def averaged(pool: Pool) -> Pool:
 
 
 def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:
-    return improve(problem, greedy(problem, session), effort, session)
+    return improve(problem, _greedy(problem, session), effort, session)
+
+
+def _greedy(problem: Problem, session: Session) -> Found:
+    return replace(
+        greedy(problem, session), ordered=False
+    )  # by another objective than the fair one

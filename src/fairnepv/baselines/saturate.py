@@ -75,3 +75,9 @@ class Truncated(NamedTuple):
         f = self.logdets.reshape(shape) + log_ratios + shift
         reached = (f >= self.level).all(axis=0)
         return np.where(reached, f, np.minimum(f, self.level)).mean(axis=0) / self.size
+
+    def ceiling(self, log_ratios: Floats) -> tuple[float, Floats]:
+        """The mean of f_q itself, which no truncation exceeds."""
+        M = len(self.logdets)
+        shift = self.size * (self.offsets - self.log_u)
+        return float((self.logdets + shift).mean() / self.size), np.full(M, 1.0 / (M * self.size))

@@ -57,7 +57,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Session | None = Non
     spectral = spectral_bounds(problem)
     bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
     if len(names) > 1:
-        own = _views_alone(problem, dual, gap, session)
+        own = _views_alone(problem, dual, state.rows, gap, session)
         bounds, alone = np.array([bound for bound, _ in own]), [proof for _, proof in own]
     upper = min(state.bound, best_apart(problem, bounds))
     return Certificate(
@@ -85,7 +85,12 @@ def certify(problem: Problem, *, gap: float = GAP, session: Session | None = Non
 
 
 def view_bound(
-    problem: Problem, name: str, *, gap: float = GAP, session: Session | None = None
+    problem: Problem,
+    name: str,
+    *,
+    gap: float = GAP,
+    session: Session | None = None,
+    start: Indices | None = None,
 ) -> tuple[float, Dual]:
     """No k items that the constraints allow bring d_q of this view above the bound.
 
@@ -100,21 +105,26 @@ def view_bound(
             bound = proven(alone, dual)
             if bound <= gap:  # after such a calibration a view reaches 0 at most
                 return min(bound, hadamard), dual
-    solver, state, _ = _solve(alone, gap, session)
+    solver, state, _ = _solve(alone, gap, session, start)
     return min(state.bound, hadamard), solver.dual(state)
 
 
 def _views_alone(
-    problem: Problem, joint: Dual, gap: float, session: Session
+    problem: Problem,
+    joint: Dual,
+    start: Indices,
+    gap: float,
+    session: Session,
 ) -> list[tuple[float, Dual]]:
-    """The bound and the proof of every view; after an interruption what the joint proof says."""
+    """The bound and the proof of every view, from the rows of the joint solution on; after an
+    interruption what the joint proof says."""
     found = []
     for q, name in enumerate(problem.pool.names):
         if session.stopped:
             dual = Dual(np.ones(1), joint.rows, (joint.views[q],))
             found.append((proven_alone(problem, name, dual), dual))
         else:
-            found.append(view_bound(problem, name, gap=gap, session=session))
+            found.append(view_bound(problem, name, gap=gap, session=session, start=start))
     return found
 
 
@@ -147,14 +157,17 @@ def refuse_unreachable_floors(problem: Problem) -> None:
 
 
 def _solve(
-    problem: Problem, gap: float, session: Session | None
+    problem: Problem,
+    gap: float,
+    session: Session | None,
+    start: Indices | None = None,
 ) -> tuple[Concave, ConcaveState, Status]:
     """The relaxation solved; without a session, an interruption is somebody else's business."""
-    solver = Concave(problem, gap=gap)
+    solver = Concave(problem, gap=gap, start=start)
     outcome = (session or Session()).run(solver, max_steps=_MOST_STEPS)
     if session is None and outcome.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return solver, outcome.state, outcome.status
+    return solver, solver.prove(outcome.state), outcome.status
 
 
 def _notes(state: ConcaveState, status: Status, gap: float) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from fairnepv.certificate.spectral import score_rounding
-from fairnepv.engines import Block
+from fairnepv.engines import Block, few_threads
 from fairnepv.objective import entropy_price
 from fairnepv.problem import Problem
 from fairnepv.views import View
@@ -69,18 +69,8 @@ class _ViewPass(NamedTuple):
 
 def price(problem: Problem, dual: Dual) -> Priced:
     """What the dual variables prove: one pass over the rows, in float64."""
-    pool, k = problem.pool, problem.k
-    state = tuple(
-        _view_pass(view, dual, q, dual.weights[q] / k) for q, view in enumerate(pool.views)
-    )
-    shifted = any(own.shift for own in state)  # or T, which may be everyone, need not travel
-    prices = pool.map(
-        _price_rows,
-        (dual.rows if shifted else None, state),
-        pool.squared_norms,
-        width=sum(v.combine.shape[1] for v in dual.views),
-        fixed=True,
-    )
+    k = problem.k
+    prices = row_prices(problem, dual)
     constants = [
         view_constant(problem, dual, q) if w > 0 else 0.0 for q, w in enumerate(dual.weights)
     ]
@@ -91,10 +81,27 @@ def price(problem: Problem, dual: Dual) -> Priced:
         float(prices[best].sum()),
     ]
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
-    slack = 4.0 * (k + len(state) + 16) * _UNIT * sum(map(abs, terms))
+    slack = 4.0 * (k + len(constants) + 16) * _UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
     sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
     return Priced(sound, prices)
+
+
+def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
+    """(n,) s_i, rounded up: one pass; a coarse one is in float32 where that is quicker, and the
+    prices are good guesses."""
+    pool = problem.pool
+    state = tuple(
+        _view_pass(view, dual, q, dual.weights[q] / problem.k) for q, view in enumerate(pool.views)
+    )
+    shifted = any(own.shift for own in state)  # or T, which may be everyone, need not travel
+    return pool.map(
+        _price_rows,
+        (dual.rows if shifted else None, state, coarse),
+        pool.squared_norms,
+        width=sum(v.combine.shape[1] for v in dual.views),
+        fixed=True,
+    )
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
@@ -105,7 +112,8 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     G = view.quadratic(dual.rows, B) - own.shift * (B.T @ B)
     size = _size(view, dual, q)
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
-    depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
+    with few_threads(float(len(G)) ** 3):
+        depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
     lowest = np.sort(own.level - depths - error)[:k]  # B may have more columns than that
     if not own.level > 0 or not (lowest > 0).all():
         return np.inf  # W is not positive definite, and proves nothing
@@ -131,7 +139,7 @@ def conjugate(w: Floats, eps: float) -> Floats:
 
 def _view_pass(view: View, dual: Dual, q: int, share: float) -> _ViewPass:
     own = dual.views[q]
-    anchor = view.anchor(dual.rows, own.combine)
+    anchor = view.combined(view.anchor(dual.rows), own.combine)
     slack = _slack(view, len(dual.rows))
     correction = own.combine if own.shift else None
     return _ViewPass(share, own.level, anchor, own.shift, correction, slack, _size(view, dual, q))
@@ -149,15 +157,15 @@ def _slack(view: View, m: int) -> float:
 
 
 def _price_rows(
-    block: Block, state: tuple[Indices | None, tuple[_ViewPass, ...]], squared_norms: Floats
+    block: Block, state: tuple[Indices | None, tuple[_ViewPass, ...], bool], squared_norms: Floats
 ) -> Floats:
     """s_i of a block, rounded up."""
-    rows, views = state
+    rows, views, coarse = state
     prices = np.zeros(block.stop - block.start)
     for q, (view, own) in enumerate(zip(block.views, views, strict=True)):
         if own.share == 0:
             continue
-        v = view.cross(own.anchor)
+        v = view.coarse(own.anchor) if coarse else view.cross(own.anchor)
         if rows is not None and own.correction is not None:
             low, high = np.searchsorted(rows, [block.start, block.stop])
             v[rows[low:high] - block.start] -= own.shift * own.correction[low:high]

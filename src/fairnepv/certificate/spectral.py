@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigvalsh
 
+from fairnepv.engines import few_threads
 from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM
 from fairnepv.views import Pool, View
@@ -73,13 +74,14 @@ def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
     view = pool.views[q]
     if view.n < view.p:  # K_q itself is the smaller one
         gram = view.whole_kernel()
-    elif pool.width <= WIDEST_GRAM:  # the joint Gram matrix serves the relaxation as well
+    elif "gram" in vars(pool):  # the joint one, which the relaxation has left here
         start = sum(view.p for view in pool.views[:q])
         block = slice(start, start + view.p)
         gram = pool.gram[block, block]
     else:
         gram = pool.only(pool.names[q]).gram
-    return np.asarray(eigvalsh(gram, check_finite=False)[::-1])
+    with few_threads(float(len(gram)) ** 3):
+        return np.asarray(eigvalsh(gram, check_finite=False)[::-1])
 
 
 def _rank(lam: Floats) -> int:

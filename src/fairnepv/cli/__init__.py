@@ -13,6 +13,7 @@ import click
 from fairnepv import __version__
 from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
+from fairnepv.cli.convert import convert
 from fairnepv.cli.demo import demo
 from fairnepv.cli.outputs import Interrupted
 from fairnepv.cli.relax import relax
@@ -52,7 +53,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (select, certify, verify_bound, score, compare, relax, synthetic, demo):
+for _command in (select, certify, verify_bound, score, compare, relax, convert, synthetic, demo):
     commands.add_command(_command)
 
 

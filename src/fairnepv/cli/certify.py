@@ -13,6 +13,8 @@ from fairnepv.cli.options import (
     force_option,
     gap_option,
     json_option,
+    memory_limit_option,
+    plan_option,
     posing,
     reading,
     size_option,
@@ -27,6 +29,8 @@ from fairnepv.errors import NumericalError
 @constraining
 @gap_option
 @time_limit_option
+@memory_limit_option
+@plan_option
 @click.option("--out", metavar="FILE", help="The proof as .npz, for verify-bound.")
 @force_option
 @json_option
@@ -36,6 +40,8 @@ def certify(
     k: int | float,
     gap: float,
     time_limit: float | None,
+    memory_limit: str | None,
+    plan: bool,
     out: str | None,
     force: bool,
     as_json: bool,
@@ -46,15 +52,25 @@ def certify(
     fairnepv certify --view text=t.npz --view vision=v.npy -k 200 --out bound.npz
     """
     from fairnepv.certificate import proof_arrays
-    from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show
+    from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show, show_plan
     from fairnepv.cli.progress import stage_bar
     from fairnepv.pipeline import certify as prove
+    from fairnepv.pipeline import plan as foretell
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
 
     output = output_at("--out", out, (".npz",), force=force, inputs=problem.files)
+    if plan:
+        forecast = foretell(k=k, **problem.read(), method=None, memory_limit=memory_limit)
+        show_plan([forecast], as_json=as_json)
+        return
     with stage_bar(time_limit) as progress:
         certificate = prove(
-            k=k, **problem.read(), gap=gap, time_limit=time_limit, progress=progress
+            k=k,
+            **problem.read(),
+            gap=gap,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            progress=progress,
         )
     unwritten = deliver(output, proof_arrays(certificate.proof))
     if as_json:

@@ -11,6 +11,7 @@ from fairnepv.cli.options import (
     effort_option,
     force_option,
     json_option,
+    memory_limit_option,
     posing,
     seed_option,
     size_option,
@@ -29,6 +30,7 @@ from fairnepv.cli.options import (
     help="Only these selectors; repeat it.  [default: all of them]",
 )
 @effort_option
+@memory_limit_option
 @seed_option
 @click.option("--out", metavar="FILE", help="The table as .parquet, .csv, .json or .txt.")
 @click.option("--plot", metavar="FILE", help="Bars per view and selector, .png.")
@@ -41,6 +43,7 @@ def compare(
     k: int | float,
     methods: tuple[str, ...],
     effort: str,
+    memory_limit: str | None,
     seed: int,
     out: str | None,
     plot: str | None,
@@ -69,6 +72,7 @@ def compare(
             methods=methods or None,
             **problem.read(),
             effort=effort,
+            memory_limit=memory_limit,
             random_state=seed,
             progress=progress,
         )

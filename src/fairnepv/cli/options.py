@@ -42,6 +42,7 @@ class ProblemOptions:
 
     def read(self) -> dict[str, Any]:
         """The keyword arguments that every library call takes, `data` among them."""
+        from fairnepv.cli.alignment import own_ids
         from fairnepv.io import read_features, read_ids, read_numbers, read_picks
 
         data = {
@@ -49,6 +50,7 @@ class ProblemOptions:
             for name, text in self.views.items()
         }
         ids = {name: reading(read_ids, "--ids", "", text) for name, text in self.ids.items()}
+        ids = ids or own_ids(self.views)
         quality = {
             name: reading(read_numbers, "--quality", "", text)
             for name, text in self.quality.items()
@@ -112,13 +114,16 @@ def posing(command: Command) -> Command:
             multiple=True,
             required=True,
             metavar="NAME=FILE",
-            help="A view: .npy, .npz[:key] (SciPy sparse too) or .parquet[:column]. Repeat it.",
+            help="A view: .npy, .npz[:key] (SciPy sparse too), .parquet[:column], .arrow[:column], "
+            ".safetensors[:tensor], or a folder of shards, a Hugging Face data set or one that "
+            "`convert` wrote. Repeat it.",
         ),
         click.option(
             "--ids",
             multiple=True,
             metavar="FILE[:COLUMN]",
-            help="Row ids; NAME=FILE for each view aligns the views by them.",
+            help="Row ids; NAME=FILE for each view aligns the views by them. A folder that "
+            "`convert` wrote brings its own.",
         ),
         click.option("--tau", default=0.05, show_default=True, help="Soft-min temperature."),
         click.option(
@@ -181,7 +186,7 @@ def constraining(command: Command) -> Command:
         click.option(
             "--include",
             metavar="FILE[:COLUMN]",
-            help="Items that must be chosen and come first: ids with --ids, else row numbers.",
+            help="Items that must be chosen and come first: ids if there are any, else rows.",
         ),
         click.option("--k-more", is_flag=True, help="Choose k items besides those of --include."),
         click.option("--exclude", metavar="FILE[:COLUMN]", help="Items that must not be chosen."),
@@ -226,6 +231,14 @@ time_limit_option = click.option(
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Return the best found until then.",
+)
+memory_limit_option = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    help="Keep to so much memory besides the data, such as 2GiB, by keeping less.",
+)
+plan_option = click.option(
+    "--plan", is_flag=True, help="Print what this would take, and run nothing."
 )
 
 

@@ -13,6 +13,7 @@ from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 
 if TYPE_CHECKING:
     from fairnepv.io import Output
+    from fairnepv.planning import Forecast
 
 
 def output_at(
@@ -73,6 +74,19 @@ def show(*parts: Any) -> None:
             click.echo(part)
         else:
             console.print(part)
+
+
+def show_plan(forecasts: Sequence[Forecast], *, as_json: bool) -> None:
+    """What would be taken, where everything is asked for, as a command does."""
+    from fairnepv.report import forecast_record, forecast_summary, forecast_table
+
+    whole = [forecast.with_optional() for forecast in forecasts]
+    if as_json:
+        records = [forecast_record(forecast) for forecast in whole]
+        print_json(records if len(records) > 1 else records[0])
+        return
+    for forecast in whole:
+        show(forecast_table(forecast), forecast_summary(forecast))
 
 
 def print_json(document: Any) -> None:

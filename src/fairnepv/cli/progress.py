@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import (
@@ -45,6 +45,21 @@ def stage_bar(time_limit: float | None = None) -> Iterator[Listener]:
         *_COLUMNS, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         yield StageBar(bar, time_limit)
+
+
+@contextlib.contextmanager
+def rows_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A listener that is told how many rows of how many are done."""
+    console = Console(stderr=True)
+    with Progress(
+        *_COLUMNS, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=None, said="")
+
+        def listen(done: int, of: int) -> None:
+            bar.update(task, total=of, completed=done, said=f"row {done:,} of {of:,}")
+
+        yield listen
 
 
 class StageBar:

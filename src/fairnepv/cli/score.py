@@ -36,16 +36,17 @@ def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> No
     from fairnepv.pipeline import score as score_rows
     from fairnepv.report import score_record, score_table
 
-    if by_id and not problem.ids:
-        raise InputError("--by-id needs --ids, which say what the rows are called")
     chosen = reading(partial(read_picks, column="id" if by_id else "row"), "--picks", "", picks)
     if not by_id and chosen.dtype.kind not in "iu":
         raise InputError(
             f"--picks {picks}: these are names, not row numbers; add --ids and --by-id"
         )
+    posed = problem.read()
+    if by_id and posed["ids"] is None:
+        raise InputError("--by-id needs --ids, which say what the rows are called")
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", RankWarning)
-        result = score_rows(indices=chosen, by_id=by_id, **problem.read())
+        result = score_rows(indices=chosen, by_id=by_id, **posed)
     if as_json:
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:

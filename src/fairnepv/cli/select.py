@@ -16,6 +16,8 @@ from fairnepv.cli.options import (
     force_option,
     gap_option,
     json_option,
+    memory_limit_option,
+    plan_option,
     posing,
     seed_option,
     sizes_option,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 )
 @click.option("--node-limit", type=click.IntRange(min=1), help="Of --method exact.")
 @time_limit_option
+@memory_limit_option
+@plan_option
 @seed_option
 @click.option(
     "--out",
@@ -75,6 +79,7 @@ def select(
     force: bool,
     as_json: bool,
     strict: bool,
+    plan: bool,
     **wishes: Any,
 ) -> None:
     """Choose k items so that no view is left behind, and prove how good the choice is.
@@ -82,9 +87,10 @@ def select(
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """
-    from fairnepv.cli.outputs import deliver, finish, print_json
+    from fairnepv.cli.outputs import deliver, finish, print_json, show_plan
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES, table_document
+    from fairnepv.pipeline import plan as foretell
     from fairnepv.pipeline import select as choose
     from fairnepv.report import selection_table
 
@@ -100,9 +106,15 @@ def select(
         "explain": files.at("--explain", explain, TABLES),
         "assign": files.at("--assign", assign, TABLES),
     }
+    if plan:
+        given = problem.read()
+        forecasts = [foretell(k=size, **given, **wishes) for size in sizes or [k]]
+        show_plan(forecasts, as_json=as_json)
+        return
     with stage_bar(wishes["time_limit"]) as progress:
         found = choose(k=k, **problem.read(), **wishes, random_state=seed, progress=progress)
-    selections = list(found.values()) if sizes else [found]
+        whole = list(found.values()) if sizes else [found]
+        selections = [selection.looked_around() for selection in whole]
     unwritten: list[FairnepvError] = []
     documents = []
     for selection, output in zip(selections, tables.values(), strict=False):  # some may be missing

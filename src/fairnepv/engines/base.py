@@ -5,7 +5,8 @@ arrays). An engine calls it on consecutive blocks and either lays the results en
 or combines them (`reduce`) along a fixed binary tree over the block numbers, so that the result
 depends on the partition into blocks and on nothing else: not on threads, workers or their order.
 With `fixed=True` the partition itself is canonical, a function of the source alone: what is summed
-or multiplied there comes out the same to the last bit at any block size.
+or multiplied there comes out the same to the last bit at any block size. A pass may also go over
+some rows only (`rows`), which are gathered.
 Tasks are module-level functions and their states plain records, so that they travel to workers.
 """
 
@@ -36,10 +37,14 @@ class RowBlock(Protocol):
         """(b, m) kernel between these rows and `View.anchor(...)`, ridge excluded."""
         ...
 
+    def coarse(self, anchor: Any) -> Array:
+        """`cross` in float32 where that is quicker, good to `View.coarse_error`."""
+        ...
+
 
 @dataclass(frozen=True)
 class Block:
-    """The same consecutive rows `start:stop` of every view of a pool."""
+    """The same consecutive rows `start:stop` of every view of a pool, or of the rows gathered."""
 
     start: int
     stop: int
@@ -59,6 +64,10 @@ class Source(Protocol):
 
     def block(self, start: int, stop: int) -> Block: ...
 
+    def gather(self, rows: Array, start: int, stop: int) -> Block:
+        """Rows `rows[start:stop]` as a block."""
+        ...
+
 
 class Engine(Protocol):
     def map(
@@ -69,11 +78,14 @@ class Engine(Protocol):
         *aligned: Array,
         width: int = 0,
         fixed: bool = False,
+        rows: Array | None = None,
+        out: Array | None = None,
     ) -> Array:
-        """Row-aligned results of `task(block, state, *slices)`, in row order.
+        """Row-aligned results of `task(block, state, *slices)`, in row order, or in that of `rows`.
 
         `width` says how many numbers the task makes of each row, where that is more than the
-        row itself holds; with it an engine keeps the memory of a block in bounds.
+        row itself holds; with it an engine keeps the memory of a block in bounds. Results go to
+        `out` where it is given, which may be one of the aligned arrays.
         """
         ...
 
@@ -85,9 +97,14 @@ class Engine(Protocol):
         state: Any,
         *aligned: Array,
         width: int = 0,
+        total: int = 0,
         fixed: bool = False,
     ) -> R:
-        """Results of `task(block, state, *slices)` combined by `tree_fold`."""
+        """Results of `task(block, state, *slices)` combined by `tree_fold`.
+
+        `total` says how many numbers one result holds, where that is more than a block does; with
+        it an engine makes blocks so large that adding results up is not what takes the time.
+        """
         ...
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairnepv.engines import Block, few_threads
+from fairnepv.engines import Block, block_threads
 from fairnepv.insight.given import problem_of
 from fairnepv.selection import Selection
 from fairnepv.views.base import Floats, Indices
@@ -36,7 +36,7 @@ def assign(selection: Selection) -> Assignment:
     """
     problem = problem_of(selection, "assign")
     space, k = CosinePool.of(problem.pool), len(selection.indices)
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         nearest = space.pool.map(
             _nearest_pick, space.anchors(selection.indices), space.inverse, width=3 * k, fixed=True
         )

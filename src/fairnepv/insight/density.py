@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines import Block, Engine, few_threads
+from fairnepv.engines import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_count
 from fairnepv.problem import check_random_state
@@ -45,7 +45,7 @@ def typicality(
         )
     space = CosinePool.of(pool)
     state = _Look(space.anchors(rows), near)
-    with few_threads(float(pool.stored) * len(rows)):
+    with block_threads(float(pool.stored) * len(rows)):
         density = space.pool.map(_density, state, space.inverse, width=3 * len(rows), fixed=True)
     return {name: _quality(density[:, q]) for q, name in enumerate(pool.names)}
 

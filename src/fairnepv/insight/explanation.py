@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads
 from fairnepv.errors import NumericalError
 from fairnepv.insight.given import problem_of
 from fairnepv.problem import Problem
@@ -58,7 +58,7 @@ def explain(selection: Selection) -> Explanation:
     are tied. A negative margin means that the swap would improve the selection.
     """
     problem = problem_of(selection, "explain")
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         try:
             subset = Subset.of(problem, selection.indices)
         except np.linalg.LinAlgError as error:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairnepv.certificate import GAP
 from fairnepv.certificate import certify as make_certificate
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, check_progress
 from fairnepv.objective import soft_min, subset_gains
@@ -90,7 +90,7 @@ def curve(
             f"{reported[-1]}; change them or k_max"
         )
     session = Session(progress=check_progress(progress))
-    with few_threads(posed.work()):
+    with block_threads(posed.work()):
         found = greedy(posed, session)
         d = _prefix_scores(posed, found.indices)[:, reported - 1]
         proven = _bounds(posed, _proven_sizes(reported, wanted), session) if bounds else {}

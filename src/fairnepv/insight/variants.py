@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
@@ -103,7 +103,7 @@ def _search_all(
     for (knob, value), variant in posed.items():
         session = Session()
         try:
-            with few_threads(problem.work()):
+            with block_threads(problem.work()):
                 outcome = find(variant, plan, session)
         except InputError:  # floors that a variant cannot reach leave it no set at all
             continue

@@ -1,58 +1,195 @@
-"""`.npy`, mapped into memory, and `.npz`: NumPy archives and SciPy sparse matrices.
+"""`.npy` and the members of an `.npz` archive, mapped into memory unless they are compressed.
 
-Whatever NumPy, zlib or SciPy make of bytes that are not what their name says, the caller gets one
-sentence: the formats have many ways to be broken, hence the wide nets.
+Whatever NumPy and zlib make of bytes that are not what their name says, the caller gets one
+sentence: the formats have many ways to be broken, hence the wide nets. Sizes are compared before
+anything is read: a header may promise more than its file holds, and an archive may hold a thousand
+times what it weighs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.memory import available_memory, size_in_words
+from fairnepv.io.rows import Fingerprint, MappedRows, row_range
 from fairnepv.io.source import Source, choose_part, parse_source
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
-_SPARSE = {"format", "shape", "data"}
+_LARGEST_EXPANSION = 100
+_SMALL = 1 << 26  # bytes; below, an archive may expand as it likes
+_LOCAL_HEADER = 30  # bytes of a member's own header in a zip file, before its name
+
+
+class Header(NamedTuple):
+    """What the first bytes of a .npy file promise."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+    offset: int  # where the numbers begin
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_npy(source: Source) -> Any:
-    _check_magic(source, _NPY, "a .npy file")
-    try:
-        return np.load(source.path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:
-        raise _unreadable(source, "a .npy file", error) from error
+    """Rows that stay in the file; what is not a matrix of numbers is loaded, for the caller to
+    judge."""
+    check_magic(source, _NPY, "a .npy file")
+    file = Fingerprint.of(source.path)
+    with _reading(source, "a .npy file"), source.path.open("rb") as stream:
+        header = _read_header(stream, str(source))
+        _check_size(str(source), header, file.size)
+        if not _is_matrix(header):
+            stream.seek(0)
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    return _mapped(file, header, 0, str(source))
 
 
 def read_npz(source: Source) -> Any:
-    _check_magic(source, _ZIP, "an .npz archive")
-    try:
-        with source.path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if source.part is None and set(archive.files) >= _SPARSE:
-                file.seek(0)
-                return sp.load_npz(file)
-            return archive[choose_part(source, list(archive.files), "key")]
-    except InputError:
-        raise
-    except Exception as error:
-        raise _unreadable(source, "an .npz archive", error) from error
+    """One member of an archive, or the sparse matrix that its members make up."""
+    from fairnepv.io import sparse_files
+
+    with open_archive(source) as archive:
+        if source.part is None and set(archive.names) >= sparse_files.MARKS:
+            return sparse_files.read_sparse(source, archive)
+        return archive.rows(choose_part(source, archive.names, "key"))
 
 
 def read_archive(text: str) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz archive by name."""
     source = parse_source(text, (".npz",))
-    _check_magic(source, _ZIP, "an .npz archive")
-    try:
-        with np.load(source.path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except Exception as error:
-        raise _unreadable(source, "an .npz archive", error) from error
+    with open_archive(source) as archive:
+        return {name: archive.array(name) for name in archive.names}
 
 
-def _check_magic(source: Source, magic: bytes, kind: str) -> None:
+class Archive:
+    """An open .npz archive; the sizes of a member are compared before it is read."""
+
+    def __init__(self, source: Source, file: Fingerprint, members: zipfile.ZipFile) -> None:
+        self._source, self._file, self._zip = source, file, members
+        self._members = {info.filename.removesuffix(".npy"): info for info in members.infolist()}
+        self.names = list(self._members)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A member in memory."""
+        info, where = self._members[name], self._where(name)
+        self._refuse_bomb(info, where)
+        with self._zip.open(info) as stream:
+            _check_size(where, _read_header(stream, where), info.file_size)
+        with self._zip.open(info) as stream:
+            array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+            stream.read()  # to the end, where the checksum is compared
+        return array
+
+    def rows(self, name: str) -> Any:
+        """A member that stays in the file where it can: `np.savez` does not compress."""
+        info, where = self._members[name], self._where(name)
+        if info.compress_type != zipfile.ZIP_STORED:
+            return self.array(name)
+        with self._zip.open(info) as stream:
+            header = _read_header(stream, where)
+        _check_size(where, header, info.file_size)
+        if not _is_matrix(header):
+            return self.array(name)
+        begin = self._begin(info)
+        if begin + info.file_size > self._file.size:
+            raise InputError(f"{where} reaches beyond the end of the file; write the file again")
+        return _mapped(self._file, header, begin, where)
+
+    def _where(self, name: str) -> str:
+        return f"{self._source.path}:{name}"
+
+    def _begin(self, info: zipfile.ZipInfo) -> int:
+        """Where the bytes of a member begin: its own header may be longer than the directory's."""
+        with self._source.path.open("rb") as stream:
+            stream.seek(info.header_offset)
+            name, extra = struct.unpack("<HH", stream.read(_LOCAL_HEADER)[26:])
+        return int(info.header_offset + _LOCAL_HEADER + name + extra)
+
+    def _refuse_bomb(self, info: zipfile.ZipInfo, where: str) -> None:
+        size, stored = info.file_size, max(1, info.compress_size)
+        told = f"{where} expands from {size_in_words(stored)} to {size_in_words(size)}"
+        if size > _SMALL and size > _LARGEST_EXPANSION * stored:
+            raise InputError(
+                f"{told}, more than {_LARGEST_EXPANSION}-fold; save it with np.savez or np.save, "
+                "or as a sparse matrix, if that is meant"
+            )
+        if size > available_memory():
+            raise InputError(
+                f"{told}, more than the {size_in_words(available_memory())} of memory that are "
+                "free; save it with np.savez or np.save, which are read without loading"
+            )
+
+
+@contextmanager
+def open_archive(source: Source) -> Iterator[Archive]:
+    check_magic(source, _ZIP, "an .npz archive")
+    file = Fingerprint.of(source.path)
+    with _reading(source, "an .npz archive"), zipfile.ZipFile(source.path) as members:
+        yield Archive(source, file, members)
+
+
+def _mapped(file: Fingerprint, header: Header, begin: int, origin: str) -> MappedRows:
+    n, p = header.shape
+    return MappedRows(
+        file, header.dtype, (n, p), begin + header.offset, origin=origin, fortran=header.fortran
+    )
+
+
+def _is_matrix(header: Header) -> bool:
+    return len(header.shape) == 2 and header.dtype.kind in "fiub"
+
+
+def _read_header(stream: IO[bytes], where: str) -> Header:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    else:  # 3.0 differs in the names of fields, which are refused in any case
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    if dtype.hasobject:
+        raise _holds_objects(where)
+    if dtype.kind == "V":
+        what = "bfloat16 or raw bytes" if dtype.itemsize == 2 else "records or raw bytes"
+        raise InputError(
+            f"{where} has dtype {dtype}, which is {what} to NumPy; save it as float32, or as "
+            "safetensors"
+        )
+    return Header(shape, fortran, dtype, stream.tell())
+
+
+def _check_size(where: str, header: Header, size: int) -> None:
+    """The bytes that are there against those that the header promises."""
+    missing = header.offset + header.bytes - size
+    if missing < 0:
+        raise InputError(
+            f"{where} has {-missing:,} bytes behind its array of shape {header.shape}; write it "
+            "again, one array to a file"
+        )
+    if missing > 0:
+        raise InputError(f"{where} is cut short: {_missing(header, size)}; write or copy it again")
+
+
+def _missing(header: Header, size: int) -> str:
+    lost = header.offset + header.bytes - size
+    if len(header.shape) != 2 or header.fortran:
+        return f"{lost:,} bytes of its array of shape {header.shape} are missing"
+    n, p = header.shape
+    whole = max(0, size - header.offset) // (p * header.dtype.itemsize)
+    return f"{row_range(whole, n)} of {n:,} are missing"
+
+
+def check_magic(source: Source, magic: bytes, kind: str) -> None:
     """By its first bytes: NumPy would take a stranger for a pickle."""
     try:
         with source.path.open("rb") as file:
@@ -65,10 +202,23 @@ def _check_magic(source: Source, magic: bytes, kind: str) -> None:
     raise InputError(f"{source} is not {kind}; {hint}")
 
 
-def _unreadable(source: Source, kind: str, error: Exception) -> InputError:
-    if "allow_pickle" in str(error) or "Python objects" in str(error):
-        return InputError(
-            f"{source} holds Python objects, which are never loaded from a file; save it as an "
-            "array of numbers (or of fixed-width strings)"
-        )
-    return InputError(f"{source} cannot be read as {kind} ({error}); write the file again")
+@contextmanager
+def _reading(source: Source, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if "allow_pickle" in str(error) or "Python objects" in str(error):
+            raise _holds_objects(str(source)) from error
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{source} cannot be read as {kind} ({reason}); write the file again"
+        ) from error
+
+
+def _holds_objects(where: str) -> InputError:
+    return InputError(
+        f"{where} holds Python objects, which are never loaded from a file; save it as an array of "
+        "numbers (or of fixed-width strings)"
+    )

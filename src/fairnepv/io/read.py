@@ -1,4 +1,4 @@
-"""What a command reads: features, ids and picks, by the ending of the file."""
+"""What a command reads: features, ids and picks, by ending or by kind of folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io import numpy_files, tables
+from fairnepv.io import arrow_files, folders, manifest, numpy_files, safetensors, tables
+from fairnepv.io.rows import HeldRows, RowFile
 from fairnepv.io.source import Source, parse_source
 
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
-_FEATURES = {**_ARRAYS, ".parquet": tables.read_parquet}
+_FEATURES: dict[str, Any] = {
+    **_ARRAYS,
+    ".parquet": arrow_files.open_parquet,
+    **dict.fromkeys((".arrow", ".ipc", ".feather"), arrow_files.open_arrow),
+    ".safetensors": safetensors.read_safetensors,
+}
 _COLUMNS: dict[str, Any] = {
-    ".parquet": tables.read_parquet,
+    **dict.fromkeys(folders.TABLE_ENDINGS, arrow_files.read_column),
     ".csv": tables.read_csv,
     ".json": tables.read_json,
     ".txt": tables.read_lines,
@@ -23,19 +29,59 @@ _COLUMNS: dict[str, Any] = {
 
 
 def read_features(text: str) -> Any:
-    """The (n, p) array or sparse matrix at FILE[:PART]; a plain column becomes (n, 1)."""
-    source = parse_source(text, tuple(_FEATURES))
-    array = _FEATURES[source.ending](source)
-    if isinstance(array, np.ndarray):
-        _refuse_objects(array, source, "numbers")
-        if array.ndim == 1 and source.ending == ".parquet":
-            return array[:, None]
-    return array
+    """The rows at PATH[:PART]: a `RowFile`, which leaves them in their file, or a sparse matrix.
+
+    What is no matrix of numbers comes as an array, for the caller to refuse in its own words.
+    """
+    source = parse_source(text, tuple(_FEATURES), folders=True)
+    if source.path.is_dir():
+        return folders.open_folder(source)
+    return _FEATURES[source.ending](source)
+
+
+def open_rows(path: Any) -> RowFile:
+    """Rows of numbers at PATH[:PART], as a view for `select`; they stay in their files.
+
+    PATH is a .npy, .npz, .parquet, .arrow, .feather or .safetensors file, or a folder of shards, a
+    Hugging Face data set or what `fairnepv convert` wrote (docs/files.md). `rows[start:stop]` and
+    `rows[indices]` give arrays.
+    """
+    rows = read_features(str(path))
+    if isinstance(rows, RowFile):
+        return rows
+    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind in "fiub":
+        return HeldRows(rows, str(path))
+    if isinstance(rows, np.ndarray):
+        raise InputError(
+            f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
+        )
+    raise InputError(
+        f"{path} is a sparse matrix of shape {rows.shape}; leave it as it is, since SciPy's .npz "
+        "is read without this"
+    )
 
 
 def read_ids(text: str) -> NDArray[Any]:
-    """One id per row at FILE[:PART]: .npy, .npz, .parquet, .csv, .json or .txt (a line each)."""
+    """One id per row at PATH[:PART]: .npy, .npz, a table, .csv, .json or .txt (a line each), a
+    folder of tables or one that `fairnepv convert` wrote."""
     return _read_column(text, "id")
+
+
+def converted_ids(text: str) -> NDArray[Any] | None:
+    """The ids that a converted folder brings along; None of any other source."""
+    path = parse_source(text, tuple(_FEATURES), folders=True).path
+    return manifest.read_ids(path) if path.is_dir() and manifest.is_at(path) else None
+
+
+def id_column(text: str) -> NDArray[Any] | None:
+    """The column `id` of the table that features come from; None where there is none."""
+    source = parse_source(text, tuple(_FEATURES), folders=True)
+    if source.path.is_dir():
+        found = "id" in folders.column_names(source)
+    else:
+        tables = folders.TABLE_ENDINGS
+        found = source.ending in tables and "id" in arrow_files.column_names(source)
+    return _read_column(f"{source.path}:id", "id") if found else None
 
 
 def read_picks(text: str, column: str) -> NDArray[Any]:
@@ -68,8 +114,11 @@ def _read_column(text: str, default: str) -> NDArray[Any]:
         **_ARRAYS,
         **{e: partial(r, default=default) for e, r in _COLUMNS.items()},
     }
-    source = parse_source(text, tuple(readers))
-    array = readers[source.ending](source)
+    source = parse_source(text, tuple(readers), folders=True)
+    if source.path.is_dir():
+        array = folders.read_folder_ids(source, default)
+    else:
+        array = readers[source.ending](source)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         shape = getattr(array, "shape", ())
         raise InputError(f"{source} must hold one value per row, not shape {shape}")

@@ -1,4 +1,4 @@
-"""Where an array lies: a file, and within archives and tables the key or column."""
+"""Where an array lies: a file or a folder, and within it the key, column or kind of shard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairnepv.errors import InputError
 
-_WITH_PARTS = (".npz", ".parquet", ".csv", ".json")
+_WITH_PARTS = (".npz", ".parquet", ".arrow", ".ipc", ".feather", ".safetensors", ".csv", ".json")
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,26 @@ class Source:
         return self.path.suffix.lower()
 
 
-def parse_source(text: str, endings: tuple[str, ...]) -> Source:
-    """FILE or FILE:PART, of a file that exists and has one of these endings."""
+def parse_source(text: str, endings: tuple[str, ...], *, folders: bool = False) -> Source:
+    """FILE or FILE:PART, of a file that exists and has one of these endings, or of a folder."""
+    if not text.strip():
+        raise InputError("the name of a file is empty; name a file, or '.' for this folder")
     source = split_source(text)
+    if folders and source.path.is_dir():
+        return _named_part(source, text)
     check_ending(source.path, endings)
     if source.part is not None and source.ending not in _WITH_PARTS:
         raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")
-    if source.part == "":
-        raise InputError(f"{text}: name the part after the colon, or leave the colon out")
+    _named_part(source, text)
     refuse_folder(source.path)
     if not source.path.exists():
         raise InputError(f"{source.path} does not exist; check the path")
+    return source
+
+
+def _named_part(source: Source, text: str) -> Source:
+    if source.part == "":
+        raise InputError(f"{text}: name the part after the colon, or leave the colon out")
     return source
 
 
@@ -50,7 +59,11 @@ def refuse_folder(path: Path) -> None:
 
 
 def split_source(text: str) -> Source:
-    """At the colon behind an ending, so that colons elsewhere belong to names."""
+    """At the colon behind a folder or an ending, so that colons elsewhere belong to names."""
+    colons = [at for at, letter in enumerate(text) if letter == ":"]
+    folder = next((at for at in colons if at and Path(text[:at]).is_dir()), None)
+    if folder is not None and not Path(text).exists():
+        return Source(Path(text[:folder]), text[folder + 1 :])
     lowered = text.lower()
     found = {lowered.find(ending + ":"): ending for ending in _WITH_PARTS}
     found.pop(-1, None)

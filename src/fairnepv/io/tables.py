@@ -1,7 +1,4 @@
-"""Columns of Parquet, CSV and text tables as arrays; the tables that `write` makes among them.
-
-A column is refused where Arrow would quietly give something else: null rows, ragged lists.
-"""
+"""Columns of CSV, JSON and text tables as arrays; the tables that `write` makes among them."""
 
 from __future__ import annotations
 
@@ -13,23 +10,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
-
-
-def read_parquet(source: Source, default: str | None = None) -> NDArray[Any]:
-    """One column: lists of equal length as (n, p), plain values as (n,)."""
-    with _reading(source, "Parquet"), pq.ParquetFile(source.path) as file:
-        column = _choose(source, list(file.schema_arrow.names), default)
-        chunked = file.read(columns=[column], use_threads=False).column(column)
-        return _as_array(chunked.combine_chunks(), f"{source.path}, column {column!r}")
 
 
 def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -118,38 +105,9 @@ def _integers_if_all(values: NDArray[Any]) -> NDArray[Any]:
     return numbers if np.array_equal(numbers.astype(values.dtype), values) else values
 
 
-def _as_array(column: Any, what: str) -> NDArray[Any]:
-    if isinstance(column, pa.ChunkedArray):  # an empty table combines to no chunk
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([])
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    _refuse_gaps(pc.is_null(column).to_numpy(zero_copy_only=False), what)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _lists(column, what)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
 def _refuse_gaps(missing: NDArray[Any], what: str) -> None:
     rows = np.flatnonzero(missing)
     if len(rows):
         raise InputError(
             f"{what} has {len(rows)} empty row(s), the first is row {rows[0]}; drop or fill them"
         )
-
-
-def _lists(column: Any, what: str) -> NDArray[Any]:
-    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    if len(lengths) and (lengths != lengths[0]).any():
-        row = int(np.argmax(lengths != lengths[0]))
-        raise InputError(
-            f"{what} has lists of different lengths: {lengths[0]} in row 0 and {lengths[row]} in "
-            f"row {row}; all rows need the same number of features"
-        )
-    values = column.flatten()  # respects slices, and there are no null rows to drop
-    if values.null_count:
-        raise InputError(f"{what} has {values.null_count} empty value(s); drop or fill them")
-    width = int(lengths[0]) if len(lengths) else 1
-    return _as_array(values, what).reshape(len(column), width)

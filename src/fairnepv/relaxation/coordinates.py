@@ -1,33 +1,45 @@
 """Where frames live: in n dimensions, or in the joint range of the views, where n disappears.
 
 If V_0 lies in the range of Phi = [Phi_1 ... Phi_M] = Q R, every iterate does, and the iteration on
-Y in St(r, k) with the factors R_q is exactly the iteration on V = Q Y (DESIGN 3.3). The solvers
-see `maps` and never learn which coordinates they work in.
+Y in St(r, k) with the factors R_q is exactly the iteration on V = Q Y (DESIGN 3.3). So is the one
+on C with V = Phi C, where Phi is too wide for a Gram matrix: it reads the rows once per step and
+keeps nothing of length n. The solvers see `maps` and never learn which coordinates they work in.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from fairnepv.engines import Block
 from fairnepv.objective import FeatureMaps
 from fairnepv.problem import Problem
-from fairnepv.relaxation.stiefel import orthonormalize
+from fairnepv.relaxation.maps import (
+    MatrixMaps,
+    PoolMaps,
+    SpanMaps,
+    block_row_norms,
+    block_square,
+    nearest_in_span,
+    row_norms,
+)
+from fairnepv.stiefel import EUCLIDEAN
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices, inverse_norms
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
-_TYPICAL_EVALUATIONS = 150  # of the objective and of the Hessian, together
+_SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so many of BLAS
+LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve keeps two dozen
+_TYPICAL_STEPS = 150  # and products with the Hessian
 
 
 class Coordinates(Protocol):
     dimension: int
-    passes_per_product: int  # passes over the rows that one `adjoint` or `combine` costs
 
     @property
     def maps(self) -> FeatureMaps: ...
@@ -38,6 +50,10 @@ class Coordinates(Protocol):
 
     def lower(self, V: Floats) -> Floats:
         """A frame (dimension, k) for the subspace of V (n, k), projected if it sticks out."""
+        ...
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        """The same for the coordinate frame of these rows."""
         ...
 
     def lift(self, Y: Floats) -> Floats:
@@ -54,22 +70,37 @@ class Coordinates(Protocol):
 
 
 def choose_coordinates(problem: Problem) -> Coordinates:
-    """Reduced where that is cheaper over a typical solve, in the n dimensions of the paper else."""
+    """Those of the least work over a typical solve."""
+    work = coordinate_work(problem)
+    kinds: dict[str, Callable[[Pool], Coordinates]] = {
+        "reduced": Reduced,
+        "spanned": Spanned,
+        "ambient": Ambient,
+    }
+    return kinds[min(work, key=lambda kind: work[kind])](problem.pool)
+
+
+def coordinate_work(problem: Problem) -> dict[str, float]:
+    """Multiply-adds of a typical solve in each kind of coordinates that is possible.
+
+    A step multiplies by all feature maps and their transposes (in the span, the transposes by the
+    images of all views) and frames by (k, k) matrices: of n rows, of r <= P, or of pairs of P.
+    Multiply-adds of sparse views count for more.
+    """
     pool, n, k = problem.pool, problem.n, problem.k
-    P, stored = pool.width, pool.stored
-    if P > WIDEST_GRAM:
-        return Ambient(pool)
-    # A product with all feature maps costs `stored` k here and P^2 k there; the reduced form
-    # pays n P^2 for the Gram matrix and P^3 for its factor and the start beforehand.
-    ambient = _TYPICAL_EVALUATIONS * (4.0 * stored * k + 4.0 * n * k**2)
-    reduced = _TYPICAL_EVALUATIONS * (4.0 * P**2 * k + 4.0 * P * k**2)
-    return Reduced(pool) if reduced + n * P**2 + P**3 < ambient else Ambient(pool)
+    P, M = pool.width, len(pool.views)
+    stored = sum(v.stored * (_SPARSE if v.stored < v.n * v.p else 1.0) for v in pool.views)
+    step = {"spanned": (1.0 + M) * stored * k + 24.0 * P * k**2}
+    if n * k <= LARGEST_FRAME or n <= P:
+        step["ambient"] = 2.0 * stored * k + 15.0 * n * k**2
+    if P <= WIDEST_GRAM:
+        step["reduced"] = 2.0 * P**2 * k + 15.0 * P * k**2
+    beforehand = {"reduced": n * P**2 + P**3}  # the Gram matrix, its factor and the start
+    return {kind: _TYPICAL_STEPS * step[kind] + beforehand.get(kind, 0.0) for kind in step}
 
 
 class Ambient:
     """All n dimensions, matrix-free: every product is a pass over the rows."""
-
-    passes_per_product = 1
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -83,7 +114,12 @@ class Ambient:
         return float(self._pool.stored) * k
 
     def lower(self, V: Floats) -> Floats:
-        return orthonormalize(V)
+        return EUCLIDEAN.orthonormalize(V)
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        V = np.zeros((self.dimension, len(indices)))
+        V[indices, np.arange(len(indices))] = 1.0
+        return V
 
     def lift(self, Y: Floats) -> Floats:
         return Y
@@ -92,7 +128,7 @@ class Ambient:
         return 0.0
 
     def leverage(self, Y: Floats) -> Floats:
-        return _row_norms(Y)
+        return row_norms(Y)
 
 
 class Reduced:
@@ -102,8 +138,6 @@ class Reduced:
     column is lost for its units; what then drowns in rounding depends on the other columns. R is
     triangular by views, the widest first, so that products skip what is zero.
     """
-
-    passes_per_product = 0
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -128,22 +162,33 @@ class Reduced:
         return float(self.dimension) * self._pool.width * k
 
     def lower(self, V: Floats) -> Floats:
-        return orthonormalize(self._C.T @ np.vstack(PoolMaps(self._pool).adjoint(V)))
+        return EUCLIDEAN.orthonormalize(self._C.T @ np.vstack(PoolMaps(self._pool).adjoint(V)))
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        return EUCLIDEAN.orthonormalize(self._C.T @ _columns(self._pool, indices))
 
     def lift(self, Y: Floats) -> Floats:
-        return orthonormalize(PoolMaps(self._pool).combine(self.maps.split(self._C @ Y)))
+        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self.coefficients(Y)))
+
+    def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+        """C with Q Y = Phi C, per view."""
+        return self.maps.split(self._C @ Y)
 
     def left_out(self, Y: tuple[Floats, ...]) -> float:
         W = np.vstack(Y)
         outside = self.maps.split(W - self._C @ (self.R @ W))  # (I - Q Q^T) Phi W = Phi (I - C R) W
-        squares = self._pool.reduce(
-            _block_square, np.add, outside, width=2 * W.shape[1], fixed=True
-        )
+        squares = self._pool.reduce(block_square, np.add, outside, width=2 * W.shape[1], fixed=True)
         return float(np.sqrt(squares))
 
     def leverage(self, Y: Floats) -> Floats:
-        state = self.maps.split(self._C @ Y)
-        return self._pool.map(_block_row_norms, state, width=2 * Y.shape[1], fixed=True)
+        C = self.coefficients(Y)
+        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
+
+
+def _columns(pool: Pool, indices: Indices) -> Floats:
+    """Phi^T of the coordinate frame of these rows, (P, k)."""
+    rows = [view.rows(indices) for view in pool.views]
+    return np.vstack([x.T.toarray() if sp.issparse(x) else x.T for x in rows])
 
 
 def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indices]:
@@ -176,97 +221,39 @@ def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indic
     return np.vstack(rows), np.concatenate(independent)
 
 
-class MatrixMaps:
-    """Feature maps held as matrices (r, p_q), one per view, without the rows of zeros below."""
+class Spanned:
+    """V = Phi C, for views too wide for a Gram matrix: nothing is as large as n k or P^2.
 
-    def __init__(self, R: Floats, widths: list[int]) -> None:
-        self._cuts = np.cumsum(widths)[:-1]
-        self._views = [_without_zeros_below(R_q) for R_q in np.split(R, self._cuts, axis=1)]
-        self.traces = np.array([np.vdot(R_q, R_q) for R_q in self._views])
-        self.dimension = len(R)
-
-    def split(self, Z: Floats) -> tuple[Floats, ...]:
-        return tuple(np.split(Z, self._cuts))
-
-    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
-        return tuple(_thin_product(V[: len(R)], R) for R in self._views)
-
-    def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        first, *others = self.images(Y)
-        return sum(others, start=first)
-
-    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        images = tuple(np.zeros((self.dimension, y.shape[1])) for y in Y)
-        for R, y, image in zip(self._views, Y, images, strict=True):
-            image[: len(R)] = _thin_product(y, R.T)
-        return images
-
-
-def _without_zeros_below(R: Floats) -> Floats:
-    nonzero = np.flatnonzero(R.any(axis=1))
-    return np.ascontiguousarray(R[: nonzero[-1] + 1 if len(nonzero) else 1])
-
-
-def _thin_product(X: Floats, R: Floats) -> Floats:
-    """R^T X for few columns X, as (X^T R)^T: that takes OpenBLAS two thirds of the time."""
-    return np.ascontiguousarray((X.T @ R).T)
-
-
-class PoolMaps:
-    """Feature maps of the rows themselves; each product is one pass."""
+    Where columns of Phi depend on each other C is not unique, and lengths of tangent vectors are
+    sure to the root of rounding only; that is plenty for an ordering of candidates.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.dimension = min(pool.n, pool.width)
+        self.maps = SpanMaps(pool)
 
-    @functools.cached_property
-    def traces(self) -> Floats:
-        return np.asarray(self._pool.squared_norms.sum(axis=0))
+    def products(self, k: int) -> float:
+        return float(self._pool.stored) * k
 
-    @property
-    def dimension(self) -> int:
-        return min(self._pool.n, self._pool.width)
+    def lower(self, V: Floats) -> Floats:
+        return self._nearest(np.vstack(PoolMaps(self._pool).adjoint(V)))
 
-    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
-        return self._pool.reduce(_block_adjoint, _add_each, None, V, width=V.shape[1], fixed=True)
+    def lower_rows(self, indices: Indices) -> Floats:
+        return self._nearest(_columns(self._pool, indices))
 
-    def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        return self._pool.map(_block_combine, Y, width=2 * Y[0].shape[1], fixed=True)
+    def _nearest(self, B: Floats) -> Floats:
+        return self.maps.geometry.orthonormalize(nearest_in_span(self.maps, B))
 
-    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        k = Y[0].shape[1]
-        side_by_side = self._pool.map(_block_images, Y, width=2 * len(Y) * k, fixed=True)
-        return tuple(np.ascontiguousarray(part) for part in np.split(side_by_side, len(Y), axis=1))
+    def lift(self, Y: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self._coefficients(Y)))
 
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        return 0.0
 
-def _block_adjoint(block: Block, state: None, V: Floats) -> tuple[Floats, ...]:
-    return tuple(view.features().T @ V for view in block.views)
+    def leverage(self, Y: Floats) -> Floats:
+        C = self._coefficients(Y)
+        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
 
-
-def _block_products(block: Block, Y: tuple[Floats, ...]) -> list[Floats]:
-    return [view.features() @ y for view, y in zip(block.views, Y, strict=True)]
-
-
-def _block_images(block: Block, Y: tuple[Floats, ...]) -> Floats:
-    return np.hstack(_block_products(block, Y))
-
-
-def _block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
-    first, *others = _block_products(block, Y)
-    return sum(others, start=first)
-
-
-def _block_row_norms(block: Block, C: tuple[Floats, ...]) -> Floats:
-    return _row_norms(_block_combine(block, C))
-
-
-def _block_square(block: Block, Y: tuple[Floats, ...]) -> Floats:
-    return np.asarray(_row_norms(_block_combine(block, Y)).sum())
-
-
-def _row_norms(V: Floats) -> Floats:
-    norms: Floats = np.einsum("ij,ij->i", V, V)
-    return norms
-
-
-def _add_each(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a + b for a, b in zip(left, right, strict=True))
+    def _coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+        return self.maps.split(Y[: len(Y) // 2])

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from fairnepv.objective import Point, project
+from fairnepv.objective import Point
+from fairnepv.relaxation.frames import affordable
 from fairnepv.views.base import Floats
 
 
@@ -36,19 +37,23 @@ def largest_curvature(
     k times a curvature above `threshold` counts as ascent; below lies what rounding, or a residual
     that is not zero yet, can feign.
     """
-    q = project(point.V, rng.standard_normal(point.V.shape))
+    geometry = point.geometry
+    products = affordable(point.V, products)
+    q = geometry.random(point.V, rng)
+    size, q = geometry.norm(q), point.project(q)
     basis: list[Floats] = []
     alphas: list[float] = []
     betas: list[float] = []
-    beta = float(np.linalg.norm(q))
-    while beta > 1e-10 and len(basis) < products:
+    beta = geometry.norm(q)
+    while beta > geometry.faintest * size and len(basis) < products:
         basis.append(q / beta)
         q = point.hessian(basis[-1])
-        alphas.append(float(np.vdot(basis[-1], q)))
+        size = geometry.norm(q)
+        alphas.append(geometry.dot(basis[-1], q))
         for _ in range(2):  # full reorthogonalisation: few vectors, and ghosts would mislead
             for b in basis:
-                q = q - np.vdot(b, q) * b
-        beta = float(np.linalg.norm(q))
+                q = q - geometry.dot(b, q) * b
+        beta = geometry.norm(q)
         betas.append(beta)
     if not basis:  # the tangent space is trivial
         return Curvature(0.0, np.zeros_like(point.V), 0, threshold)

@@ -1,4 +1,4 @@
-"""What the methods on frames share: the point at a state, and what the trace says of it."""
+"""What the methods on frames share: the point at a state, what the trace says of it, memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ from typing import Any
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.views.base import Floats
 
+_MEMORY_NUMBERS = 1 << 27  # 1 GiB of frames, besides the few that a step works with
+
+
+def affordable(frame: Floats, most: int) -> int:
+    """How many arrays like `frame` a method may keep: at least two, and what fits into 1 GiB."""
+    return affordable_count(frame.size, most)
+
+
+def affordable_count(size: int, most: int) -> int:
+    """The same for arrays of so many numbers."""
+    return max(2, min(most, _MEMORY_NUMBERS // max(1, size)))
+
 
 class PointMemo:
     """`objective.at(V)` with the last answer kept, so that a state needs to hold V alone."""
 
-    def __init__(self, objective: StiefelObjective, passes_per_product: int) -> None:
+    def __init__(self, objective: StiefelObjective) -> None:
         self.objective = objective
-        self.cost = passes_per_product
+        self.for_value = objective.maps.passes_per_adjoint  # passes over the rows
+        self.for_gradient = objective.maps.passes_per_combine  # once the value is known
+        self.for_renewal = objective.maps.geometry.passes_per_renewal
         self._last: Point | None = None
 
     def __call__(self, V: Floats) -> Point:

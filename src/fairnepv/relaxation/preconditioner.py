@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf
 
-from fairnepv.objective import Point, gram
+from fairnepv.objective import Point, gram, inverse_from_cholesky
 from fairnepv.views.base import Floats
 
 _LEAST = 1e-6  # of D's eigenvalues: beyond, a mean says nothing
@@ -38,42 +39,64 @@ class Preconditioner:
         # Inner products with tangent vectors are the same, and the ascent projects its direction;
         # what its memory holds off the tangent space is of second order and does no harm.
         along_V = [np.eye(f.k) - factor.N for factor in point.factors]
-        self._inverse = 0.5 * f.k * _inverse_right(point, along_V)  # (k, k)
-        self._pulled = [image @ self._inverse for image in point.view_images]
+        self._images, self._dot = point.view_images, point.geometry.dot
+        overlaps = _overlaps(point, along_V)
+        self._inverse = 0.5 * f.k * _inverse_right(point, overlaps)  # (k, k)
         spread = np.diag(point.weights) - np.outer(point.weights, point.weights)
         stiffness = 4.0 / (f.k**2 * f.tau) * spread
-        products = np.array(
-            [
-                [
-                    np.vdot(image, pulled) - np.vdot(left, right @ self._inverse)
-                    for pulled, right in zip(self._pulled, along_V, strict=True)
-                ]
-                for image, left in zip(point.view_images, along_V, strict=True)
-            ]
-        )  # (M, M) <b_p, b_q D^-1>
+        products = np.array([[np.vdot(b, self._inverse) for b in row] for row in overlaps])
         self._core = np.linalg.solve(np.eye(len(spread)) + stiffness @ products, stiffness)
 
     def solve(self, x: Floats) -> Floats:
         """Up to a part along V, the step that a tangent gradient x asks for."""
-        amounts = self._core @ np.array([np.vdot(pulled, x) for pulled in self._pulled])
         y = x @ self._inverse
-        for amount, pulled in zip(amounts, self._pulled, strict=True):
-            y -= amount * pulled
+        amounts = self._core @ self._along(y)
+        y -= sum(a * image for a, image in zip(amounts, self._images, strict=True)) @ self._inverse
         return y
 
+    def quadratic(self, x: Floats) -> float:
+        """<x, solve(x)>, at half the work."""
+        y = x @ self._inverse
+        along = self._along(y)
+        return self._dot(x, y) - float(along @ self._core @ along)
 
-def _inverse_right(point: Point, along_V: list[Floats]) -> Floats:
+    def _along(self, y: Floats) -> Floats:
+        return np.array([self._dot(image, y) for image in self._images])
+
+
+def _overlaps(point: Point, along_V: list[Floats]) -> list[list[Floats]]:
+    """b_p^T b_q, (k, k), for every two views."""
+    images, inner = point.view_images, point.geometry.inner
+    rows: list[list[Floats]] = [[] for _ in images]
+    for p, image in enumerate(images):
+        rows[p] = [rows[q][p].T for q in range(p)]
+        rows[p] += [
+            inner(image, images[q]) - along_V[p] @ along_V[q] for q in range(p, len(images))
+        ]
+    return rows
+
+
+def _inverse_right(point: Point, overlaps: list[list[Floats]]) -> Floats:
     """D^-1, with D's eigenvalues kept above the residual: far from a solution D is only a guess."""
     k, maps = point.objective.k, point.objective.maps
     D = np.eye(k)
-    views = zip(point.weights, point.factors, point.view_images, along_V, maps.traces, strict=True)
-    for w, factor, image, part, trace in views:
-        b_squared = image.T @ image - part @ part  # b_q^T b_q
+    own = [row[q] for q, row in enumerate(overlaps)]
+    for w, factor, b_squared, trace in zip(
+        point.weights, point.factors, own, maps.traces, strict=True
+    ):
         # c_q, the mean eigenvalue of C_q off V, within the joint range of the views
         left = trace - np.vdot(factor.Z, factor.Z) - np.vdot(b_squared, gram(factor.Z, factor.eps))
         c = factor.eps + max(left, 0.0) / max(maps.dimension - k, 1)
         D -= w * c * factor.inverse
-    lam, E = eigh(D, check_finite=False)
-    lam = np.maximum(lam, max(_LEAST, min(1.0, point.residual)))
-    inverse: Floats = (E / lam) @ E.T
+    return _inverse_above(D, max(_LEAST, min(1.0, point.residual)))
+
+
+def _inverse_above(D: Floats, least: float) -> Floats:
+    """D^-1 with the eigenvalues of D raised to `least`; by Cholesky where none is below."""
+    R, _ = dpotrf(D, lower=False)
+    _, below = dpotrf(D - least * np.eye(len(D)), lower=False)
+    if not below:
+        return inverse_from_cholesky(R)
+    lam, E = eigh(D, driver="evd", check_finite=False)
+    inverse: Floats = (E / np.maximum(lam, least)) @ E.T
     return inverse

@@ -2,7 +2,8 @@
 
 Each step is taken in closed form (DESIGN 3.1): with the thin SVD A_perp = U diag(s) W^T, the top-k
 step followed by gauge alignment turns V W towards U by theta_j = atan(2 s_j / d) / 2, and damping
-followed by the polar factor only changes the angle. No eigenproblem is solved.
+followed by the polar factor only changes the angle. Cosine and sine / s are smooth functions of
+s^2, so W and s^2 from the (k, k) matrix A_perp^T A_perp lose no digits, and U is not needed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import svd
+from scipy.linalg import eigh
 
 from fairnepv.errors import InputError, Status
-from fairnepv.objective import StiefelObjective, project
+from fairnepv.objective import StiefelObjective
 from fairnepv.relaxation.frames import PointMemo, describe
-from fairnepv.relaxation.stiefel import orthonormalize
+from fairnepv.stiefel import EUCLIDEAN, Geometry
 from fairnepv.views.base import Floats
 
 _RENEW_EVERY = 20  # steps between explicit re-orthonormalisations
@@ -43,7 +44,6 @@ class Scf:
         alpha: float = 1.0,
         sigma: float = 0.0,
         tol: float = 1e-6,
-        passes_per_product: int = 0,
     ) -> None:
         if not 0 < alpha <= 1:
             raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
@@ -51,21 +51,24 @@ class Scf:
             raise InputError(f"sigma must be finite and not negative, not {sigma!r}")
         self.alpha, self.sigma, self.tol = alpha, sigma, tol
         self._start = start
-        self._point = PointMemo(objective, passes_per_product)
+        self._point = PointMemo(objective)
 
     def init(self) -> ScfState:
-        return ScfState(self._start, passes=2 * self._point.cost)
+        return ScfState(self._start, passes=self._point.for_value + self._point.for_gradient)
 
     def step(self, state: ScfState) -> ScfState:
         point = self._point(state.V)
-        V = scf_step(state.V, point.A_perp, self.alpha, self.sigma)
+        geometry = point.geometry
+        V = scf_step(state.V, point.A_perp, self.alpha, self.sigma, geometry)
+        passes = state.passes + self._point.for_value + self._point.for_gradient
         if (state.steps + 1) % _RENEW_EVERY == 0:
-            V = orthonormalize(V)
-        return ScfState(V, state.steps + 1, state.passes + 2 * self._point.cost)
+            V = geometry.orthonormalize(geometry.renew(V))
+            passes += self._point.for_renewal
+        return ScfState(V, state.steps + 1, passes)
 
     def done(self, state: ScfState) -> Status | None:
         point = self._point(state.V)
-        unscaled = np.linalg.norm(point.A - state.V / point.objective.k)
+        unscaled = point.geometry.norm(point.A - state.V / point.objective.k)
         return Status.CONVERGED if unscaled < self.tol else None
 
     def report(self, state: ScfState) -> Mapping[str, Any]:
@@ -73,13 +76,14 @@ class Scf:
         return {**describe(point), "shift": self.sigma, "tol": self.tol * point.objective.k}
 
 
-def scf_step(V: Floats, A_perp: Floats, alpha: float, sigma: float) -> Floats:
+def scf_step(
+    V: Floats, A_perp: Floats, alpha: float, sigma: float, geometry: Geometry = EUCLIDEAN
+) -> Floats:
     """One aligned, damped, level-shifted step [FairNEPv, Algorithm 1, Lemma 3]."""
-    k = V.shape[1]
-    d = 1.0 / k + sigma
-    U, s, Wt = svd(A_perp, full_matrices=False, check_finite=False)
+    d = 1.0 / V.shape[1] + sigma
+    squares, W = eigh(geometry.inner(A_perp, A_perp), driver="evd", check_finite=False)
+    s = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
     theta = 0.5 * np.arctan(2.0 * s / d)
     angle = np.arctan2(alpha * np.sin(theta), 1.0 - alpha + alpha * np.cos(theta))
-    U = project(V, U)  # a zero singular value may come with any u; its angle is zero as well
-    turned: Floats = ((V @ Wt.T) * np.cos(angle) + U * np.sin(angle)) @ Wt
+    turned: Floats = V @ ((W * np.cos(angle)) @ W.T) + A_perp @ ((W * (np.sin(angle) / s)) @ W.T)
     return turned

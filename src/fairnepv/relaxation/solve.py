@@ -10,19 +10,26 @@ from typing import Any
 import numpy as np
 from scipy.linalg import svdvals
 
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.problem import Problem, by_view
-from fairnepv.relaxation.coordinates import Ambient, Coordinates, Reduced, choose_coordinates
+from fairnepv.relaxation.coordinates import (
+    LARGEST_FRAME,
+    Ambient,
+    Coordinates,
+    Reduced,
+    Spanned,
+    choose_coordinates,
+)
 from fairnepv.relaxation.curvature import Curvature, largest_curvature
 from fairnepv.relaxation.frames import PointMemo
 from fairnepv.relaxation.lbfgs import Lbfgs
 from fairnepv.relaxation.scf import Scf
 from fairnepv.relaxation.starts import check_start, small_range, start_frame
-from fairnepv.relaxation.stiefel import orthonormalize, retract
 from fairnepv.relaxation.trust_region import TrustRegion
+from fairnepv.stiefel import EUCLIDEAN
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats
 
@@ -35,6 +42,8 @@ _VARIANTS = {
 }
 SOLVERS = ("accelerated", *_VARIANTS)
 _ESCAPES = 5
+_LOST = 1e-7  # of orthonormality: more makes a value that no frame has
+_LANCZOS_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,7 @@ class Solver:
     max_steps: int
     alpha: float = 1.0
     sigma: float = 0.0
+    max_passes: int | None = None  # over the rows, after the start
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ class Relaxation:
         V = self.coordinates.lift(self.frame)
         if V.shape[1] < self.k:  # degenerate: any completion is as good as another
             rest = np.random.default_rng(0).standard_normal((len(V), self.k - V.shape[1]))
-            V = np.hstack([V, orthonormalize(rest - V @ (V.T @ rest))])
+            V = np.hstack([V, EUCLIDEAN.orthonormalize(rest - V @ (V.T @ rest))])
         return V
 
     @functools.cached_property
@@ -139,7 +149,7 @@ def relax(
     if solver is None:
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
     start = check_start(problem, start)
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         coordinates = coordinates or choose_coordinates(problem)
         whole_range = _range_within_k(problem, coordinates)
     if whole_range is not None:
@@ -169,6 +179,7 @@ class _Solve:
     ) -> None:
         self.problem, self.solver, self.session = problem, solver, session
         self.trace: list[Step] = []
+        self.passes = 0
         self._enter(coordinates)
 
     def _enter(self, coordinates: Coordinates) -> None:
@@ -177,7 +188,7 @@ class _Solve:
         self.objective = StiefelObjective(
             coordinates.maps, pool.eps, self.problem.offsets, self.problem.tau, self.problem.k
         )
-        self._point = PointMemo(self.objective, coordinates.passes_per_product)
+        self._point = PointMemo(self.objective)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual
 
     def from_(self, frame: Floats) -> Relaxation:
@@ -185,7 +196,19 @@ class _Solve:
             V, status, curvature = self._accelerated(frame)
         else:
             V, status, curvature = self._scf(frame)
-        return self._record(self._point(V), status, curvature)
+        point, sound = self._renewed(V)
+        if not sound and point.residual > self.solver.tol:
+            status = Status.STAGNATED
+        return self._record(point, status, curvature)
+
+    def _renewed(self, V: Floats) -> tuple[Point, bool]:
+        """The point at V made anew, and whether V still was a frame; if not, at one that is."""
+        geometry = self.objective.maps.geometry
+        V = geometry.renew(V)
+        lost = float(np.abs(geometry.inner(V, V) - np.eye(V.shape[1])).max())
+        if lost <= _LOST:
+            return self._point(V), True
+        return self._point(geometry.orthonormalize(V)), False
 
     def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
         """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
@@ -201,7 +224,7 @@ class _Solve:
                 return V, status, None
             point = self._point(V)
             curvature = self._check(point, attempt)
-            if not curvature.ascends:
+            if curvature is None or not curvature.ascends:
                 return V, status, curvature
             if attempt < _ESCAPES:
                 V = _leave_saddle(point, curvature)
@@ -212,17 +235,31 @@ class _Solve:
 
         Reduced coordinates leave out directions that drown in the rounding of a Gram matrix. Where
         rows nearly coincide the gradient may still point there; the last steps are then taken in
-        n dimensions.
+        n dimensions, or in the span where frames of n rows are too many numbers.
         """
         outcome = self._run(TrustRegion, V, self.solver.tol)
         V, status = outcome.state.V, outcome.status
         if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
             return V, status
         if self._residual(self._point(V)) > self.solver.tol:
-            V = self.coordinates.lift(V)
-            self._enter(Ambient(self.problem.pool))
+            V = self._leave_reduced(V)
             outcome = self._run(TrustRegion, V, self.solver.tol)
         return outcome.state.V, outcome.status
+
+    def _leave_reduced(self, V: Floats) -> Floats:
+        """The same frame in coordinates that leave nothing out, and the solve with it."""
+        pool, k = self.problem.pool, self.problem.k
+        if pool.n * k <= LARGEST_FRAME or pool.n <= pool.width:
+            V = self.coordinates.lift(V)
+            self._enter(Ambient(pool))
+            return V
+        assert isinstance(self.coordinates, Reduced)
+        spanned = Spanned(pool)
+        V = spanned.maps.geometry.orthonormalize(
+            spanned.maps.combine(self.coordinates.coefficients(V))
+        )
+        self._enter(spanned)
+        return V
 
     def _residual(self, point: Point) -> float:
         """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
@@ -239,23 +276,37 @@ class _Solve:
         if status is not Status.CONVERGED:
             return V, status, None
         curvature = self._check(self._point(V), 0)
-        return V, Status.SADDLE if curvature.ascends else status, curvature
+        saddle = curvature is not None and curvature.ascends
+        return V, Status.SADDLE if saddle else status, curvature
 
-    def _check(self, point: Point, attempt: int) -> Curvature:
+    def _check(self, point: Point, attempt: int) -> Curvature | None:
+        """As many Lanczos steps as the budget of passes has left for; None where that is none."""
+        for_product = self._point.for_value + self._point.for_gradient
+        products = _LANCZOS_STEPS
+        if self._passes_left is not None and for_product:
+            products = min(products, self._passes_left // for_product)
+        if products == 0:
+            return None
+        self.passes += products * for_product
         threshold = max(1e-5, self.solver.tol)
-        return largest_curvature(point, self.problem.rng(1, attempt), threshold=threshold)
+        rng = self.problem.rng(1, attempt)
+        return largest_curvature(point, rng, threshold=threshold, products=products)
 
     def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
-        method = kind(
-            self.objective,
-            V,
-            tol=tol,
-            passes_per_product=self.coordinates.passes_per_product,
-            **knobs,
+        method = kind(self.objective, V, tol=tol, **knobs)
+        outcome = self.session.run(
+            method,
+            max_steps=self.solver.max_steps - self._steps,
+            max_passes=self._passes_left,
         )
-        outcome = self.session.run(method, max_steps=self.solver.max_steps - self._steps)
         self.trace.extend(outcome.trace)
+        self.passes += outcome.state.passes
         return outcome
+
+    @property
+    def _passes_left(self) -> int | None:
+        most = self.solver.max_passes
+        return None if most is None else max(0, most - self.passes)
 
     @property
     def _steps(self) -> int:
@@ -292,9 +343,12 @@ def _describe_check(curvature: Curvature | None) -> str:
 def _leave_saddle(point: Point, curvature: Curvature) -> Floats:
     """The best of a few steps along a direction of ascent, to either side."""
     lengths = [sign * 2.0**-j for j in range(1, 12) for sign in (1.0, -1.0)]
-    frames = [retract(point.V, length * curvature.direction) for length in lengths]
-    values = [point.objective.at(V).value for V in frames]
-    return frames[int(np.argmax(values))]
+
+    def frame(length: float) -> Floats:
+        return point.geometry.retract(point.V, length * curvature.direction)
+
+    values = [point.objective.at(frame(length)).value for length in lengths]
+    return frame(lengths[int(np.argmax(values))])
 
 
 def _range_within_k(problem: Problem, coordinates: Coordinates) -> Floats | None:

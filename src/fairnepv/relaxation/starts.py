@@ -1,8 +1,8 @@
 """Where an iteration begins.
 
-Named starts lie in the joint range of the feature maps and so name the same subspace in reduced and
-in ambient coordinates. A frame or a selector that sticks out of that range is projected onto it in
-reduced coordinates and taken as it is in n dimensions.
+Named starts lie in the joint range of the feature maps and so name the same subspace in all
+coordinates. A frame or a selector that sticks out of that range is taken as it is in n dimensions
+and projected onto it in the others.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh, svd
+from scipy.linalg import eigh, eigvalsh, svd
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from fairnepv.errors import InputError
 from fairnepv.objective import FeatureMaps
 from fairnepv.problem import Problem
-from fairnepv.relaxation.coordinates import Coordinates, Reduced
-from fairnepv.relaxation.stiefel import orthonormalize
+from fairnepv.relaxation.coordinates import Ambient, Coordinates, Reduced
+from fairnepv.relaxation.maps import random_coefficients
+from fairnepv.stiefel import EUCLIDEAN
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
 _PERTURBATION = 1e-2
-_SUBSPACE_ITERATIONS = 6
+_SUBSPACE_ITERATIONS = 2  # six led the ascent no further on a sparse pool, k = 100
 _EXACT_SPECTRUM = 20_000
 
 
@@ -67,13 +68,14 @@ def start_frame(
 
 def random_start(problem: Problem, coordinates: Coordinates) -> Floats:
     """The range of Phi Omega for a Gaussian Omega."""
-    return orthonormalize(_random_range(problem, coordinates.maps, problem.k))
+    maps = coordinates.maps
+    return maps.geometry.orthonormalize(_random_range(problem, maps, problem.k))
 
 
 def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
     """The dominant subspace of the averaged kernel, sum_q Phi_q Phi_q^T.
 
-    Exact in reduced coordinates, to rounding in n dimensions up to 20,000; beyond, some subspace
+    Exact in reduced coordinates, to rounding in n dimensions up to 20,000; elsewhere some subspace
     iterations come close enough for a start and read the rows less often.
     """
     k, maps = problem.k, coordinates.maps
@@ -81,12 +83,13 @@ def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
         R = coordinates.R
         top = [coordinates.dimension - k, coordinates.dimension - 1]
         return np.asarray(eigh(R @ R.T, subset_by_index=top, check_finite=False)[1])
-    exact = _lanczos(problem, maps) if problem.n <= _EXACT_SPECTRUM else None
-    if exact is not None:
-        return exact
+    if isinstance(coordinates, Ambient) and problem.n <= _EXACT_SPECTRUM:
+        exact = _lanczos(problem, maps)
+        if exact is not None:
+            return exact
     V = random_start(problem, coordinates)
     for _ in range(_SUBSPACE_ITERATIONS):
-        V = orthonormalize(maps.combine(maps.adjoint(V)))
+        V = maps.geometry.orthonormalize(maps.combine(maps.adjoint(V)))
     return V
 
 
@@ -96,7 +99,7 @@ def _lanczos(problem: Problem, maps: FeatureMaps) -> Floats | None:
     kernel = LinearOperator((n, n), matvec=lambda v: maps.combine(maps.adjoint(v.reshape(-1, 1))))
     v0 = problem.rng(5).standard_normal(n)
     try:
-        return orthonormalize(eigsh(kernel, k=problem.k, which="LA", v0=v0)[1])
+        return EUCLIDEAN.orthonormalize(eigsh(kernel, k=problem.k, which="LA", v0=v0)[1])
     except ArpackNoConvergence:
         return None
 
@@ -107,11 +110,10 @@ def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices)
     With diagonal kernels every coordinate frame is stationary, a saddle as a rule, and an
     iteration that starts there would never move.
     """
-    V = np.zeros((problem.n, problem.k))
-    V[indices, np.arange(problem.k)] = 1.0
-    Y = coordinates.lower(V)
-    push = _random_range(problem, coordinates.maps, problem.k)
-    return orthonormalize(Y + _PERTURBATION * push / np.linalg.norm(push, 2))
+    maps = coordinates.maps
+    Y, push = coordinates.lower_rows(indices), _random_range(problem, maps, problem.k)
+    largest = np.sqrt(eigvalsh(maps.geometry.inner(push, push))[-1])
+    return maps.geometry.orthonormalize(Y + _PERTURBATION / largest * push)
 
 
 def small_range(problem: Problem, maps: FeatureMaps) -> Floats | None:
@@ -121,19 +123,19 @@ def small_range(problem: Problem, maps: FeatureMaps) -> Floats | None:
     a larger one by being independent.
     """
     n, k = problem.n, problem.k
-    U, s, _ = svd(_random_range(problem, maps, k + 1), full_matrices=False, check_finite=False)
-    rank = int((s > max(n, problem.pool.width) * np.finfo(np.float64).eps * s[0]).sum())
-    return np.asarray(U[:, :rank]) if rank <= k else None
+    X, geometry = _random_range(problem, maps, k + 1), maps.geometry
+    noise = max(n, problem.pool.width) * np.finfo(np.float64).eps
+    if geometry is EUCLIDEAN:
+        U, s, _ = svd(X, full_matrices=False, check_finite=False)
+        rank = int((s > noise * s[0]).sum())
+        return np.asarray(U[:, :rank]) if rank <= k else None
+    lam, E = eigh(geometry.inner(X, X), check_finite=False)
+    found = lam > noise * lam[-1]
+    if found.all():
+        return None
+    return geometry.orthonormalize(X @ (E[:, found] / np.sqrt(lam[found])))
 
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
     """Phi Omega with views weighted to the same size, whatever their units."""
-    rng = problem.rng(0)
-    return maps.combine(
-        tuple(
-            rng.standard_normal((view.p, columns)) / np.sqrt(total if total > 0 else 1.0)
-            for view, total in zip(
-                problem.pool.views, problem.pool.squared_norms.sum(axis=0), strict=True
-            )
-        )
-    )
+    return maps.combine(random_coefficients(problem.pool, columns, problem.rng(0)))

@@ -14,11 +14,14 @@ is for the certificate and for branch and bound to say.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.linalg.lapack import dsyevr
+from numpy.typing import DTypeLike, NDArray
+from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 
 from fairnepv.objective import soft_min, soft_min_weights
 from fairnepv.problem import Constraints
@@ -26,31 +29,53 @@ from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
 _GROW, _SHRINK = 1.3, 0.5  # of the step after a success and after a failure
-_LONGEST = 16.0
+_LONGEST, _LONGEST_MIXED = 16.0, 4.0
 _SHORTEST = 1e-6
 _FAINTEST = 1e-200  # what multiplication may leave of an entry; its root and inverse are finite
+_CHEAPEST = 1e-6  # of the dearest price: what is cheaper falls no faster
+_CHUNK = 2048  # rows that are worth a thread
+_FEW = 0.2  # of the eigenvectors: for more, all of them are cheaper
+_MEMORY = 6  # points that an ascent looks back on
+_REGULAR = 1e-4  # of their differences, against those that hardly differ
+
+
+Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]
+
+
+def _one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [call() for call in calls]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller."""
+    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller.
+
+    Held in float32, they give a value to about six digits in half of the time.
+    """
 
     eps: float
     norms: Floats  # (m,) diagonal of the kernel
-    features: Floats | None = None
-    kernel: Floats | None = None
+    features: NDArray[Any] | None = None
+    kernel: NDArray[Any] | None = None
 
-    def at(self, x: Floats, k: int) -> Slope:
-        """Gamma and its gradient at x >= 0."""
-        root = np.sqrt(x)
+    @property
+    def exact(self) -> bool:
+        held = self.kernel if self.features is None else self.features
+        assert held is not None
+        return bool(held.dtype == np.float64)
+
+    def at(self, x: Floats, k: int, each: Each = _one_by_one) -> Slope:
+        """Gamma and its gradient at x >= 0. `each` does the work on chunks of the rows."""
         if self.features is not None:
-            weighted = root[:, None] * self.features
-            matrix = weighted.T @ weighted
+            root = np.sqrt(x).astype(self.features.dtype)
+            parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
+            matrix = functools.reduce(np.add, parts)
         else:
             assert self.kernel is not None
+            root = np.sqrt(x).astype(self.kernel.dtype)
             matrix = root[:, None] * self.kernel * root
         lam, Y = _leading(matrix, k)
-        r, mean = split(lam, float(np.trace(matrix)), k)
+        r, mean = split(lam, float(np.trace(matrix, dtype=np.float64)), k)
         lam, Y = lam[:r], Y[:, :r]
         value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))
         # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
@@ -58,31 +83,47 @@ class Rows:
         everything = 0 < r == len(matrix)
         level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
-        combine, V = self._images(x, lam, Y * depth)
-        prices = np.maximum(level * self.norms - np.einsum("ij,ij->i", V, V), 0.0)
-        return Slope(value, prices, level, combine)
-
-    def _images(self, x: Floats, lam: Floats, Y: Floats) -> tuple[Floats, Floats]:
-        """B (m, r) with Phi^T B = U, and Phi U, for eigenvectors U of Phi^T diag(x) Phi.
-
-        Y holds U itself, or for a kernel the vectors of diag(sqrt x) K diag(sqrt x).
-        """
+        Y = Y * depth.astype(Y.dtype)
         if self.features is not None:
-            V = self.features @ Y
-            return x[:, None] * V / lam, V
-        assert self.kernel is not None
-        combine = np.sqrt(x)[:, None] * (Y / np.sqrt(lam))
-        return combine, self.kernel @ combine
+            chunks = list(each([partial(np.matmul, self.features[c], Y) for c in self._chunks]))
+            images, B = chunks[0] if len(chunks) == 1 else np.concatenate(chunks), None
+        else:
+            B = root[:, None] * (Y / np.sqrt(lam).astype(Y.dtype))
+            images = self.kernel @ B
+        prices = np.maximum(level * self.norms - np.einsum("ij,ij->i", images, images), 0.0)
+        return Slope(value, prices, level, partial(_combination, x, lam, images, B))
+
+    @property
+    def _chunks(self) -> list[slice]:
+        """A fixed partition, so that sums do not depend on the number of threads."""
+        return [slice(start, start + _CHUNK) for start in range(0, len(self.norms), _CHUNK)]
 
 
-@dataclass(frozen=True)
+def _gram(features: NDArray[Any], root: NDArray[Any]) -> NDArray[Any]:
+    weighted = root[:, None] * features
+    gram: NDArray[Any] = weighted.T @ weighted
+    return gram
+
+
+@dataclass(frozen=True, eq=False)
 class Slope:
     """Gamma at a point, and W = level I - Phi^T B B^T Phi with B = `combine` (m, r), r < k."""
 
     value: float
     prices: Floats  # (m,) phi_i^T W phi_i
     level: float
-    combine: Floats
+    combination: Callable[[], Floats]  # of B, which most points are never asked for
+
+    @property
+    def combine(self) -> Floats:
+        return self.combination()
+
+
+def _combination(x: Floats, lam: Floats, images: NDArray[Any], B: NDArray[Any] | None) -> Floats:
+    """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
+    kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam)."""
+    found: Floats = x[:, None] * images / lam if B is None else B.astype(np.float64)
+    return found
 
 
 def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
@@ -98,7 +139,7 @@ def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
     return r, float(tails[r])
 
 
-def _leading(matrix: Floats, k: int) -> tuple[Floats, Floats]:
+def _leading(matrix: NDArray[Any], k: int) -> tuple[Floats, NDArray[Any]]:
     """The k largest eigenvalues, descending and not negative, and their vectors.
 
     LAPACK is called directly: branch and bound does this thousands of times on small matrices.
@@ -106,12 +147,16 @@ def _leading(matrix: Floats, k: int) -> tuple[Floats, Floats]:
     size = len(matrix)
     if size == 0:  # rows of a sparse view without a single entry
         return np.empty(0), np.empty((0, 0))
-    first = max(1, size - k + 1)
-    lam, Y, found, _, info = dsyevr(matrix, range="I", il=first, iu=size, lower=1)
-    if info:  # which happens for clustered eigenvalues; divide and conquer knows no such failure
-        lam, Y = eigh(matrix, driver="evd", check_finite=False)
-        lam, Y, found = lam[first - 1 :], Y[:, first - 1 :], size - first + 1
-    return np.maximum(lam[:found][::-1], 0.0), Y[:, :found][:, ::-1]
+    single = matrix.dtype == np.float32
+    first, info = max(1, size - k + 1), 1
+    if k < _FEW * size:
+        some = ssyevr if single else dsyevr
+        lam, Y, found, _, info = some(matrix, range="I", il=first, iu=size, lower=1)
+        lam, Y = lam[:found], Y[:, :found]
+    if info:  # many are wanted, or they are clustered; divide and conquer knows no such failure
+        lam, Y, _ = (ssyevd if single else dsyevd)(matrix, lower=1)
+        lam, Y = lam[first - 1 :], Y[:, first - 1 :]
+    return np.maximum(lam[::-1].astype(np.float64), 0.0), Y[:, ::-1]
 
 
 @dataclass(frozen=True)
@@ -128,17 +173,27 @@ class TopK:
     k: int
     size: int
     rules: Constraints
+    each: Each = _one_by_one  # how independent parts of an evaluation are done
 
     @property
     def m(self) -> int:
         return len(self.views[0].norms)
 
     def at(self, x: Floats) -> ConcavePoint:
-        return ConcavePoint(self, x, tuple(view.at(x, self.k) for view in self.views))
+        if len(self.views) == 1:
+            slopes = [self.views[0].at(x, self.k, self.each)]
+        else:
+            slopes = list(self.each([partial(view.at, x, self.k) for view in self.views]))
+        return ConcavePoint(self, x, tuple(slopes))
 
     def start(self) -> Floats:
         """The flattest point that the rules allow."""
         return cap(np.ones(self.m), self.k, self.rules)
+
+    @property
+    def noise(self) -> float:
+        """By how much two values that are equal may differ."""
+        return 1e-14 if all(view.exact for view in self.views) else 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,15 +249,73 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
     return point, 0.0, evaluations
 
 
-def held_rows(view: View, rows: Indices, shift: float = 0.0) -> Rows:
+class Climb(NamedTuple):
+    point: ConcavePoint  # of the largest value
+    tightest: ConcavePoint  # of the least bound
+    eta: float  # the step to try next; 0 where none helps
+    evaluations: int
+
+
+def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
+    """Ascend until the bound on these rows is within `wanted`, in at most so many evaluations.
+
+    The multiplicative step is a fixed-point iteration in log x, which Anderson's mixing of the last
+    few points shortens several times over. A mixed step that lowers the value is taken back, and
+    the memory forgotten, so that the next one is plain; a plain one that does is halved.
+    """
+    topk, tightest, evaluations = point.topk, point, 0
+    memory: list[tuple[Floats, Floats]] = []
+    while tightest.bound - point.value > wanted and evaluations < most and eta > 0:
+        dearest = point.prices.max()
+        if dearest == 0:  # zero rows in the views that bind: every point is as good
+            return Climb(point, tightest, 0.0, evaluations)
+        logs = np.log(np.maximum(point.x, _FAINTEST))
+        step = np.log(np.maximum(point.prices / dearest, _CHEAPEST))
+        memory = [*memory[-_MEMORY + 1 :], (logs, step)]
+        y = _mixed(memory, np.where(point.x < 1.0, point.x, 0.0), eta)
+        candidate = topk.at(cap(y, topk.k, topk.rules))
+        evaluations += 1
+        tightest = candidate if candidate.bound < tightest.bound else tightest
+        if candidate.value >= point.value - topk.noise:
+            point, eta = candidate, min(eta * _GROW, _LONGEST_MIXED)
+            continue
+        if len(memory) == 1:
+            eta = eta * _SHRINK if eta > _SHORTEST else 0.0
+        memory = []
+    return Climb(point, tightest, eta, evaluations)
+
+
+def _mixed(memory: list[tuple[Floats, Floats]], weight: Floats, eta: float) -> Floats:
+    """x * prices^eta from that combination of past points at which log prices vary least.
+
+    They vary as `weight` counts them: x, but for entries at 1, whose prices are free to be above
+    the others. A common factor of the prices does not count.
+    """
+    logs, steps = (np.stack(part) for part in zip(*memory, strict=True))
+    here, step = logs[-1], steps[-1]
+    if len(memory) > 1 and weight.any():
+        weight = weight / weight.sum()
+        changes = steps[:-1] - step
+        centred = changes - (changes @ weight)[:, None]
+        normal = (centred * weight) @ centred.T
+        normal.flat[:: len(normal) + 1] += _REGULAR * np.trace(normal) + _FAINTEST
+        c = -np.linalg.solve(normal, (centred * weight) @ step)
+        here, step = here + c @ (logs[:-1] - here), step + c @ changes
+    target = here + eta * step
+    mixed: Floats = np.exp(target - target.max())
+    return mixed
+
+
+def held_rows(view: View, rows: Indices, shift: float = 0.0, dtype: DTypeLike = np.float64) -> Rows:
     """Rows of a view: as features, or as a kernel where that is the smaller side."""
     eps = view.ridge + max(shift, 0.0)
     if view.p < len(rows) and not shift:
         features = view.compact_rows(rows)
-        return Rows(eps, np.einsum("ij,ij->i", features, features), features=features)
+        norms = np.einsum("ij,ij->i", features, features)
+        return Rows(eps, norms, features=features.astype(dtype, copy=False))
     K = view.inner(rows, rows)
     K.flat[:: len(K) + 1] -= shift
-    return Rows(eps, np.diagonal(K).copy(), kernel=K)
+    return Rows(eps, np.diagonal(K).copy(), kernel=K.astype(dtype, copy=False))
 
 
 # --- the capped simplex -------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import Status
-from fairnepv.objective import Point, StiefelObjective, project
+from fairnepv.objective import Point, StiefelObjective
 from fairnepv.relaxation.frames import PointMemo, describe
-from fairnepv.relaxation.stiefel import retract
 from fairnepv.views.base import Floats
 
 _ACCEPT = 0.05  # share of the predicted gain that a step must bring
@@ -37,45 +36,39 @@ class TrustRegion:
 
     stage = "newton"
 
-    def __init__(
-        self,
-        objective: StiefelObjective,
-        start: Floats,
-        *,
-        tol: float = 1e-6,
-        passes_per_product: int = 0,
-    ) -> None:
+    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
         self.tol = tol
         self._start = start
-        self._point = PointMemo(objective, passes_per_product)
+        self._point = PointMemo(objective)
         self._widest = float(np.sqrt(objective.k))
 
     def init(self) -> TrustRegionState:
         residual = self._point(self._start).residual
-        return TrustRegionState(
-            self._start, self._widest / 8, residual, passes=2 * self._point.cost
-        )
+        passes = self._point.for_value + self._point.for_gradient
+        return TrustRegionState(self._start, self._widest / 8, residual, passes=passes)
 
     def step(self, state: TrustRegionState) -> TrustRegionState:
         point = self._point(state.V)
         model = _truncated_cg(point, state.radius)
-        successor = self._point.objective.at(retract(state.V, model.xi))
+        successor = self._point.objective.at(point.geometry.retract(state.V, model.xi))
         # Near the end both gains drown in the rounding of f; the common term lets such a step pass.
         noise = max(_ROUNDING * max(1.0, abs(point.value)), 10.0 * point.rounding)
         ratio = (successor.value - point.value + noise) / (model.gain + noise)
         radius = state.radius
         if ratio < 0.25:
-            radius = 0.25 * min(radius, float(np.linalg.norm(model.xi)))
+            radius = 0.25 * min(radius, point.geometry.norm(model.xi))
         elif ratio > 0.75 and model.at_boundary:
             radius = min(2.0 * radius, self._widest)
-        passes = state.passes + (2 * model.products + 1) * self._point.cost
+        for_product = self._point.for_value + self._point.for_gradient  # one of each as well
+        passes = state.passes + model.products * for_product + self._point.for_value
         if ratio <= _ACCEPT:
             return TrustRegionState(state.V, radius, state.best_residual, state.stalled + 1, passes)
         self._point.keep(successor)
         better = successor.residual < 0.9 * state.best_residual
         stalled = 0 if better or model.gain > noise else state.stalled + 1
         best = min(successor.residual, state.best_residual)
-        return TrustRegionState(successor.V, radius, best, stalled, passes + self._point.cost)
+        passes += self._point.for_gradient
+        return TrustRegionState(successor.V, radius, best, stalled, passes)
 
     def done(self, state: TrustRegionState) -> Status | None:
         point = self._point(state.V)
@@ -101,10 +94,10 @@ class ModelStep:
 
 def _truncated_cg(point: Point, radius: float) -> ModelStep:
     """Steihaug's conjugate gradients on the model 2<A_perp, xi> + <xi, Hess xi>, |xi| <= radius."""
-    A = point.A_perp
+    A, dot = point.A_perp, point.geometry.dot
     xi, H_xi = np.zeros_like(A), np.zeros_like(A)
     r = A.copy()
-    first = float(np.linalg.norm(r))
+    first = point.geometry.norm(r)
     # Superlinear forcing: the tighter the closer to the solution, never looser than 1/10.
     target = first * min(0.1, max(1e-4, point.residual))
     direction, rr = r.copy(), first**2
@@ -113,9 +106,8 @@ def _truncated_cg(point: Point, radius: float) -> ModelStep:
     while products < _MAX_INNER:
         H_direction = point.hessian(direction)
         products += 1
-        bend = -float(np.vdot(direction, H_direction))
-        xx, xd = float(np.vdot(xi, xi)), float(np.vdot(xi, direction))
-        dd = float(np.vdot(direction, direction))
+        bend = -dot(direction, H_direction)
+        xx, xd, dd = dot(xi, xi), dot(xi, direction), dot(direction, direction)
         alpha = rr / bend if bend > 0 else np.inf
         if bend <= 0 or xx + 2 * alpha * xd + alpha**2 * dd >= radius**2:
             alpha = (-xd + np.sqrt(xd**2 + dd * (radius**2 - xx))) / dd
@@ -123,10 +115,10 @@ def _truncated_cg(point: Point, radius: float) -> ModelStep:
         xi, H_xi = xi + alpha * direction, H_xi + alpha * H_direction
         if boundary:
             break
-        r = project(point.V, r + alpha * H_direction)
-        rr_next = float(np.vdot(r, r))
+        r = point.project(r + alpha * H_direction)
+        rr_next = dot(r, r)
         if np.sqrt(rr_next) <= target:
             break
         direction, rr = r + (rr_next / rr) * direction, rr_next
-    gain = 2.0 * float(np.vdot(A, xi)) + float(np.vdot(xi, H_xi))
+    gain = 2.0 * dot(A, xi) + dot(xi, H_xi)
     return ModelStep(xi, gain, boundary, products)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairnepv import __version__
 from fairnepv.certificate import Certificate, Verified
 from fairnepv.insight import Assignment, Explanation
 from fairnepv.io import Table
+from fairnepv.planning import Forecast
 from fairnepv.relaxation import Relaxation
 from fairnepv.selection import Comparison, Score, Selection
 
@@ -22,7 +24,23 @@ def score_record(score: Score) -> dict[str, Any]:
         "scores": dict(score.scores),
         "worst_view": score.worst_view,
         "view_weights": dict(score.view_weights),
-        "coverage": dict(score.coverage),
+        "coverage": {name: _finite(value) for name, value in score.coverage.items()},
+    }
+
+
+def forecast_record(forecast: Forecast) -> dict[str, Any]:
+    """What a run will take, in bytes and seconds, in all and by stage."""
+    return {
+        "n": forecast.n,
+        "k": forecast.k,
+        "passes": forecast.passes,
+        "operations": forecast.operations,
+        "bytes_read": int(forecast.bytes_read),
+        "peak_memory": int(forecast.peak_memory),
+        "data_memory": int(forecast.data_memory),
+        "seconds": forecast.seconds,
+        "stages": [asdict(stage) for stage in forecast.stages],
+        "notes": list(forecast.notes),
     }
 
 

@@ -13,6 +13,8 @@ from rich.table import Table as RichTable
 from fairnepv.certificate import Certificate, Verified
 from fairnepv.errors import Status
 from fairnepv.io import Table
+from fairnepv.io.memory import size_in_words
+from fairnepv.planning import Forecast
 from fairnepv.relaxation import Relaxation
 from fairnepv.selection import Comparison, Score, Selection
 
@@ -56,6 +58,30 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
             style="green" if row.fair_score >= best - 1e-9 else None,
         )
     return table
+
+
+def forecast_table(forecast: Forecast) -> RichTable:
+    """One row per stage: what it will take."""
+    table = plain_table()
+    table.add_column("stage", no_wrap=True)
+    for heading in ("passes", "multiply-adds", "read", "memory", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    for stage in forecast.stages:
+        table.add_row(
+            escape(stage.name),
+            f"{stage.passes:.0f}",
+            f"{stage.operations:.1e}",
+            size_in_words(int(stage.bytes_read)),
+            size_in_words(int(stage.memory)),
+            f"{stage.seconds:.2g}",
+            stage.note,
+        )
+    return table
+
+
+def forecast_summary(forecast: Forecast) -> str:
+    return "\n".join([forecast.summary(), *(f"Note: {note}." for note in forecast.notes)])
 
 
 def score_table(score: Score) -> RichTable:

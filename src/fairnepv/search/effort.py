@@ -34,6 +34,8 @@ class Effort:
     provable: int = 0  # subsets of a pool up to which the optimum is proven by branch and bound
     nodes: int = 0  # that may be spent on trying to prove it beyond that
     work: float = 0.0  # multiply-adds in units of `Problem.work` that restarts may take in all
+    large: tuple[int, int] = (0, 0)  # passes and pairs for a pool whose passes take long
+    limited: bool = False  # this is the effort for such a pool
 
     @property
     def one_swaps(self) -> Effort:
@@ -44,8 +46,12 @@ class Effort:
         """Small problems are perturbed often, large ones hardly."""
         return min(self.restarts, int(self.work / problem.work()))
 
-    def affords_all_starts(self, problem: Problem) -> bool:
-        return problem.work() <= _ALL_STARTS
+    def for_size(self, problem: Problem) -> Effort:
+        """The same effort, or less of it where every pass takes long."""
+        if problem.work() <= _LONG_PASS:
+            return self
+        passes, pairs = self.large
+        return replace(self, max_passes=passes, pairs=pairs, restarts=0, limited=True)
 
 
 EFFORTS = {
@@ -60,6 +66,7 @@ EFFORTS = {
         provable=2_000_000,
         nodes=3000,
         work=1e9,
+        large=(30, 0),
     ),
     "thorough": Effort(
         "thorough",
@@ -71,10 +78,11 @@ EFFORTS = {
         provable=100_000_000,
         nodes=30_000,
         work=1e11,
+        large=(300, 16),
     ),
 }
 _DROP_MOST, _DROP_SHARE = 6, 0.2  # of the items that a perturbation replaces, at most
-_ALL_STARTS = 3e9  # multiply-adds of one pass up to which every start is tried
+_LONG_PASS = 3e9  # multiply-adds of one pass beyond which efforts are limited
 
 
 def check_effort(name: Any) -> Effort:
@@ -89,6 +97,7 @@ class Found:
 
     indices: Indices
     status: Status
+    ordered: bool = False  # by fair greedy
     upper: float | None = None  # what branch and bound has proven that no subset exceeds
 
 
@@ -101,7 +110,8 @@ def greedy(problem: Problem, session: Session) -> Found:
             f"greedy had {chosen} of {problem.k} items when it stopped; the others were filled in "
             "by the scores as they stood then"
         )
-    return Found(complete(problem, outcome.state.indices), outcome.status)
+    indices = complete(problem, outcome.state.indices)
+    return Found(indices, outcome.status, ordered=chosen == problem.k)
 
 
 def improve(
@@ -112,7 +122,8 @@ def improve(
         return start
     search = LocalSearch(problem, start.indices, pairs=effort.pairs, goal=goal)
     outcome = session.run(search, max_passes=effort.max_passes)
-    return Found(outcome.state.indices, outcome.status)
+    spent = outcome.status is Status.PASS_LIMIT and effort.limited
+    return Found(outcome.state.indices, Status.SPENT if spent else outcome.status)
 
 
 def restart_from(problem: Problem, found: Found, effort: Effort, session: Session) -> Found:

@@ -1,37 +1,56 @@
 """Fair greedy: one item at a time, each the best for F_tau of the set so far.
 
-Partial sets are scored with 1/|S|. In each view the conditional variance c_i of a row given the
-chosen ones is kept for all rows; a new pick j turns it into c_i - (phi_i . u)^2 for one direction
-u, so a step is one matrix-vector pass and no (n, k) history is stored.
+Partial sets are scored with 1/|S|. In each view a row has a conditional variance c_i given the
+chosen ones, which a new pick turns into c_i - (phi_i . u)^2 for one direction u. Variances only
+fall, so old ones are upper bounds, and F_tau is concave and increasing in their logarithms: most
+rows are seen to be hopeless from a tangent alone (DESIGN 3.4). Rows that might win are refreshed
+with all directions they have missed in one product; now and then a pass refreshes everybody.
+
+Variances are computed in float32 where the ridge allows it. Whoever could be the best for all that
+these say is confirmed in float64 from gathered rows, so neither the precision nor the order in
+which rows were refreshed shows in the result.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from fairnepv.engines import Block
 from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
-from fairnepv.search.ties import SLACK, Ladder, blur, join, ladder, lowest_tied, ranked
+from fairnepv.search.ties import COARSEST, SLACK, blur, coarse_error, lowest_tied, ranked
 from fairnepv.views.base import Floats, Indices
 
-# A vanishing ridge lets variances overflow; the ladder refuses what comes of it.
+# A vanishing ridge lets variances overflow; what comes of it is refused.
 _OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+_WINDOW = 128  # picks that a row may not have heard of before a pass refreshes everybody
+_SHARE = 0.25  # of the rows, gathered since the last pass: then it is time for one
+_LATELY = 4  # picks ago
+_FEW = 256  # rows that are not worth two products
+_BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
+_CONFIRM = 2048  # rows that are confirmed at a time
+_CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
+_SINGLE = 1e-6  # rounding of a height per unit of its largest term
+_LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 
 
 class Scores(Protocol):
     """How a set scores; `Standing` is the one of F_tau. Small, as it travels with a pass."""
 
     def fair_scores(self, log_ratios: Floats) -> Any: ...
+
+    def ceiling(self, log_ratios: Floats) -> tuple[float, Floats]:
+        """a and b >= 0 (M,) such that no row scores above a + b . log_ratios; near those given
+        that is meant to be tight."""
+        ...
 
 
 Judge = Callable[[Floats, int], Scores]  # of log-determinants and the size of the set
@@ -63,10 +82,13 @@ class Greedy:
 
     def step(self, state: GreedyState) -> GreedyState:
         frontier = self._at(state.indices)
-        allowed = self.problem.constraints.may_add(state.indices, self.problem.n, self.problem.k)
+        self._frontier = None  # until it is whole again, should this be interrupted
         with np.errstate(**_OVERFLOWS):
-            self._frontier = frontier.extend(frontier.best_addition(allowed))
-        return GreedyState(self._frontier.indices, self._frontier.value, state.passes + 1)
+            frontier.extend(frontier.best_addition())
+        self._frontier = frontier
+        # Those that are sure to be made; how many more there are depends on where a run resumed.
+        passes = len(frontier.indices) // _WINDOW
+        return GreedyState(frontier.indices, frontier.value, passes)
 
     def done(self, state: GreedyState) -> Status | None:
         return Status.COMPLETE if len(state.indices) == self.problem.k else None
@@ -77,125 +99,276 @@ class Greedy:
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
         if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
-            self._frontier = Frontier.rebuild(self.problem, indices, self._judge)
+            self._frontier = Frontier(self.problem, self._judge, indices)
         return self._frontier
 
 
-@dataclass(frozen=True)
 class Frontier:
-    """Everything greedy knows about a set: it follows from the indices, so no state stores it."""
+    """What greedy knows of a set and of all rows beside it; no state stores it, since all that it
+    is asked follows from the indices."""
 
-    problem: Problem
-    judge: Judge
-    indices: Indices
-    factors: tuple[Floats, ...]  # per view the lower Cholesky factor of L[S, S]
-    variances: NDArray[np.float64]  # (n, M) K_ii - K_iS L_S^-1 K_Si, c_i without the ridge
-
-    @classmethod
-    def rebuild(cls, problem: Problem, indices: Indices, judge: Judge) -> Frontier:
-        """The frontier of given picks: factors as greedy made them, then one pass."""
+    def __init__(
+        self, problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True
+    ) -> None:
         pool = problem.pool
-        none = tuple(np.empty((0, 0)) for _ in pool.views)
-        frontier = cls(problem, judge, indices[:0], none, pool.squared_norms)
+        self.problem, self.judge = problem, judge
+        self.indices = indices[:0]
+        self.logdets = np.zeros(len(pool.views))
+        # Inverses of the lower Cholesky factors of L[S, S], which grow row by row.
+        self._whiten = [np.zeros((problem.k, problem.k)) for _ in pool.views]
+        self._anchors: list[Any] = []  # of the picks, by view
+        self._directions: list[Any] = []  # of those since the last pass, by view
+        self.variances = pool.squared_norms.copy()  # (n, M) c_i without the ridge, or above it
+        self._known = np.zeros(pool.n, dtype=np.int32)  # so many picks are in the variances
+        self._logs = _logs(self.variances, pool.eps)  # (M, n) float32
+        self._since = 0  # so many picks everybody knows of
+        self._gathered = 0  # rows since the last pass
+        self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
+        self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
+        self._error = coarse_error(problem)
+        self._coarse = coarse and self._error <= COARSEST
+        self._rounding = _SINGLE * _largest_log(problem)
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
-            frontier = frontier._with_factors(int(row))
-        if not len(indices):
-            return frontier
-        state = [
-            (view.anchor(indices), solve_triangular(C, np.eye(len(C)), lower=True).T)
-            for view, C in zip(pool.views, frontier.factors, strict=True)
-        ]
-        variances = pool.map(
-            _reduce_variances, state, pool.squared_norms, width=len(indices) * len(state)
-        )
-        return replace(frontier, variances=variances)
+            self.extend(int(row))
+        if len(indices):
+            self.refresh_all()
 
     def standing(self, size: int) -> Scores:
-        logdets = np.array([2.0 * np.log(np.diagonal(C)).sum() for C in self.factors])
-        return self.judge(logdets, size)
+        return self.judge(self.logdets, size)
 
     @property
     def value(self) -> float:
         """F_tau of the set; the empty set counts as 0."""
         if not len(self.indices):
             return 0.0
-        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.factors))))
+        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.logdets))))
 
-    def best_addition(self, allowed: NDArray[np.bool_]) -> int:
-        pool = self.problem.pool
+    # --- the next pick --------------------------------------------------------------------------
+
+    def best_addition(self) -> int:
         size = len(self.indices) + 1
+        if self._missed >= _WINDOW:
+            self.refresh_all()
         unsure = blur(self.problem, size)
-        slack = max(SLACK, 10.0 * unsure)
-        contenders = pool.reduce(
-            _rank_additions,
-            functools.partial(join, slack=slack),
-            (self.standing(size), pool.eps, slack),
-            self.variances,
-            allowed,
-        )
-        confirmed = self._confirm(contenders.rows)
-        tie = max(self.problem.tolerances.tie, unsure)
-        return int(contenders.rows[lowest_tied(confirmed, tie)])
+        slack = max(SLACK, 10.0 * unsure) + (2.0 * self._error / size if self._coarse else 0.0)
+        contenders = self._contenders(self.standing(size), slack, self._closed())
+        if len(contenders) == 1:
+            return int(contenders[0])
+        confirmed = self._confirm(contenders)
+        return int(contenders[lowest_tied(confirmed, max(self.problem.tolerances.tie, unsure))])
 
-    def extend(self, row: int) -> Frontier:
-        """The frontier with one more pick: one pass."""
-        extended = self._with_factors(row)
-        state: list[tuple[Any, None]] = []
-        for view, C in zip(self.problem.pool.views, extended.factors, strict=True):
-            last = np.zeros(len(C))
-            last[-1] = 1.0
-            # Row i gains the coordinate (C^-1 K_Si)_last = K_iS (C^-T e_last).
-            coefficients = solve_triangular(C, last, lower=True, trans="T", check_finite=False)
-            state.append((view.anchor(extended.indices, coefficients[:, None]), None))
-        variances = self.problem.pool.map(_reduce_variances, state, self.variances)
-        return replace(extended, variances=variances)
-
-    def _with_factors(self, row: int) -> Frontier:
-        """Cholesky factors with one more row; the variances stay behind."""
-        factors = []
-        for q, C in enumerate(self.factors):
+    def extend(self, row: int) -> None:
+        """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
+        t, pool = len(self.indices), self.problem.pool
+        logdets = self.logdets.copy()
+        for q, W in enumerate(self._whiten):
             v, c = self._condition(q, np.array([row]))
-            factors.append(np.block([[C, np.zeros((len(C), 1))], [v.T, np.sqrt(c)[:, None]]]))
-        indices = np.append(self.indices, np.int64(row))
-        return replace(self, indices=indices, factors=tuple(factors))
+            if not c[0] > 0:
+                raise np.linalg.LinAlgError("a variance is not positive")
+            root = np.sqrt(c[0])
+            W[t, :t] = -(v[:, 0] @ W[:t, :t]) / root
+            W[t, t] = 1.0 / root
+            logdets[q] += np.log(c[0])
+        self.indices, self.logdets = np.append(self.indices, np.int64(row)), logdets
+        self._anchors = [self._with_pick(q) for q in range(len(pool.views))]
+        self._directions = [self._with_direction(q) for q in range(len(pool.views))]
+        self._logs[:, row] = _CLOSED
+
+    def _closed(self) -> NDArray[np.bool_] | None:
+        """Rows that the rules forbid; chosen ones are closed anyhow."""
+        problem = self.problem
+        if not problem.constraints:
+            return None
+        return ~problem.constraints.may_add(self.indices, problem.n, problem.k)
+
+    def _contenders(
+        self, standing: Scores, slack: float, closed: NDArray[np.bool_] | None
+    ) -> Indices:
+        """All rows that may be within `slack` of the best, ascending.
+
+        The tangent at any point bounds all scores; it is taken where the last winner stood. Rows
+        are looked at from the highest bound down, until the best is above what is left.
+        """
+        constant, slopes = standing.ceiling(self._lead.logs)
+        total = float(slopes.sum())
+        heights = self._heights(slopes / total, closed)
+        top = float(heights.max())
+        if not np.isfinite(top):
+            raise np.linalg.LinAlgError("a variance is not a number")
+        seen, reach = np.inf, min(self._lead.expected, top)
+        looks: list[tuple[Indices, Floats, Floats]] = []
+        while reach < seen:
+            rows, seen = self._highest(heights, reach, seen)
+            self._refresh(rows)
+            looks.append((rows, *self._look_at(rows, standing)))
+            best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
+            at = int(best[2].argmax())
+            reach = float((best[2][at] - slack - constant) / total) - self._rounding
+        decline = self._lead.reach - reach if np.isfinite(self._lead.reach) else 0.0
+        self._lead = _Lead(best[1][:, at], reach, max(decline, 0.0))
+        near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
+        return np.sort(np.concatenate(near))
+
+    def _highest(
+        self, heights: NDArray[np.float32], reach: float, seen: float
+    ) -> tuple[Indices, float]:
+        """Rows of heights from `reach` to below `seen`, or the highest of them if they are many;
+        and what heights are seen with them."""
+        rows = np.flatnonzero((heights >= reach) & (heights < seen))
+        if len(rows) <= self._batch:
+            return rows, reach
+        found = heights[rows]
+        reach = float(np.partition(found, len(rows) - self._batch)[len(rows) - self._batch])
+        return rows[found >= reach], reach
+
+    def _look_at(self, rows: Indices, standing: Scores) -> tuple[Floats, Floats]:
+        """(M, m) log c of these rows and (m,) their scores."""
+        logs: Floats = np.log(self.variances[rows] + self.problem.pool.eps).T
+        scores: Floats = standing.fair_scores(logs)
+        if np.isnan(scores).any():  # an arg-max would return it
+            raise np.linalg.LinAlgError("a score is not a number")
+        return logs, scores
+
+    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+        heights: NDArray[np.float32] = weights.astype(np.float32) @ self._logs
+        if closed is not None:
+            heights[closed] = -np.inf
+        return heights
 
     def _confirm(self, rows: Indices) -> Floats:
         """F_tau of the set with each of these rows, from gathered rows: no block size enters."""
-        c = np.array([self._condition(q, rows)[1] for q in range(len(self.factors))])  # (M, m)
-        scores: Floats = self.standing(len(self.indices) + 1).fair_scores(np.log(c))
-        return scores
+        standing = self.standing(len(self.indices) + 1)
+        parts = []
+        for start in range(0, len(rows), _CONFIRM):
+            part = rows[start : start + _CONFIRM]
+            c = np.array([self._condition(q, part)[1] for q in range(len(self.logdets))])  # (M, m)
+            parts.append(standing.fair_scores(np.log(c)))
+        return np.concatenate(parts)
 
     def _condition(self, q: int, rows: Indices) -> tuple[Floats, Floats]:
         """v = C^-1 K[S, rows] (t, m), and c = L_ii - |v_i|^2 (m,), which is at least the ridge."""
-        pool, C = self.problem.pool, self.factors[q]
-        K = pool.views[q].inner(self.indices, rows)
-        v = solve_triangular(C, K, lower=True, check_finite=False) if len(C) else K
-        variance = pool.squared_norms[rows, q] - (v**2).sum(axis=0)
-        return v, np.maximum(variance, 0.0) + pool.views[q].ridge
+        view, t = self.problem.pool.views[q], len(self.indices)
+        norms = self.problem.pool.squared_norms[rows, q]
+        if not t:
+            return np.empty((0, len(rows))), norms + view.ridge
+        v = self._whiten[q][:t, :t] @ view.gather(rows).cross(self._anchors[q]).T
+        return v, np.maximum(norms - (v**2).sum(axis=0), 0.0) + view.ridge
+
+    # --- what rows know -------------------------------------------------------------------------
+
+    def refresh_all(self) -> None:
+        """One pass: variances of all rows are up to date."""
+        t = len(self.indices)
+        if self._since < t:
+            self._explain(None, self._since)
+        self._since, self._gathered, self._directions = t, 0, []
+
+    def _refresh(self, rows: Indices) -> None:
+        """These rows up to date; or everybody, once many rows were gathered."""
+        t = len(self.indices)
+        stale = rows[self._known[rows] < t]
+        self._gathered += len(stale)
+        if self._gathered > _SHARE * self.problem.n:
+            self.refresh_all()
+            return
+        late = self._known[stale] < t - _LATELY  # those who have heard lately miss few directions
+        few = len(stale) <= _FEW
+        for part in (stale,) if few else (stale[late], stale[~late]):
+            if len(part):
+                self._explain(part, int(self._known[part].min()))
+
+    def _explain(self, rows: Indices | None, since: int) -> None:
+        """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
+        pool, t = self.problem.pool, len(self.indices)
+        directions = tuple(
+            view.late_columns(own, since - self._since)
+            for view, own in zip(pool.views, self._directions, strict=True)
+        )
+        here = slice(None) if rows is None else rows
+        explained = pool.map(
+            _explained,
+            Explain(since, directions, self._coarse),
+            self._known[here],
+            width=(t - since) * len(pool.views),
+            rows=rows,
+        )
+        variances = np.maximum(self.variances[here] - explained, 0.0)
+        logs = _logs(variances, pool.eps)
+        if rows is None:
+            logs[:, self.indices] = _CLOSED
+        self.variances[here], self._logs[:, here], self._known[here] = variances, logs, t
+
+    def _with_pick(self, q: int) -> Any:
+        view = self.problem.pool.views[q]
+        if not self._anchors:
+            return view.anchor(self.indices)
+        return view.with_row(self._anchors[q], self.indices)
+
+    def _with_direction(self, q: int) -> Any:
+        """Row i has the coordinates K_iS C^-T [:, since:] along the directions since the last pass;
+        here with that of the last pick."""
+        view, t = self.problem.pool.views[q], len(self.indices)
+        late = self._whiten[q][self._since : t, :t].T
+        if not self._directions:
+            return view.combined(self._anchors[q], late)
+        return view.with_column(self._directions[q], self._anchors[q], late)
+
+    @property
+    def _missed(self) -> int:
+        """How many picks a row may not have heard of."""
+        return len(self.indices) - self._since
 
 
-def _reduce_variances(
-    block: Block, state: list[tuple[Any, Floats | None]], variances: Floats
-) -> Floats:
-    """c_i less what the anchors explain, whitened where they are not yet; at least zero."""
-    explained = []
+class _Lead(NamedTuple):
+    """The last winner: log c (M,), and the height that it took to be as good."""
+
+    logs: Floats
+    reach: float
+    decline: float = 0.0  # of that, since the one before
+
+    @property
+    def expected(self) -> float:
+        """What it will take to be as good as the next."""
+        return self.reach - self.decline
+
+
+class Explain(NamedTuple):
+    since: int
+    anchors: tuple[Any, ...]  # of the directions since then
+    coarse: bool
+
+
+def _explained(block: Block, state: Explain, known: NDArray[np.int32]) -> Floats:
+    """(b, M) squares along the directions that rows do not know of."""
+    explained = np.empty((len(known), len(block.views)))
+    ahead = np.flatnonzero(known > state.since)  # they know some of the directions already
     with np.errstate(**_OVERFLOWS):
-        for view, (anchor, whiten) in zip(block.views, state, strict=True):
-            v = view.cross(anchor)
-            explained.append(((v if whiten is None else v @ whiten) ** 2).sum(axis=1))
-        return np.asarray(np.maximum(variances - np.stack(explained, axis=1), 0.0))
+        for q, (view, anchor) in enumerate(zip(block.views, state.anchors, strict=True)):
+            v = view.coarse(anchor) if state.coarse else view.cross(anchor)
+            if len(ahead):
+                v[ahead] *= np.arange(v.shape[1]) >= (known[ahead] - state.since)[:, None]
+            explained[:, q] = np.einsum("ij,ij->i", v, v)
+    return explained
 
 
-def _rank_additions(
-    block: Block,
-    state: tuple[Scores, Floats, float],
-    variances: Floats,
-    allowed: NDArray[np.bool_],
-) -> Ladder:
-    standing, eps, slack = state
-    rows = np.flatnonzero(allowed)
-    c = variances[rows] + eps  # (b, M)
-    return ladder(standing.fair_scores(np.log(c).T), rows + block.start, slack)
+def _logs(variances: Floats, eps: Floats) -> NDArray[np.float32]:
+    """(M, n) log c"""
+    with np.errstate(**_OVERFLOWS):
+        c = (variances + eps).T
+        if not _LEAST_SINGLE < c.min(initial=1.0) <= c.max(initial=1.0) < _MOST_SINGLE:
+            c = np.log(c)
+            return np.maximum(c, _CLOSED).astype(np.float32, order="C")
+        c = c.astype(np.float32, order="C")
+        return np.maximum(np.log(c, out=c), _CLOSED, out=c)
+
+
+def _largest_log(problem: Problem) -> float:
+    """Of c in any view, at least 1."""
+    pool = problem.pool
+    least = np.maximum(pool.eps, np.finfo(np.float64).tiny)  # without a ridge c may be anything
+    with np.errstate(**_OVERFLOWS):
+        ends = np.abs(np.log([least, least + pool.largest_norms]))
+    return max(1.0, float(ends[np.isfinite(ends)].max(initial=1.0)))
 
 
 def complete(problem: Problem, indices: Indices) -> Indices:
@@ -206,7 +379,7 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     if len(indices) == problem.k:
         return indices
     with np.errstate(**_OVERFLOWS):
-        frontier = Greedy(problem)._at(indices)
+        frontier = Frontier(problem, functools.partial(Standing.of, problem), indices, coarse=False)
         c = frontier.variances + problem.pool.eps
         scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last

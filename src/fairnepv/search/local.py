@@ -28,6 +28,7 @@ from fairnepv.search.ties import blur, tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
+_CROWD = 32  # rows of a slot that are looked at again; more than that are mostly exactly tied
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,17 @@ class LocalSearch:
     def _swap(self, state: LocalState) -> LocalState:
         """One look at all swaps, and every one of them that still improves when its turn comes."""
         table = self._at(state.indices)
-        best = best_swaps(table, above=table.subset.value + self._gain)
+        above = table.subset.value + self._gain
+        best = best_swaps(table, above=above)
         moves = self._improving(table.subset, best)
-        after = table.after(moves)
+        if not moves and best.crowded:  # among those that were left out one may still improve
+            moves = self._improving(table.subset, best_swaps(table.exact, above=above))
+        self._table = None  # until it is whole again, should this be interrupted
+        after = table.after(moves, reuse=True)
         value = self._score(after.subset.indices) if moves else state.value
+        self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
             return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
-        self._table = after
         return LocalState(after.subset.indices, value, state.passes + 1, state.swaps + len(moves))
 
     def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
@@ -97,7 +102,7 @@ class LocalSearch:
         sure = blur(self.problem, self.problem.k) <= self._gain
         moves: list[Exchange] = []
         value = subset.value if sure else self._score(subset.indices)
-        for slot, rows in best.moves(0, above=value + self._gain - best.tie):
+        for slot, rows in best.moves(0, above=value + self._gain - best.ties[0]):
             for row in rows:
                 indices = subset.with_row(slot, row)
                 if row in subset.indices or not self._allowed(indices):
@@ -124,7 +129,7 @@ class LocalSearch:
         first = best.rungs()[0]
         moves = np.stack([best.slots[first], best.rows[first]], axis=1)
         moves, once = np.unique(moves, axis=0, return_index=True)
-        groups = tie_groups(best.fair[first][once], best.tie)
+        groups = tie_groups(best.fair[first][once], best.ties[0])
         order = np.lexsort((moves[:, 0], moves[:, 1], groups))
         queue = moves[order[: self.pairs]]
         return replace(
@@ -160,7 +165,9 @@ class SwapLadders(NamedTuple):
     """For every criterion and slot the ladder of its best rows (see `ties`), sorted by those.
 
     Criterion 0 is F_tau, the others are the views. On a ladder the first row is the one that the
-    tie rule chooses, and the last has the highest score.
+    tie rule chooses, and the last has the highest score. Scores that are `coarse` may be off by
+    half the tie, so that all rows within it stay; of a crowd, mostly rows that are exactly tied,
+    such as those without a word in common with any pick, the first of the best do.
     """
 
     criteria: Indices
@@ -168,7 +175,9 @@ class SwapLadders(NamedTuple):
     rows: Indices
     scores: Floats  # by the criterion
     fair: Floats  # F_tau of the same swaps
-    tie: float
+    ties: tuple[float, ...]  # by criterion
+    coarse: bool = False
+    crowded: bool = False  # rows were left out that may be better than they look
 
     def rungs(self) -> tuple[Indices, Indices]:
         """Positions of the first and of the last rung of every ladder."""
@@ -187,20 +196,35 @@ class SwapLadders(NamedTuple):
         lengths = last - first + 1
         best = np.repeat(np.maximum.reduceat(self.scores, first), lengths)
         # One running maximum serves all ladders: each is lifted above the one before it.
-        depth = (self.scores - best) / self.tie  # at most 0, and at least -1 where it is kept
+        depth = (self.scores - best) / np.take(self.ties, self.criteria)  # kept from -1 to 0
+        if self.coarse:
+            near = self._pick(depth >= -1.0)
+            return near if len(near.slots) <= _CROWD else near._without_crowds()
         height = 2.0 * np.repeat(np.arange(len(first)), lengths) + np.maximum(depth, -1.5)
         before = np.concatenate([[-np.inf], np.maximum.accumulate(height)[:-1]])
         return self._pick((depth >= -1.0) & (height > before))
 
+    def _without_crowds(self) -> SwapLadders:
+        """At most so many rows of every ladder: the best, and of equals the first."""
+        order = np.lexsort((self.rows, -self.scores, self.slots, self.criteria))
+        first, last = self.rungs()
+        rank = np.arange(len(order)) - np.repeat(
+            first, last - first + 1
+        )  # ladders keep their place
+        few = self._pick(np.sort(order[rank < _CROWD]))
+        return few._replace(crowded=self.crowded or len(few.slots) < len(self.slots))
+
     def joined(self, other: SwapLadders) -> SwapLadders:
         """The ladders of two neighbouring stretches of rows, this one the lower."""
-        both = SwapLadders(
-            np.concatenate([self.criteria, other.criteria]),
-            np.concatenate([self.slots, other.slots]),
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.scores, other.scores]),
-            np.concatenate([self.fair, other.fair]),
-            self.tie,
+        if not len(other.slots):
+            return self
+        both = self._replace(
+            criteria=np.concatenate([self.criteria, other.criteria]),
+            slots=np.concatenate([self.slots, other.slots]),
+            rows=np.concatenate([self.rows, other.rows]),
+            scores=np.concatenate([self.scores, other.scores]),
+            fair=np.concatenate([self.fair, other.fair]),
+            crowded=self.crowded or other.crowded,
         )
         return both._pick(np.lexsort((both.rows, both.slots, both.criteria))).thin()
 
@@ -209,7 +233,7 @@ class SwapLadders(NamedTuple):
         first, last = self.rungs()
         mine = (self.criteria[first] == criterion) & (self.scores[last] > above)
         first, last = first[mine], last[mine]
-        groups = tie_groups(self.scores[last], self.tie)
+        groups = tie_groups(self.scores[last], self.ties[criterion])
         order = np.lexsort((self.slots[first], self.rows[first], groups))
         return [
             (int(self.slots[i]), tuple(self.rows[i : j + 1].tolist()))
@@ -217,13 +241,12 @@ class SwapLadders(NamedTuple):
         ]
 
     def _pick(self, chosen: NDArray[Any]) -> SwapLadders:
-        return SwapLadders(
-            self.criteria[chosen],
-            self.slots[chosen],
-            self.rows[chosen],
-            self.scores[chosen],
-            self.fair[chosen],
-            self.tie,
+        return self._replace(
+            criteria=self.criteria[chosen],
+            slots=self.slots[chosen],
+            rows=self.rows[chosen],
+            scores=self.scores[chosen],
+            fair=self.fair[chosen],
         )
 
 
@@ -231,13 +254,28 @@ class SwapPass(NamedTuple):
     """The small state of a look at all swaps."""
 
     standing: Standing
-    pivots: Floats  # (M, k) diagonals of the inverses
-    eps: Floats
+    pivots: NDArray[Any]  # (M, k) diagonals of the inverses
     allowed: NDArray[np.bool_]  # (G, k)
     by_view: bool
     above: float  # swaps that do not reach this need not be ranked
-    tie: float
+    ties: tuple[float, ...]
     source: RowSource
+
+    def criteria(self, fair: Floats, log_ratios: Floats) -> list[Floats]:
+        """What swaps are ranked by."""
+        return [fair, *log_ratios] if self.by_view else [fair]
+
+    def ladders(
+        self, slots: Indices, rows: Indices, ratios: Floats, *, coarse: bool
+    ) -> SwapLadders:
+        """Of swaps in any order and the factors (M, m) that they put on the determinants."""
+        log_ratios = np.log(np.maximum(ratios, _TINY))
+        fair = self.standing.fair_scores(log_ratios)
+        found = [
+            _ladders(q, slots, rows, by, fair, self.ties, coarse)
+            for q, by in enumerate(self.criteria(fair, log_ratios))
+        ]
+        return functools.reduce(SwapLadders.joined, found)
 
 
 def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.inf) -> SwapLadders:
@@ -247,24 +285,54 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     """
     subset = table.subset
     problem = subset.problem
-    pool = problem.pool
+    pool, k = problem.pool, len(subset.indices)
     tie = max(problem.tolerances.tie, blur(problem, problem.k))
+    error = 2.0 * table.error
     rules = problem.constraints.may_swap(subset.indices, problem.n)
     pivots = np.stack([np.diagonal(B) for B in subset.inverses])
     by_view = by_view and len(pool.views) > 1
-    best: SwapLadders = pool.reduce(
+    ties = (tie + error / k, *(tie + error for _ in pool.views))
+    state = SwapPass(
+        subset.standing,
+        pivots.astype(table.source.inverses[0].dtype),
+        rules.allowed,
+        by_view,
+        above,
+        ties,
+        table.source,
+    )
+    found: SwapLadders = pool.reduce(
         _rank_swaps,
         SwapLadders.joined,
-        SwapPass(
-            subset.standing, pivots, pool.eps, rules.allowed, by_view, above, tie, table.source
-        ),
+        state,
         pool.squared_norms,
         rules.blocked,
         rules.groups,
         *table.aligned,
-        width=(len(pool.views) + 2) * len(subset.indices),
+        width=4 * (len(pool.views) + 2) * k,
+        fixed=table.source.coarse,  # so that float32 says the same for any engine's blocks
     )
-    return best
+    if not table.source.coarse:
+        return found
+    exact = state._replace(pivots=pivots, ties=(tie,) * len(ties))
+    return _confirmed(subset, found, exact)._replace(crowded=found.crowded)
+
+
+def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
+    """The ladders of these swaps by scores in float64, from gathered rows."""
+    pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
+    moves = np.unique(np.stack([found.rows, found.slots], axis=1), axis=0)
+    ladders = SwapLadders(*(np.empty(0, dtype=np.int64),) * 3, *(np.empty(0),) * 2, state.ties)
+    k = len(subset.indices)
+    held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
+    size = max(64, subset.problem.means.confirmed // held)
+    for start in range(0, len(moves), size):
+        rows, slots = moves[start : start + size].T
+        once, at = np.unique(rows, return_inverse=True)
+        v, c = source.responses(pool.gather(once, 0, len(once)), pool.squared_norms[once])
+        ratios = (c[at] * state.pivots[:, slots].T + v[at, :, slots] ** 2).T
+        ladders = ladders.joined(state.ladders(slots, rows, ratios, coarse=False))
+    return ladders
 
 
 def _rank_swaps(
@@ -273,34 +341,39 @@ def _rank_swaps(
     squared_norms: Floats,
     blocked: NDArray[np.bool_],
     groups: NDArray[np.int64],
-    *table: Floats,
+    *table: NDArray[Any],
 ) -> SwapLadders:
-    v, c = state.source.responses(block, squared_norms, table)
-    ratios = [
-        c[:, q, None] * pivots + v[:, q] ** 2 for q, pivots in enumerate(state.pivots)
-    ]  # (b, k) each
-    forbidden = blocked[:, None] | ~state.allowed[groups]
-    chances = ~forbidden & state.standing.may_exceed(ratios, state.above - state.tie)
-    rows, slots = np.nonzero(chances)
-    log_ratios = np.log(np.maximum([r[rows, slots] for r in ratios], _TINY))  # (M, found)
-    fair = state.standing.fair_scores(log_ratios)
-    scores = [fair, *log_ratios] if state.by_view else [fair]
-    ladders = [
-        _ladders(q, slots, rows + block.start, by, fair, state.tie) for q, by in enumerate(scores)
-    ]
-    return functools.reduce(SwapLadders.joined, ladders)
+    v, c = table if table else state.source.responses(block, squared_norms)
+    rise = state.standing.rise(v, c, state.pivots)  # (b, k)
+    rise[blocked] = -np.inf
+    if not state.allowed.all():
+        rise[~state.allowed[groups]] = -np.inf
+    rows, slots = np.nonzero(rise > state.standing.needed_rise(state.above - state.ties[0]))
+    ratios = c[rows].T * state.pivots[:, slots] + v[rows, :, slots].T ** 2  # (M, found)
+    coarse = state.source.coarse
+    return state.ladders(slots, rows + block.start, ratios.astype(np.float64), coarse=coarse)
 
 
 def _ladders(
-    criterion: int, slots: Indices, rows: Indices, scores: Floats, fair: Floats, tie: float
+    criterion: int,
+    slots: Indices,
+    rows: Indices,
+    scores: Floats,
+    fair: Floats,
+    ties: tuple[float, ...],
+    coarse: bool,
 ) -> SwapLadders:
     """The ladders of one criterion from its candidates in any order."""
-    order = np.lexsort((rows, slots))
+    best = np.full(slots.max(initial=0) + 1, -np.inf)
+    np.maximum.at(best, slots, scores)
+    near = np.flatnonzero(scores >= best[slots] - ties[criterion])  # few, and sorting takes time
+    near = near[np.lexsort((rows[near], slots[near]))]
     return SwapLadders(
-        np.full(len(rows), criterion),
-        slots[order],
-        rows[order],
-        scores[order],
-        fair[order],
-        tie,
+        np.full(len(near), criterion),
+        slots[near],
+        rows[near],
+        scores[near],
+        fair[near],
+        ties,
+        coarse,
     ).thin()

@@ -4,40 +4,56 @@ With B = L_S^-1 and K_i the kernel of row i with the set, swaps are scored from 
 c_i = L_ii - K_i . v_i (DESIGN 3.4). Exchanging slot j changes B by two rank-one terms, so that v
 and c follow from their old values and one new column of the kernel: O(n (p + k)) per view, where
 making them anew costs O(n k (p + k)).
+
+Where the ridge allows it a table is in float32: it says who is worth a closer look, and whoever is
+gets scored in float64 from gathered rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.engines import Block
+from fairnepv.problem import Problem
 from fairnepv.search.subset import Exchange, Subset
-from fairnepv.search.ties import blur
-from fairnepv.views.base import Floats
+from fairnepv.search.ties import COARSEST, blur, coarse_error
+from fairnepv.views.base import SURE, Floats
 
-_MOST_NUMBERS = 1 << 27  # of a table: 1 GiB; a larger one is made anew in every pass, in blocks
+_LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
+_OLDEST = 64  # swaps after which a table in float32 is made anew
+_UPDATE = 12.0  # an update moves memory and does not multiply: so much longer per multiply-add
 
 
 class RowSource(NamedTuple):
-    """Where a pass gets v (b, M, k) and c - eps (b, M) from: a table, or the rows themselves."""
+    """Where a pass gets v (b, M, k) and c (b, M) from."""
 
     anchors: tuple[Any, ...]
-    inverses: tuple[Floats, ...]
+    inverses: tuple[NDArray[Any], ...]
     eps: Floats
+    coarse: bool
 
-    def responses(
-        self, block: Block, squared_norms: Floats, table: tuple[Floats, ...]
-    ) -> tuple[Floats, Floats]:
-        if table:
-            return table[0], table[1]
-        v = np.empty((block.stop - block.start, len(self.inverses), len(self.inverses[0])))
-        c = np.empty(v.shape[:2])
+    @classmethod
+    def of(cls, subset: Subset, *, coarse: bool) -> RowSource:
+        pool = subset.problem.pool
+        anchors = tuple(view.anchor(subset.indices) for view in pool.views)
+        kind = np.float32 if coarse else np.float64
+        return cls(anchors, tuple(B.astype(kind) for B in subset.inverses), pool.eps, coarse)
+
+    def responses(self, block: Block, squared_norms: Floats) -> tuple[NDArray[Any], NDArray[Any]]:
+        rows, k = block.stop - block.start, len(self.inverses[0])
+        v = np.empty((rows, len(self.inverses), k), dtype=self.inverses[0].dtype)
+        c = np.empty(v.shape[:2], dtype=v.dtype)
         for q, (view, B) in enumerate(zip(block.views, self.inverses, strict=True)):
-            K = view.cross(self.anchors[q])  # (b, k)
+            anchor = self.anchors[q]
+            K = (view.coarse(anchor) if self.coarse else view.cross(anchor)).astype(
+                v.dtype, copy=False
+            )
             np.matmul(K, B, out=v[:, q])
             explained = np.einsum("ij,ij->i", K, v[:, q])
             c[:, q] = np.maximum(squared_norms[:, q] - explained, 0.0) + self.eps[q]
@@ -48,95 +64,143 @@ class RowSource(NamedTuple):
 class SwapTable:
     subset: Subset
     source: RowSource
-    aligned: tuple[
-        Floats, ...
-    ]  # v (n, M, k) and c (n, M), or nothing where they would be too large
+    joined: NDArray[Any] | None  # (n, M (k + 1)) v and c of all rows; None where that is too large
+    age: int = 0  # swaps since it was made
 
     @classmethod
     def of(cls, subset: Subset, *, keep: bool = True) -> SwapTable:
         """Kept where it is not too large; who looks only once need not keep it."""
         pool, size = subset.problem.pool, len(subset.indices)
-        anchors = tuple(view.anchor(subset.indices) for view in pool.views)
-        source = RowSource(anchors, subset.inverses, pool.eps)
+        source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
         width = len(pool.views) * size
-        if not keep or pool.n * width > _MOST_NUMBERS:
-            return cls(subset, source, ())
-        joined = pool.map(_respond, source, pool.squared_norms, width=2 * width, fixed=True)
-        return cls(subset, source, _parts(joined, len(pool.views)))
+        if not keep or pool.n * width > subset.problem.means.table:
+            return cls(subset, source, None)
+        joined = pool.map(_respond, source, pool.squared_norms, width=4 * width, fixed=True)
+        return cls(subset, source, joined)
 
-    def after(self, moves: Sequence[Exchange]) -> SwapTable:
-        """The table of the set after these swaps."""
+    @property
+    def aligned(self) -> tuple[NDArray[Any], ...]:
+        """v (n, M, k) and c (n, M), or nothing."""
+        return () if self.joined is None else _parts(self.joined, len(self.subset.inverses))
+
+    @property
+    def exact(self) -> SwapTable:
+        """Of the same set in float64; not kept."""
+        return SwapTable(self.subset, RowSource.of(self.subset, coarse=False), None)
+
+    @property
+    def error(self) -> float:
+        """How far a log-ratio may be off for float32."""
+        return (1 + self.age) * swap_error(self.subset.problem) if self.source.coarse else 0.0
+
+    def after(self, moves: Sequence[Exchange], *, reuse: bool = False) -> SwapTable:
+        """The table of the set after these swaps; `reuse` gives up this one for its memory."""
+        if not moves:
+            return self
         subset = self.subset
-        problem, size = subset.problem, len(subset.indices)
-        # Rounding grows from update to update, by the square of what a small ridge magnifies.
-        few = len(moves) * 4 <= size and blur(problem, size) <= problem.tolerances.gain
-        if not (few and self.aligned):
+        if self.joined is None or not self._worth_updating(len(moves)):
             for move in moves:
                 subset = subset.exchange(move)
-            return SwapTable.of(Subset.of(problem, subset.indices)) if moves else self
-        table = self
+            return SwapTable.of(Subset.of(subset.problem, subset.indices))
+        pool, updates = subset.problem.pool, []
         for move in moves:
-            table = table._exchanged(move)
-        return table
-
-    def _exchanged(self, move: Exchange) -> SwapTable:
-        pool = self.subset.problem.pool
-        row = np.array([move.row], dtype=np.int64)
-        state = _Update(
-            tuple(view.anchor(row) for view in pool.views),
-            tuple(view.inner(row, self.subset.indices)[0] for view in pool.views),
-            self.subset.inverses,
-            move.slot,
-            tuple(u for _, u, _ in move.updates),
-            tuple(s for _, _, s in move.updates),
-            pool.eps,
-        )
+            updates.append(_Update.of(subset, move, self.joined.dtype))
+            subset = subset.exchange(move)
         joined = pool.map(
-            _update_responses, state, *self.aligned, width=2 * self.aligned[0][0].size, fixed=True
+            _update_responses,
+            (tuple(updates), pool.eps),
+            self.joined,
+            width=4 * self.joined.shape[1],
+            fixed=True,
+            out=self.joined if reuse else None,
         )
-        after = self.subset.exchange(move)
-        return SwapTable(after, self.source, _parts(joined, len(pool.views)))
+        source = RowSource.of(subset, coarse=self.source.coarse)
+        return SwapTable(subset, source, joined, self.age + len(moves))
+
+    def _worth_updating(self, moves: int) -> bool:
+        problem, k = self.subset.problem, len(self.subset.indices)
+        # Rounding grows from update to update, by the square of what a small ridge magnifies.
+        sound = self.source.coarse or blur(problem, k) <= problem.tolerances.gain
+        p = problem.pool.row_width / len(problem.pool.views)
+        cheap = moves * _UPDATE * (p + 4 * k) <= k * (p + k) or moves * 4 <= k <= 50
+        return sound and cheap and self.age + moves <= _OLDEST
+
+
+def _worth_float32(problem: Problem) -> bool:
+    """Some view is quicker in float32, there is enough to do, and the ridge allows it."""
+    quicker = any(view.coarse_error > 2.0**-30 for view in problem.pool.views)
+    ridged = bool((problem.pool.eps > 0).all())  # or an inverse may be too large for float32
+    return quicker and ridged and problem.work() > _LITTLE_WORK and swap_error(problem) <= COARSEST
+
+
+def swap_error(problem: Problem) -> float:
+    """How far the logarithm of a ratio c B_jj + v_j^2 may be off in a table of float32: v = B K
+    magnifies what K is off by, at most by the inverse root of the ridge."""
+    pool = problem.pool
+    held = pool.eps > 0
+    ratios = pool.largest_norms[held] / pool.eps[held]
+    product = 2.0 * SURE * math.sqrt(problem.k) * 2.0**-24 * float(ratios.max(initial=0.0))
+    magnified = 1.0 + math.sqrt(ratios.max(initial=0.0))
+    return max(coarse_error(problem), product) * magnified
 
 
 class _Update(NamedTuple):
+    """What one exchange changes, by view."""
+
     anchors: tuple[Any, ...]  # of the row that comes in
-    kernels: tuple[Floats, ...]  # its kernel with the set
-    inverses: tuple[Floats, ...]
+    kernels: tuple[NDArray[Any], ...]  # its kernel with the set
+    columns: tuple[NDArray[Any], ...]  # of the slot in the inverses
     slot: int
-    directions: tuple[Floats, ...]  # u: the new inverse is B_- + u u^T / s
+    directions: tuple[NDArray[Any], ...]  # u: the new inverse is B_- + u u^T / s
     scales: tuple[float, ...]
-    eps: Floats
+
+    @classmethod
+    def of(cls, subset: Subset, move: Exchange, kind: Any) -> _Update:
+        pool, row = subset.problem.pool, np.array([move.row], dtype=np.int64)
+        return cls(
+            tuple(view.anchor(row) for view in pool.views),
+            tuple(view.inner(row, subset.indices)[0].astype(kind) for view in pool.views),
+            tuple(B[move.slot].astype(kind) for B in subset.inverses),
+            move.slot,
+            tuple(u.astype(kind) for _, u, _ in move.updates),
+            tuple(s for _, _, s in move.updates),
+        )
 
 
-def _respond(block: Block, source: RowSource, squared_norms: Floats) -> Floats:
-    v, c = source.responses(block, squared_norms, ())
+def _respond(block: Block, source: RowSource, squared_norms: Floats) -> NDArray[Any]:
+    v, c = source.responses(block, squared_norms)
     return np.concatenate([v.reshape(len(v), -1), c], axis=1)
 
 
-def _update_responses(block: Block, state: _Update, v: Floats, c: Floats) -> Floats:
-    """v and c after an exchange.
+def _update_responses(
+    block: Block, state: tuple[tuple[_Update, ...], Floats], joined: NDArray[Any]
+) -> NDArray[Any]:
+    """v and c after some exchanges.
 
     Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,
     and c grows by v_j^2 / B_jj. With the new row i: t = K_- u - K_i, v = v_- + t u^T / s, and c
     falls by t^2 / s.
     """
-    views, size = v.shape[1], v.shape[2]
-    joined = np.empty((len(v), views * (size + 1)))
+    updates, eps = state
+    joined = joined.copy()
+    v, c = _parts(joined, len(block.views))
+    coarse = joined.dtype == np.float32
     for q, view in enumerate(block.views):
-        B, u, s = state.inverses[q], state.directions[q], state.scales[q]
-        pivot = B[state.slot, state.slot]
-        gone = v[:, q, state.slot] / pivot
-        out = joined[:, q * size : (q + 1) * size]
-        np.subtract(v[:, q], gone[:, None] * B[state.slot], out=out)
-        t = out @ state.kernels[q] - view.cross(state.anchors[q])[:, 0]
-        out += t[:, None] * (u / s)
-        out[:, state.slot] = -t / s  # exactly, where the subtraction left rounding
-        grown = c[:, q] + gone**2 * pivot - t**2 / s
-        joined[:, views * size + q] = np.maximum(grown, state.eps[q])
+        own = v[:, q]
+        for update in updates:
+            b, u, s, slot = update.columns[q], update.directions[q], update.scales[q], update.slot
+            gone = own[:, slot] / b[slot]
+            own -= gone[:, None] * b
+            anchor = update.anchors[q]
+            K = view.coarse(anchor) if coarse else view.cross(anchor)
+            t = own @ update.kernels[q] - K[:, 0]
+            own += t[:, None] * (u / joined.dtype.type(s))
+            own[:, slot] = -t / s  # exactly, where the subtraction left rounding
+            c[:, q] = np.maximum(c[:, q] + gone**2 * b[slot] - t**2 / s, eps[q])
     return joined
 
 
-def _parts(joined: Floats, views: int) -> tuple[Floats, Floats]:
+def _parts(joined: NDArray[Any], views: int) -> tuple[NDArray[Any], NDArray[Any]]:
     n, width = joined.shape
     v = joined[:, : width - views].reshape(n, views, -1)
     return v, joined[:, width - views :]

@@ -16,7 +16,9 @@ from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
 SLACK = 1e-8  # whoever comes this close to the best of a pass gets confirmed
+COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 _WIDEST_BLUR = 1e-3
+_LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float32 computes with
 
 
 class Ladder(NamedTuple):
@@ -42,6 +44,24 @@ def rounding(norms: Floats, eps: Floats, size: int) -> float:
     with np.errstate(divide="ignore"):
         worst = float((norms / eps).max(initial=0.0))
     return 16.0 * float(np.finfo(np.float64).eps) * worst / size
+
+
+def coarse_error(problem: Problem) -> float:
+    """How far log c may be off for what `RowBlock.coarse` adds to rounding.
+
+    A coordinate along a direction of at most unit length is off by e |phi_i|, and the squares of
+    all coordinates of a row sum to at most |phi_i|^2. Infinite where float32 could overflow.
+    """
+    pool = problem.pool
+    held = pool.eps > 0
+    if (pool.largest_norms > _MOST_SINGLE).any() or (pool.eps[held] < _LEAST_SINGLE).any():
+        return np.inf
+    worst = [
+        2.0 * view.coarse_error * norm / view.ridge
+        for view, norm in zip(pool.views, pool.largest_norms, strict=True)
+        if view.ridge > 0
+    ]
+    return max(worst, default=0.0)
 
 
 def ladder(scores: Floats, rows: Indices, slack: float = SLACK) -> Ladder:

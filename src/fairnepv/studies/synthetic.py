@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.data import CANDIDATE_TYPES, paper_instance, paper_types
-from fairnepv.engines import few_threads
+from fairnepv.engines import block_threads
 from fairnepv.errors import InputError
 from fairnepv.loop import Session
 from fairnepv.methods import round_by_leverage
@@ -83,7 +83,7 @@ def synthetic_study(
     if seeds < 1:
         raise InputError(f"seeds must be at least 1, not {seeds!r}")
     problem = _problem()
-    with few_threads(problem.work()):
+    with block_threads(problem.work()):
         return _study(problem, seeds, progress)
 
 

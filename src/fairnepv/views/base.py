@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
 
+# Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
+# units; the bound without probabilities has p in place of it [HighamMary].
+SURE = 8.0
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -42,12 +46,32 @@ class View(ABC):
         """The scaled rows `start:stop`."""
 
     @abstractmethod
+    def gather(self, indices: Indices) -> RowBlock:
+        """The scaled rows at `indices`, in that order, as a block."""
+
+    @abstractmethod
     def rows(self, indices: Indices) -> Any:
         """(m, p) scaled rows in float64: an array, or CSR for a sparse view."""
 
     @abstractmethod
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Any:
-        """Small state for `RowBlock.cross`, which then gives K[block, indices] @ combine."""
+    def anchor(self, indices: Indices) -> Any:
+        """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
+
+    @abstractmethod
+    def combined(self, anchor: Any, combine: Floats) -> Any:
+        """The same of a plain anchor, for K[block, indices] @ combine."""
+
+    def with_row(self, anchor: Any, indices: Indices) -> Any:
+        """`anchor(indices)`, where `anchor` has all but the last of them already."""
+        return self.anchor(indices)
+
+    def with_column(self, combination: Any, anchor: Any, combine: Floats) -> Any:
+        """`combined(anchor, combine)`, where `combination` has all but its last column already."""
+        return self.combined(anchor, combine)
+
+    @abstractmethod
+    def late_columns(self, combination: Any, first: int) -> Any:
+        """The same without the columns before `first`."""
 
     @abstractmethod
     def inner(self, left: Indices, right: Indices) -> Floats:
@@ -69,6 +93,10 @@ class View(ABC):
         raw = self.raw_squared_norms()
         return raw if self.scale is None else raw * self.scale**2
 
+    def reordered(self, order: Indices) -> Self:
+        """All rows in another order; what lies in a file stays there."""
+        return self.take(order)
+
     def compact_rows(self, indices: Indices) -> Floats:
         """Dense `rows(indices)`, of a sparse view only the columns that occur in them."""
         rows = self.rows(indices)
@@ -79,7 +107,9 @@ class View(ABC):
         may be many."""
         held = self.take(indices)
         everyone = np.arange(held.n)
-        product: Floats = combine.T @ held.block(0, held.n).cross(held.anchor(everyone, combine))
+        product: Floats = combine.T @ held.block(0, held.n).cross(
+            held.combined(held.anchor(everyone), combine)
+        )
         return product
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
@@ -90,6 +120,11 @@ class View(ABC):
         what is stored needs more than what is checked, perhaps on another machine.
         """
         return 0.0
+
+    @property
+    def coarse_error(self) -> float:
+        """How far an entry of `RowBlock.coarse` may be off, for row and anchor of length one."""
+        return SURE * float(np.sqrt(self.p)) * 2.0**-53
 
     @property
     def tail(self) -> float:

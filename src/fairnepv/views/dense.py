@@ -1,4 +1,4 @@
-"""Dense rows: arrays, memory maps, anything NumPy can see without a copy."""
+"""Dense rows: arrays, memory maps, and rows that stay in their files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.engines import RowBlock
-from fairnepv.views.base import Floats, Indices, View, multiply_rows
+from fairnepv.engines import RowBlock, in_order
+from fairnepv.errors import InputError
+from fairnepv.io.rows import Reordered, RowFile
+from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
 
 _CHUNK_NUMBERS = 1 << 21
+_CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
+_LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
 
 
 class DenseBlock:
-    def __init__(self, data: NDArray[Any], scale: Floats | None) -> None:
-        self._data, self._scale = data, scale
+    """Rows as they are stored; each precision is made when first asked for."""
 
-    @functools.cached_property
+    def __init__(self, data: NDArray[Any], scale: Floats | None, single: bool) -> None:
+        self._data, self._scale, self._single = data, scale, single
+        self._double: Floats | None = None  # not a cached_property: its lock is common to threads
+
+    @property
     def _rows(self) -> Floats:
-        return np.asarray(self._data, dtype=np.float64)
+        if self._double is None:
+            self._double = np.asarray(self._data, dtype=np.float64)
+        return self._double
 
     def features(self) -> Floats:
         return multiply_rows(self._scale, self._rows)
@@ -35,41 +44,84 @@ class DenseBlock:
     def cross(self, anchor: Floats) -> Floats:
         return multiply_rows(self._scale, self._rows @ anchor.T)  # (b, m) is scaled, not (b, p)
 
+    def coarse(self, anchor: Floats) -> NDArray[Any]:
+        if not self._single:
+            return self.cross(anchor)
+        product = np.asarray(self._data, dtype=np.float32) @ anchor.T.astype(np.float32)
+        if self._scale is not None:
+            product *= self._scale.astype(np.float32)[:, None]
+        return product
+
 
 class DenseView(View):
-    """Rows of a real (n, p) array of any type; read in float64, block by block."""
+    """Rows of a real (n, p) array or file of any type; read in float64, block by block."""
 
-    def __init__(self, data: NDArray[Any], eps: float | None = None) -> None:
+    def __init__(self, data: NDArray[Any] | RowFile, eps: float | None = None) -> None:
         self.data = data
         self.n, self.p = data.shape
         self.eps = eps
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        norms = np.empty(self.n)
-        for start, raw in row_chunks(self.data):
-            rows = raw.astype(np.float64)
-            np.einsum("ij,ij->i", rows, rows, out=norms[start : start + len(rows)])
+        size = max(1, _CHUNK_NUMBERS // self.p)
+        calls = [functools.partial(self._norms_of, s, s + size) for s in range(0, self.n, size)]
+        return np.concatenate(list(in_order(calls)))
+
+    def _norms_of(self, start: int, stop: int) -> Floats:
+        raw = self.data[start : min(stop, self.n)]
+        norms = np.empty(len(raw))
+        step = max(1, _CACHED_NUMBERS // self.p)
+        for first in range(0, len(raw), step):
+            rows = raw[first : first + step].astype(np.float64)
+            np.einsum("ij,ij->i", rows, rows, out=norms[first : first + step])
         return norms
 
     def raw_squared_norms(self) -> Floats:
         return self._raw_squared_norms
 
     def block(self, start: int, stop: int) -> RowBlock:
-        return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)))
+        return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)), self._single)
+
+    def gather(self, indices: Indices) -> RowBlock:
+        data = self.data  # for an array `take` is quicker than brackets
+        rows = data[indices] if isinstance(data, RowFile) else np.take(data, indices, axis=0)
+        return DenseBlock(rows, self._scales(indices), self._single)
+
+    @functools.cached_property
+    def _single(self) -> bool:
+        """Whether float32 holds the rows: products neither overflow nor vanish."""
+        norms = self._raw_squared_norms
+        large = norms[norms > 0]
+        return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
+
+    @property
+    def coarse_error(self) -> float:
+        unit = 2.0**-24 if self._single else 2.0**-53
+        return SURE * float(np.sqrt(self.p)) * unit
 
     def rows(self, indices: Indices) -> Floats:
         return multiply_rows(self._scales(indices), self.data[indices].astype(np.float64))
 
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Floats:
-        rows = self.rows(indices)
-        return rows if combine is None else combine.T @ rows
+    def anchor(self, indices: Indices) -> Floats:
+        return self.rows(indices)
+
+    def combined(self, anchor: Floats, combine: Floats) -> Floats:
+        return combine.T @ anchor
+
+    def with_row(self, anchor: Floats, indices: Indices) -> Floats:
+        return np.vstack([anchor, self.rows(indices[-1:])])
+
+    def with_column(self, combination: Floats, anchor: Floats, combine: Floats) -> Floats:
+        return np.vstack([combination, combine[:, -1] @ anchor])
+
+    def late_columns(self, combination: Floats, first: int) -> Floats:
+        return combination[first:]
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.rows(left) @ self.rows(right).T
 
     def quadratic(self, indices: Indices, combine: Floats) -> Floats:
-        combined = self.anchor(indices, combine)
+        combined = self.combined(self.anchor(indices), combine)
         return combined @ combined.T
 
     def spectrum(self, indices: Indices) -> Floats:
@@ -79,8 +131,19 @@ class DenseView(View):
         view = DenseView(self.data[indices], self.eps)
         return view.scaled(self._scales(indices), self.offset)
 
+    def reordered(self, order: Indices) -> DenseView:
+        if not isinstance(self.data, RowFile):
+            return self.take(order)
+        if not self.data.random_access:  # every block would decode most of the file
+            raise InputError(
+                f"{self.data} is in another order than the first view, and its rows cannot be read "
+                "in any order; convert it first (fairnepv convert)"
+            )
+        view = DenseView(Reordered(self.data, order), self.eps)
+        return view.scaled(self._scales(order), self.offset)
 
-def row_chunks(data: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+
+def row_chunks(data: NDArray[Any] | RowFile) -> Iterator[tuple[int, NDArray[Any]]]:
     """(start, rows) of some megabytes each, for checks before there is a pool."""
     chunk = max(1, _CHUNK_NUMBERS // data.shape[1])
     for start in range(0, len(data), chunk):

@@ -13,22 +13,23 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.views.arrays import check_positive, plain_array
+from fairnepv.io.rows import Columns, RowFile
+from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.dense import DenseView, row_chunks
-from fairnepv.views.kernel import KernelView, kernel_tolerance
+from fairnepv.views.dense import DenseView
+from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
 
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
-_TINY_ROWS = 1024
+_FEW_ROWS = 1024
 
 
 def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
     """The user's views by name, still unchecked: mapping, list of arrays, or columns of one."""
     if columns is not None:
         named = _split_columns(data, columns)
-    elif sp.issparse(data) or isinstance(data, View) or hasattr(data, "__array__"):
+    elif sp.issparse(data) or isinstance(data, View | RowFile) or hasattr(data, "__array__"):
         named = {"view0": data}
     elif isinstance(data, Mapping):
         named = dict(data)
@@ -59,6 +60,27 @@ def check_view(name: str, value: Any) -> View:
     if sp.issparse(value):
         return _checked_sparse(name, value)
     return _checked_dense(name, value)
+
+
+def sketch_view(name: str, value: Any) -> View:
+    """The view that `check_view` would make, without a look at its values; only to be asked for
+    its shape and its storage."""
+    if isinstance(value, DiagonalView):
+        return value
+    if isinstance(value, KernelView):
+        _check_shape(name, value.kernel.shape)
+        return SketchedKernel(value.kernel, value.eps)
+    if isinstance(value, DenseView | SparseView):
+        view = sketch_view(name, value.data)
+        return view if value.eps is None else view.with_eps(value.eps)
+    if sp.issparse(value):
+        _check_shape(name, value.shape)
+        _numeric(name, value)
+        return SparseView(value)
+    array = value if isinstance(value, RowFile) else read_array(value, f"view {name!r}")
+    _check_shape(name, array.shape)
+    _numeric(name, array)
+    return DenseView(array)
 
 
 def check_quality(quality: Any, names: tuple[str, ...], n: int) -> dict[str, Floats] | None:
@@ -141,6 +163,8 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
         )
     if sp.issparse(data):
         array = _sound_csr("data", data)
+    elif isinstance(data, RowFile):
+        array = data
     elif hasattr(data, "__array__") and np.ndim(data) == 2:
         array = plain_array(data, "data")
     else:
@@ -149,12 +173,14 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
             f"{type(data).__name__}; pass a mapping from names to arrays instead"
         )
     try:
+        if isinstance(data, RowFile):
+            return {name: Columns(data, selector) for name, selector in columns.items()}
         return {name: array[:, selector] for name, selector in columns.items()}
     except (IndexError, TypeError, ValueError) as error:
         raise InputError(f"views= must map names to column slices or indices: {error}") from error
 
 
-def _numeric(name: str, array: NDArray[Any]) -> None:
+def _numeric(name: str, array: Any) -> None:
     if array.dtype.kind not in "fiub":
         raise InputError(
             f"view {name!r} has dtype {array.dtype}; expected real numbers (float or integer)"
@@ -164,22 +190,26 @@ def _numeric(name: str, array: NDArray[Any]) -> None:
 
 
 def _checked_dense(name: str, value: Any) -> DenseView:
-    array = plain_array(value, f"view {name!r}")
+    array = value if isinstance(value, RowFile) else plain_array(value, f"view {name!r}")
     _check_shape(name, array.shape)
     _numeric(name, array)
-    _check_finite(name, array)
     view = DenseView(array)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = view.raw_squared_norms()  # which it keeps: all checks take one pass over a file
+    _check_finite(name, array, np.flatnonzero(~np.isfinite(norms)))
     _check_magnitude(name, view)
     return view
 
 
-def _check_finite(name: str, array: NDArray[Any]) -> None:
+def _check_finite(name: str, array: NDArray[Any] | RowFile, suspects: Indices) -> None:
+    """Of rows without a finite norm: some only have values too large to square."""
     count, first = 0, -1
-    for start, rows in row_chunks(array):
-        bad = ~np.isfinite(rows)
+    for start in range(0, len(suspects), _FEW_ROWS):
+        rows = suspects[start : start + _FEW_ROWS]
+        bad = ~np.isfinite(array[rows])
         if bad.any():
             count += int(bad.sum())
-            first = start + int(np.argmax(bad.any(axis=1))) if first < 0 else first
+            first = int(rows[np.argmax(bad.any(axis=1))]) if first < 0 else first
     _refuse_non_finite(name, count, first)
 
 
@@ -274,7 +304,7 @@ def _checked_kernel(name: str, view: KernelView) -> KernelView:
     if kernel.shape[0] != kernel.shape[1]:
         raise InputError(f"view {name!r}: a kernel is square, not of shape {kernel.shape}")
     _numeric(name, kernel)
-    _check_finite(name, kernel)
+    _check_finite(name, kernel, np.arange(len(kernel)))
     if kernel.dtype.kind != "f":
         kernel = kernel.astype(np.float64)
     if np.abs(np.diagonal(kernel)).sum(dtype=np.float64) > _LARGEST_SQUARE:
@@ -336,8 +366,8 @@ def _check_magnitude(name: str, view: View) -> None:
             f"{int(np.argmax(norms))}; divide the view by a constant"
         )
     tiny = np.flatnonzero(norms < _SMALLEST_SQUARE)
-    for start in range(0, len(tiny), _TINY_ROWS):
-        rows = tiny[start : start + _TINY_ROWS]
+    for start in range(0, len(tiny), _FEW_ROWS):
+        rows = tiny[start : start + _FEW_ROWS]
         sizes = abs(view.rows(rows)).max(axis=1)
         alive = rows[np.asarray(sizes.todense() if sp.issparse(sizes) else sizes).ravel() > 0]
         if len(alive):

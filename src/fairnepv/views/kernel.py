@@ -53,11 +53,17 @@ class KernelView(View):
     def block(self, start: int, stop: int) -> RowBlock:
         return KernelBlock(self, slice(start, stop))
 
+    def gather(self, indices: Indices) -> RowBlock:
+        return KernelBlock(self, indices)
+
     def rows(self, indices: Indices | slice) -> Floats:
         return multiply_rows(self._scales(indices), self.factor[indices])
 
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Combination:
-        return Combination(indices, self._scales(indices), combine)
+    def anchor(self, indices: Indices) -> Combination:
+        return Combination(indices, self._scales(indices), None)
+
+    def combined(self, anchor: Combination, combine: Floats) -> Combination:
+        return anchor._replace(combine=combine)
 
     def cross(self, rows: Indices | slice, anchor: Combination) -> Floats:
         """(b, m) entries K[rows, anchor.columns], combined."""
@@ -66,6 +72,10 @@ class KernelView(View):
             K *= anchor.scale
         K = multiply_rows(self._scales(rows), K)
         return K if anchor.combine is None else K @ anchor.combine
+
+    def late_columns(self, combination: Combination, first: int) -> Combination:
+        assert combination.combine is not None
+        return combination._replace(combine=combination.combine[:, first:])
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.cross(left, self.anchor(right))
@@ -97,8 +107,16 @@ class KernelView(View):
         return view.scaled(self._scales(indices), self.offset)
 
 
+class SketchedKernel(KernelView):
+    """Of full rank, as far as a plan can tell: to know more takes a factorisation."""
+
+    @property
+    def p(self) -> int:  # type: ignore[override]
+        return self.n
+
+
 class KernelBlock:
-    def __init__(self, view: KernelView, rows: slice) -> None:
+    def __init__(self, view: KernelView, rows: Indices | slice) -> None:
         self._view, self._rows = view, rows
 
     def features(self) -> Floats:
@@ -109,6 +127,9 @@ class KernelBlock:
 
     def cross(self, anchor: Combination) -> Floats:
         return self._view.cross(self._rows, anchor)
+
+    def coarse(self, anchor: Combination) -> Floats:
+        return self.cross(anchor)
 
 
 def spectrum_of_gram(K: Floats) -> Floats:

@@ -15,7 +15,14 @@ from fairnepv.engines import Block, Engine, LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.intake import check_ids, check_quality, check_view, find_ids, named_views
+from fairnepv.views.intake import (
+    check_ids,
+    check_quality,
+    check_view,
+    find_ids,
+    named_views,
+    sketch_view,
+)
 
 R = TypeVar("R")
 
@@ -46,8 +53,7 @@ class Pool:
         A quality vector of a view goes with the rows of that view, as they were handed in; one
         that is common to all views goes with the rows of the pool, which are those of the first.
         """
-        if engine is not None and not (hasattr(engine, "map") and hasattr(engine, "reduce")):
-            raise InputError(f"engine must be an engine such as LocalEngine(), not {engine!r}")
+        _check_engine(engine)
         named = named_views(data, views)
         checked = {name: check_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, checked)
@@ -57,7 +63,7 @@ class Pool:
         if isinstance(ids, Mapping):
             common_ids, orders = _alignment(checked, ids)
             checked = {
-                name: view.take(orders[name]) if name in orders else view
+                name: view.reordered(orders[name]) if name in orders else view
                 for name, view in checked.items()
             }
         _check_lengths(checked)
@@ -70,6 +76,24 @@ class Pool:
         return cls(
             tuple(checked), tuple(checked.values()), engine or LocalEngine(), common_ids, qualities
         )
+
+    @classmethod
+    def sketch(
+        cls,
+        data: Any,
+        *,
+        views: Mapping[str, Any] | None = None,
+        eps: float | Mapping[str, float] = 0.1,
+        engine: Engine | None = None,
+    ) -> Pool:
+        """The same from shapes and headers alone, for plans: no row is read or checked."""
+        _check_engine(engine)
+        named = named_views(data, views)
+        sketched = {name: sketch_view(name, value) for name, value in named.items()}
+        ridges = _ridges(eps, sketched)
+        sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
+        _check_lengths(sketched)
+        return cls(tuple(sketched), tuple(sketched.values()), engine or LocalEngine())
 
     @property
     def n(self) -> int:
@@ -106,6 +130,10 @@ class Pool:
     def block(self, start: int, stop: int) -> Block:
         return Block(start, stop, tuple(view.block(start, stop) for view in self.views))
 
+    def gather(self, rows: Indices, start: int, stop: int) -> Block:
+        chosen = rows[start:stop]
+        return Block(start, stop, tuple(view.gather(chosen) for view in self.views))
+
     def map(
         self,
         task: Callable[..., NDArray[Any]],
@@ -113,9 +141,13 @@ class Pool:
         *aligned: Any,
         width: int = 0,
         fixed: bool = False,
+        rows: Indices | None = None,
+        out: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         """One pass: row-aligned results of `task(block, state, *slices)`."""
-        return self.engine.map(task, self, state, *aligned, width=width, fixed=fixed)
+        return self.engine.map(
+            task, self, state, *aligned, width=width, fixed=fixed, rows=rows, out=out
+        )
 
     def reduce(
         self,
@@ -124,10 +156,13 @@ class Pool:
         state: Any,
         *aligned: Any,
         width: int = 0,
+        total: int = 0,
         fixed: bool = False,
     ) -> R:
         """One pass: results of `task(block, state, *slices)`, combined in a fixed order."""
-        return self.engine.reduce(task, combine, self, state, *aligned, width=width, fixed=fixed)
+        return self.engine.reduce(
+            task, combine, self, state, *aligned, width=width, total=total, fixed=fixed
+        )
 
     @functools.cached_property
     def gram(self) -> Floats:
@@ -158,6 +193,11 @@ class Pool:
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
         )
+
+
+def _check_engine(engine: Any) -> None:
+    if engine is not None and not (hasattr(engine, "map") and hasattr(engine, "reduce")):
+        raise InputError(f"engine must be an engine such as LocalEngine(), not {engine!r}")
 
 
 def _block_gram(block: Block, state: None) -> Floats:

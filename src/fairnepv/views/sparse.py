@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,18 @@ from fairnepv.engines import RowBlock
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import spectrum_of_rows
+
+_CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
+
+
+class Factored(NamedTuple):
+    """Anchor of few rows, still sparse (p, m), that are combined after the product with them.
+
+    Rows that share few columns with these make a product that takes next to no time.
+    """
+
+    columns: Any
+    combine: Floats | None
 
 
 class SparseBlock:
@@ -25,9 +37,14 @@ class SparseBlock:
     def squared_norms(self) -> Floats:
         return _squared_norms(self._rows)
 
-    def cross(self, anchor: Any) -> Floats:
-        product = self._rows @ anchor.T
-        return product.toarray() if sp.issparse(product) else np.asarray(product)
+    def cross(self, anchor: Factored | Floats) -> Floats:
+        if isinstance(anchor, np.ndarray):
+            return np.asarray(self._rows @ anchor)
+        K: Floats = (self._rows @ anchor.columns).toarray()
+        return K if anchor.combine is None else K @ anchor.combine
+
+    def coarse(self, anchor: Factored | Floats) -> Floats:
+        return self.cross(anchor)  # its time goes into finding columns, in any precision
 
 
 class SparseView(View):
@@ -44,7 +61,10 @@ class SparseView(View):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return _squared_norms(self.data)
+        """Some rows at a time: a copy of all values in float64 may be larger than the data."""
+        size = max(1, self.n * _CHUNK_NUMBERS // max(1, self.stored))
+        parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
+        return np.concatenate(parts)
 
     def raw_squared_norms(self) -> Floats:
         return self._raw_squared_norms
@@ -56,9 +76,23 @@ class SparseView(View):
     def rows(self, indices: Indices) -> Any:
         return _scaled(self.data[indices], self._scales(indices))
 
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> Any:
-        rows = self.rows(indices)
-        return rows if combine is None else combine.T @ rows
+    def gather(self, indices: Indices) -> RowBlock:
+        return SparseBlock(self.rows(indices))
+
+    def anchor(self, indices: Indices) -> Factored:
+        return Factored(self.rows(indices).T.tocsr(), None)
+
+    def combined(self, anchor: Factored, combine: Floats) -> Factored | Floats:
+        # A multiply-add per non-zero takes some eight times as long as one of BLAS.
+        if len(combine) * self.n <= 8 * self.stored:
+            return Factored(anchor.columns, combine)
+        return np.asarray(anchor.columns @ combine)
+
+    def late_columns(self, combination: Factored | Floats, first: int) -> Factored | Floats:
+        if isinstance(combination, np.ndarray):
+            return combination[:, first:]
+        assert combination.combine is not None
+        return Factored(combination.columns, combination.combine[:, first:])
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
@@ -81,6 +115,10 @@ class DiagonalView(SparseView):
         self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
         self.n = self.p = len(self.values)
         self.eps = eps
+
+    @property
+    def stored(self) -> int:
+        return int(np.count_nonzero(self.values))
 
     @functools.cached_property
     def data(self) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairnepv.engines import RowBlock
+from fairnepv.engines.base import Array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 
@@ -37,11 +38,33 @@ class SumView(View):
     def block(self, start: int, stop: int) -> RowBlock:
         return SumBlock(tuple(part.block(start, stop) for part in self.parts), self.weights)
 
+    def gather(self, indices: Indices) -> RowBlock:
+        return SumBlock(tuple(part.gather(indices) for part in self.parts), self.weights)
+
+    @property
+    def coarse_error(self) -> float:
+        return max(part.coarse_error for part in self.parts)
+
     def rows(self, indices: Indices) -> Any:
         return _beside(self.weights, [part.rows(indices) for part in self.parts])
 
-    def anchor(self, indices: Indices, combine: Floats | None = None) -> tuple[Any, ...]:
-        return tuple(part.anchor(indices, combine) for part in self.parts)
+    def anchor(self, indices: Indices) -> tuple[Any, ...]:
+        return tuple(part.anchor(indices) for part in self.parts)
+
+    def combined(self, anchor: tuple[Any, ...], combine: Floats) -> tuple[Any, ...]:
+        return tuple(
+            part.combined(own, combine) for part, own in zip(self.parts, anchor, strict=True)
+        )
+
+    def with_column(
+        self, combination: tuple[Any, ...], anchor: tuple[Any, ...], combine: Floats
+    ) -> tuple[Any, ...]:
+        parts = zip(self.parts, combination, anchor, strict=True)
+        return tuple(part.with_column(own, base, combine) for part, own, base in parts)
+
+    def late_columns(self, combination: tuple[Any, ...], first: int) -> tuple[Any, ...]:
+        parts = zip(self.parts, combination, strict=True)
+        return tuple(part.late_columns(own, first) for part, own in parts)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return _weigh(self.weights, [part.inner(left, right) for part in self.parts])
@@ -68,15 +91,19 @@ class SumBlock:
         crosses = [part.cross(a) for part, a in zip(self._parts, anchor, strict=True)]
         return _weigh(self._weights, crosses)
 
+    def coarse(self, anchor: tuple[Any, ...]) -> Array:
+        crosses = [part.coarse(a) for part, a in zip(self._parts, anchor, strict=True)]
+        return _weigh(self._weights, crosses)
+
 
 def _times(left: Floats | None, right: Floats | None) -> Floats | None:
     return left if right is None else right if left is None else left * right
 
 
-def _weigh(weights: tuple[float, ...], terms: list[Floats]) -> Floats:
-    total = weights[0] * terms[0]
+def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
+    total: Array = weights[0] * terms[0]
     for weight, term in zip(weights[1:], terms[1:], strict=True):
-        total += weight * term
+        total = total + weight * term
     return total
 
 

@@ -1,0 +1,92 @@
+"""`fairnepv convert`: rows in any format become shards that are read without loading them."""
+
+from __future__ import annotations
+
+import click
+
+from fairnepv import __version__
+from fairnepv.cli.options import debug_option, force_option, json_option
+from fairnepv.errors import InputError
+
+
+@click.command()
+@click.argument("sources", nargs=-1, metavar="SOURCE...")
+@click.option("--out", metavar="FOLDER", help="Where the shards go: a new folder.")
+@click.option(
+    "--dtype",
+    default="float32",
+    show_default=True,
+    type=click.Choice(["float16", "float32"]),
+    help="The type of the numbers.",
+)
+@click.option(
+    "--rows-per-shard",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="[default: as many as make 256 MiB]",
+)
+@click.option(
+    "--ids",
+    metavar="FILE[:COLUMN]",
+    help="Row ids.  [default: those of converted folders, or the column id of tables]",
+)
+@click.option("--no-ids", is_flag=True, help="Leave ids out.")
+@click.option("--verify", metavar="FOLDER", help="Only compare the checksums of such a folder.")
+@force_option
+@json_option
+@debug_option
+def convert(
+    sources: tuple[str, ...],
+    out: str | None,
+    dtype: str,
+    rows_per_shard: int | None,
+    ids: str | None,
+    no_ids: bool,
+    verify: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write rows of any format as .npy shards with ids and checksums; several sources end to end.
+
+    \b
+    fairnepv convert embeddings.parquet:text --ids embeddings.parquet:id --out text
+    fairnepv select --view text=text --view vision=vision -k 200
+    """
+    from pathlib import Path
+
+    from fairnepv.cli.outputs import print_json, show
+    from fairnepv.cli.progress import rows_bar
+    from fairnepv.io import convert as convert_rows
+    from fairnepv.io import verify as verify_folder
+
+    if verify is not None and (sources or out):
+        raise InputError("--verify takes a folder and nothing else; leave SOURCE and --out out")
+    if verify is not None:
+        with rows_bar("checksums") as progress:
+            about = verify_folder(Path(verify), progress)
+        said = f"{verify} is what was written"
+    elif not sources or out is None:
+        raise InputError("name one SOURCE or more and --out FOLDER, or --verify FOLDER")
+    elif ids is not None and no_ids:
+        raise InputError("--ids and --no-ids contradict; give one of them")
+    else:
+        with rows_bar("converting") as progress:
+            about = convert_rows(
+                sources,
+                out,
+                dtype=dtype,
+                rows_per_shard=rows_per_shard,
+                ids="" if no_ids else ids,
+                force=force,
+                made_by=f"fairnepv {__version__}",
+                progress=progress,
+            )
+        said = f"Wrote {out}"
+    if as_json:
+        print_json(about.document())
+        return
+    named = "with ids" if about.ids else "without ids"
+    show(
+        f"{said}: {about.n:,} rows of {about.p:,} {about.dtype} in {len(about.shards):,} shard(s), "
+        f"{named}."
+    )

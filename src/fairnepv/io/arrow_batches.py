@@ -1,0 +1,123 @@
+"""The record batches of an Arrow IPC file or stream, views of its memory map where they can be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from fairnepv.errors import InputError
+from fairnepv.io.memory import available_memory, size_in_words
+from fairnepv.io.source import Source
+from fairnepv.io.table_rows import reading
+
+_IPC_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+class Batches:
+    """The record batches of an IPC file or stream, one column of each."""
+
+    def __init__(self, kind: Any, read: Callable[[int], Any], lengths: list[int]) -> None:
+        self.kind, self.array, self.lengths = kind, read, lengths
+        self.at_hand = False  # whether an array costs nothing to get: mapped, or decoded already
+
+    @classmethod
+    def of(cls, source: Source, at: int) -> Batches:
+        with reading(source):
+            content = pa.memory_map(str(source.path))
+            if _is_ipc_file(source):
+                return cls._of_mapped(content, at) or cls._of_compressed(content, at)
+            only = pa.ipc.IpcReadOptions(included_fields=[at])
+            return cls._of_stream(source, pa.ipc.open_stream(content, options=only))
+
+    @classmethod
+    def _of_mapped(cls, content: Any, at: int) -> Batches | None:
+        """Of all columns, since to leave some out Arrow copies the others."""
+        reader = pa.ipc.open_file(content)
+        where = content.read_buffer(content.size())
+        arrays = []
+        for b in range(reader.num_record_batches):
+            arrays.append(_sound(reader.get_batch(b), at))
+            if not _lies_in(arrays[-1], where):
+                return None
+        batches = cls(reader.schema.types[at], arrays.__getitem__, [len(a) for a in arrays])
+        batches.at_hand = True
+        return batches
+
+    @classmethod
+    def _of_compressed(cls, content: Any, at: int) -> Batches:
+        """Decoded again whenever it is asked for; once in the beginning, to count the rows."""
+        only = pa.ipc.IpcReadOptions(included_fields=[at])
+        reader = pa.ipc.open_file(content, options=only)
+
+        def decode(b: int) -> Any:
+            return _sound(reader.get_batch(b), 0)
+
+        lengths = [len(decode(b)) for b in range(reader.num_record_batches)]
+        return cls(reader.schema.types[0], decode, lengths)
+
+    @classmethod
+    def _of_stream(cls, source: Source, reader: Any) -> Batches:
+        """A stream has no directory, so that its batches are found by walking through it."""
+        arrays: list[Any] = []
+        rows, free, before = 0, available_memory(), pa.total_allocated_bytes()
+        try:
+            for batch in reader:
+                arrays.append(_sound(batch, 0))
+                rows += len(batch)
+                if pa.total_allocated_bytes() - before > free // 2:
+                    raise InputError(
+                        f"{source.path} is a compressed stream of more than "
+                        f"{size_in_words(free // 2)}; write it without compression, or as Parquet"
+                    )
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{source.path} is cut short or damaged behind row {rows:,} "
+                f"({' '.join(str(error).split())}); write it again"
+            ) from error
+        if not _ends_in(source, _END_OF_STREAM):
+            raise InputError(f"{source.path} is cut short behind row {rows:,}; write it again")
+        batches = cls(reader.schema.types[0], arrays.__getitem__, [len(a) for a in arrays])
+        batches.at_hand = True
+        return batches
+
+
+def ipc_columns(source: Source) -> list[str]:
+    with reading(source), pa.memory_map(str(source.path)) as content:
+        opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
+        return list(opened(content).schema.names)
+
+
+def _is_ipc_file(source: Source) -> bool:
+    with source.path.open("rb") as file:
+        magic = file.read(8)
+    if magic.startswith(_FEATHER_1):
+        raise InputError(
+            f"{source.path} is Feather of version 1; write it as version 2 (Arrow IPC) or Parquet"
+        )
+    if not magic:
+        raise InputError(f"{source.path} is empty; write it again")
+    return magic.startswith(_IPC_FILE)
+
+
+def _sound(batch: Any, at: int) -> Any:
+    """A column whose length is that of its batch and within its buffers."""
+    batch.validate()
+    return batch.column(at)
+
+
+def _ends_in(source: Source, mark: bytes) -> bool:
+    with source.path.open("rb") as file:
+        file.seek(-min(len(mark), source.path.stat().st_size), os.SEEK_END)
+        return file.read() == mark
+
+
+def _lies_in(array: Any, content: Any) -> bool:
+    """Whether the values of an array are views of `content`, and not decoded."""
+    buffers = [buffer for buffer in array.buffers() if buffer is not None and buffer.size]
+    begin, end = content.address, content.address + content.size
+    return all(begin <= buffer.address < end for buffer in buffers)

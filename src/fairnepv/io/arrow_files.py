@@ -1,0 +1,144 @@
+"""Parquet, and Arrow IPC files and streams: one column of them, as rows or as values.
+
+Parquet is decoded by row groups and compressed IPC files by record batches, since nothing finer
+can be decoded; other IPC files are mapped into memory and their rows are views of the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fairnepv.io.arrow_batches import Batches, ipc_columns
+from fairnepv.io.arrow_columns import to_numpy
+from fairnepv.io.rows import Fingerprint, Rows
+from fairnepv.io.source import Source
+from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
+
+
+class ParquetRows(TableRows):
+    @cached_property
+    def _opened(self) -> Any:
+        with reading(self.column.source):
+            return _checked_parquet(self.file.path)
+
+    def _lengths(self) -> list[int]:
+        about = self._opened.metadata
+        return [about.row_group(g).num_rows for g in range(about.num_row_groups)]
+
+    def _chunks(self, s: int) -> list[Any]:
+        return _parquet_chunks(self._opened, s, self.column)
+
+    def _sample(self, s: int) -> Any:
+        rows = self._opened.iter_batches(
+            batch_size=1, row_groups=[s], columns=[self.column.name], use_threads=False
+        )
+        return next(rows).column(self.column.name)
+
+    def _type(self) -> Any:
+        return self._opened.schema_arrow.types[self.column.at]
+
+
+class ArrowRows(TableRows):
+    """Where the file is not compressed, chunks are views of its memory map and need no keeping."""
+
+    def __init__(self, column: Column, file: Fingerprint, kept: Kept) -> None:
+        super().__init__(column, file, kept)
+        self.at_hand = self._opened.at_hand
+
+    @cached_property
+    def _opened(self) -> Batches:
+        return Batches.of(self.column.source, self.column.at)
+
+    def _lengths(self) -> list[int]:
+        return self._opened.lengths
+
+    def _chunks(self, s: int) -> list[Any]:
+        return [self._opened.array(s)]
+
+    def _sample(self, s: int) -> Any:
+        array = self._opened.array(s)
+        array.validate(full=True)
+        return array[:1]
+
+    def _type(self) -> Any:
+        return self._opened.kind
+
+    @property
+    def random_access(self) -> bool:  # type: ignore[override]
+        return self.at_hand or self.resident
+
+    @property
+    def resident(self) -> bool:  # type: ignore[override]
+        return not self.at_hand and super().resident
+
+    def part(self, s: int) -> Rows:
+        return self._same(s, self._decode(s)) if self.at_hand else super().part(s)
+
+
+def open_parquet(source: Source, kept: Kept | None = None) -> ParquetRows:
+    """A column of a Parquet file; row groups are decoded when their rows are asked for."""
+    file = Fingerprint.of(source.path)
+    with reading(source), pq.ParquetFile(source.path) as parquet:
+        column = choose_column(source, list(parquet.schema_arrow.names), None)
+    return ParquetRows(column, file, kept or Kept())
+
+
+def open_arrow(source: Source, kept: Kept | None = None) -> ArrowRows:
+    """A column of an Arrow IPC file or stream."""
+    file = Fingerprint.of(source.path)
+    column = choose_column(source, column_names(source), None)
+    return ArrowRows(column, file, kept or Kept())
+
+
+def column_names(source: Source) -> list[str]:
+    if source.ending != ".parquet":
+        return ipc_columns(source)
+    with reading(source):
+        return list(pq.read_schema(source.path).names)
+
+
+def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
+    """A column in memory: lists of equal length as (n, p), plain values as (n,)."""
+    pieces: list[NDArray[Any]] = []
+    first = 0
+    column = choose_column(source, column_names(source), default)
+    with reading(source):
+        for chunk in _all_chunks(column):
+            pieces.append(_plain(to_numpy(chunk, str(column), first, column.kind)))
+            first += len(chunk)
+    return np.concatenate(pieces) if pieces else np.empty(0)
+
+
+def _all_chunks(column: Column) -> Iterator[Any]:
+    if column.source.ending == ".parquet":
+        with _checked_parquet(column.source.path) as file:
+            for group in range(file.num_row_groups):
+                yield from _parquet_chunks(file, group, column)
+    else:
+        batches = Batches.of(column.source, column.at)
+        yield from (batches.array(b) for b in range(len(batches.lengths)))
+
+
+def _checked_parquet(path: Path) -> Any:
+    """With the checksums of pages compared, where the writer put them in."""
+    return pq.ParquetFile(path, page_checksum_verification=True)
+
+
+def _parquet_chunks(file: Any, group: int, column: Column) -> list[Any]:
+    table = file.read_row_group(group, columns=[column.name], use_threads=False)
+    chunks: list[Any] = table.column(column.name).chunks
+    return chunks
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Arrow hands out strings as objects."""
+    if values.dtype == object and all(isinstance(value, str) for value in values.flat):
+        return values.astype(str)
+    return values

@@ -1,0 +1,247 @@
+"""Any dense rows -> a folder of `.npy` shards with ids and checksums, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.manifest import IDS, NAME, Manifest, Progress, Shard, checksum, is_at
+from fairnepv.io.memory import size_in_words
+from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
+from fairnepv.io.rows import RowFile, Rows, blocks
+from fairnepv.io.source import split_source
+from fairnepv.io.write import to_json
+
+DTYPES = ("float16", "float32")
+_SHARD_BYTES = 1 << 28
+
+
+def convert(
+    sources: Sequence[str],
+    folder: str,
+    *,
+    dtype: str = "float32",
+    rows_per_shard: int | None = None,
+    ids: str | None = None,
+    force: bool = False,
+    made_by: str = "fairnepv",
+    progress: Progress | None = None,
+) -> Manifest:
+    """Write the rows of all sources, end to end, into a new folder, and say what is in it.
+
+    Ids are those of the file `ids`; of None those that every source brings along, if it does; of
+    "" there are none.
+    """
+    target = Path(folder)
+    _check_target(target, sources, force)
+    rows = [open_rows(text) for text in sources]
+    for other in rows[1:]:
+        if other.shape[1] != rows[0].shape[1]:
+            raise InputError(
+                f"{rows[0]} has {rows[0].shape[1]:,} columns and {other} has {other.shape[1]:,}; "
+                "they cannot be laid end to end"
+            )
+    n, p = sum(map(len, rows)), rows[0].shape[1]
+    if not n or not p:
+        raise InputError(f"{', '.join(sources)} has no numbers to convert: shape ({n}, {p})")
+    names = _ids(sources, ids, n)
+    _check_space(target, n * p * np.dtype(dtype).itemsize)
+    size = rows_per_shard or max(1, _SHARD_BYTES // (p * np.dtype(dtype).itemsize))
+    with _Unfinished(target) as temporary:
+        shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
+        written = None if names is None else _write_ids(temporary, names)
+        about = Manifest(n, p, dtype, shards, written, tuple(sources), made_by)
+        (temporary / NAME).write_text(to_json(about.document()) + "\n", encoding="utf-8")
+    return about
+
+
+def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} does not exist; make it first")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"the folder {target.parent} cannot be written to; name another one")
+    for text in sources:
+        read = split_source(text).path.resolve()
+        if target.resolve() in (read, *read.parents):
+            raise InputError(f"{target} holds {text}, which is read; write to another folder")
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise InputError(f"{target} exists already; add --force to replace it")
+    if target.is_symlink() or not target.is_dir() or not (is_at(target) or _is_empty(target)):
+        raise InputError(
+            f"{target} is not a folder that `fairnepv convert` wrote, so it is not replaced; name "
+            "another one"
+        )
+
+
+def _check_space(target: Path, needed: int) -> None:
+    """At once, and not after hours of writing."""
+    free = shutil.disk_usage(target.parent).free
+    if needed > free:
+        raise InputError(
+            f"{target} needs {size_in_words(needed)}, but only {size_in_words(free)} of disk are "
+            "free; use --dtype float16, or another disk"
+        )
+
+
+def _is_empty(folder: Path) -> bool:
+    return next(folder.iterdir(), None) is None
+
+
+class _Unfinished:
+    """A folder beside the target that takes its place at the end, or vanishes."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def __enter__(self) -> Path:
+        target = self._target.resolve()
+        try:
+            self._path = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        except OSError as error:
+            raise FairnepvError(f"{self._target} cannot be written ({error.strerror})") from error
+        return self._path
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            if error is None:
+                self._put_into_place()
+        except OSError as failure:
+            error = failure
+        finally:
+            shutil.rmtree(self._path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise FairnepvError(
+                f"{self._target} cannot be written ({error.strerror or error})"
+            ) from error
+
+    def _put_into_place(self) -> None:
+        target = self._target.resolve()
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(self._path, 0o777 & ~mask)  # mkdtemp makes private folders
+        old = self._path.with_name(self._path.name + ".old")
+        if target.exists():
+            target.rename(old)
+        try:
+            self._path.rename(target)
+        except BaseException:
+            if old.exists():
+                old.rename(target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_shards(
+    rows: Sequence[RowFile],
+    folder: Path,
+    dtype: np.dtype[Any],
+    size: int,
+    progress: Progress | None,
+) -> Iterator[Shard]:
+    """Shards of `size` rows; the last one has what is left."""
+    n, p = sum(map(len, rows)), rows[0].shape[1]
+    pieces, left = _pieces(rows, dtype, size), n
+    for number in range(-(-n // size)):
+        file, held = f"part_{number:05d}.npy", min(size, left)
+        with (folder / file).open("wb") as stream:
+            digest = hashlib.sha256()
+            _write(stream, digest, _header((held, p), dtype))
+            written = 0
+            while written < held:
+                piece = next(pieces)
+                _write(stream, digest, piece.data)
+                written += len(piece)
+                if progress is not None:
+                    progress(n - left + written, n)
+        left -= held
+        yield Shard(file, held, digest.hexdigest())
+
+
+def _write(stream: IO[bytes], digest: Any, content: Any) -> None:
+    stream.write(content)
+    digest.update(content)
+
+
+def _pieces(rows: Sequence[RowFile], dtype: np.dtype[Any], size: int) -> Iterator[Rows]:
+    """All rows in the new type, in pieces that end where a shard does."""
+    done = 0
+    for source in rows:
+        for start, block in blocks(source):
+            at = 0
+            while at < len(block):
+                stop = min(len(block), at + size - done % size)
+                yield _converted(source, start + at, block[at:stop], dtype)
+                done += stop - at
+                at = stop
+
+
+def _converted(source: RowFile, first: int, block: Rows, dtype: np.dtype[Any]) -> Rows:
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = np.ascontiguousarray(block, dtype=dtype.newbyteorder("<"))
+    bad = ~np.isfinite(converted)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        value = block[row, column]
+        if not np.isfinite(value):
+            raise InputError(
+                f"{source} has {value} in row {first + row:,}; drop or impute such rows"
+            )
+        hint = "use --dtype float32" if dtype == np.float16 else "divide the rows by a constant"
+        raise InputError(
+            f"{source} has {value} in row {first + row:,}, too large for {dtype} (at most "
+            f"{np.finfo(dtype).max:g}); {hint}"
+        )
+    return converted
+
+
+def _header(shape: tuple[int, int], dtype: np.dtype[Any]) -> bytes:
+    stream = io.BytesIO()
+    about = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, about)
+    return stream.getvalue()
+
+
+def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | None:
+    if file == "":
+        return None
+    if file is not None:
+        ids, what = read_ids(file), f"the ids of {file}"
+    else:
+        own = [_own_ids(text) for text in sources]
+        found = [part for part in own if part is not None]
+        if len(found) < len(own):
+            return None
+        if len({part.dtype.kind for part in found}) > 1:
+            raise InputError(f"the ids of {', '.join(sources)} differ in type; give --ids")
+        ids, what = np.concatenate(found), f"the ids of {', '.join(sources)}"
+    if len(ids) != n:
+        raise InputError(f"{what}: there are {len(ids):,} for {n:,} rows; give one for each row")
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) < n:
+        raise InputError(
+            f"{what} repeat, such as {values[counts > 1][0].item()!r}; give unique ones with "
+            "--ids, or --no-ids"
+        )
+    return ids
+
+
+def _own_ids(text: str) -> NDArray[Any] | None:
+    ids = converted_ids(text)
+    return id_column(text) if ids is None else ids
+
+
+def _write_ids(folder: Path, ids: NDArray[Any]) -> Shard:
+    np.save(folder / IDS, ids, allow_pickle=False)
+    return Shard(IDS, len(ids), checksum(folder / IDS))

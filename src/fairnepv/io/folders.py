@@ -1,0 +1,265 @@
+"""Folders that stand for one set of rows: numbered shards of arrays or tables, in the order of
+their numbers; Hugging Face data sets; and what `fairnepv convert` wrote.
+
+A shard that is missing from the middle shifts every row behind it, so numbers must have no gaps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+from fairnepv.io import arrow_files, manifest
+from fairnepv.io.numpy_files import read_npy
+from fairnepv.io.rows import Reordered, RowFile, Shards
+from fairnepv.io.source import Source, choose_part
+from fairnepv.io.table_rows import Kept
+
+TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
+_STATE, _DICT = "state.json", "dataset_dict.json"
+_METADATA = "metadata"  # where clip-retrieval puts what it knows of the rows
+_NUMBERED = re.compile(r"(?P<prefix>.*?)[-_.]?(?P<number>\d+)(-of-(?P<of>\d+))?")
+
+
+def open_folder(source: Source) -> RowFile:
+    """The rows of a folder; PART is a column of tables, or which shards where there are several."""
+    folder = source.path
+    if manifest.is_at(folder):
+        _no_part(source)
+        return manifest.open_rows(folder)
+    if _is_data_set(folder):
+        return _open_data_set(source)
+    arrays = _files(folder, (".npy",))
+    if arrays:
+        return _open_arrays(source, arrays)
+    if _files(folder, TABLE_ENDINGS):
+        return _open_tables(source, _tables(folder))
+    return open_folder(_subfolder(source))
+
+
+def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
+    """One value per row: ids of a converted folder, or a column of tables."""
+    folder = source.path
+    if manifest.is_at(folder):
+        _no_part(source)
+        ids = manifest.read_ids(folder)
+        if ids is None:
+            raise InputError(f"{folder} was converted without ids; convert it again with --ids")
+        return ids
+    if not _is_data_set(folder) and not _files(folder, TABLE_ENDINGS):
+        if (folder / _METADATA).is_dir():
+            return read_folder_ids(Source(folder / _METADATA, source.part), default)
+        raise InputError(f"{folder} holds no tables with ids; name a file of ids")
+    files, order = _data_set(folder) if _is_data_set(folder) else (_tables(folder), None)
+    columns = [
+        arrow_files.read_column(Source(folder / name, source.part), default) for name in files
+    ]
+    values = np.concatenate(columns)
+    return values if order is None else values[_taken(folder, order, len(values))]
+
+
+def column_names(source: Source) -> list[str]:
+    """The columns of the tables in a folder; none where it holds something else."""
+    folder = source.path
+    if _is_data_set(folder):
+        files = _data_set(folder)[0]
+    else:
+        files = _tables(folder) if _files(folder, TABLE_ENDINGS) else []
+    return arrow_files.column_names(Source(folder / files[0])) if files else []
+
+
+def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
+    groups = _numbered(names)
+    if not groups:
+        raise InputError(
+            f"{source.path} has no numbered .npy files; name them like part_0.npy, or name one "
+            "file of the folder"
+        )
+    prefix = choose_part(source, list(groups), "shard name")
+    files = _in_order(source.path, groups[prefix])
+    return Shards([_matrix(source.path / name) for name in files], str(source))
+
+
+def _matrix(path: Path) -> RowFile:
+    rows = read_npy(Source(path))
+    if not isinstance(rows, RowFile):
+        raise InputError(
+            f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
+        )
+    return rows
+
+
+def _open_tables(source: Source, names: Sequence[str]) -> RowFile:
+    kept = Kept()
+    return Shards([_open_table(source, name, kept) for name in names], str(source))
+
+
+def _open_table(source: Source, name: str, kept: Kept) -> RowFile:
+    table = Source(source.path / name, source.part)
+    opened: Callable[..., RowFile] = (
+        arrow_files.open_parquet if table.ending == ".parquet" else arrow_files.open_arrow
+    )
+    rows = opened(table, kept)
+    rows.close()  # there may be more files than may be open at once
+    return rows
+
+
+def _open_data_set(source: Source) -> RowFile:
+    names, order = _data_set(source.path)
+    rows = _open_tables(source, names)
+    return rows if order is None else Reordered(rows, _taken(source.path, order, len(rows)))
+
+
+def _is_data_set(folder: Path) -> bool:
+    if (folder / _DICT).is_file():
+        splits = _json(folder / _DICT).get("splits")
+        listed = splits if isinstance(splits, list) else []
+        raise InputError(
+            f"{folder} holds several splits ({', '.join(map(str, listed))}); name one of its "
+            f"folders, as in {folder}/{listed[0] if listed else 'train'}"
+        )
+    return (folder / _STATE).is_file()
+
+
+def _data_set(folder: Path) -> tuple[list[str], NDArray[np.int64] | None]:
+    """The files of a Hugging Face data set in their order, and the rows that it takes of them."""
+    state = _json(folder / _STATE)
+    files = [_file_name(folder, entry) for entry in _listed(folder, state, "_data_files")]
+    if not files:
+        raise InputError(f"{folder / _STATE} names no data files; save the data set again")
+    indices = [_file_name(folder, entry) for entry in _listed(folder, state, "_indices_data_files")]
+    if not indices:
+        return files, None
+    taken = [arrow_files.read_column(Source(folder / name), "indices") for name in indices]
+    return files, np.concatenate(taken).astype(np.int64)
+
+
+def _taken(folder: Path, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    if len(order) and not 0 <= order.min() <= order.max() < n:
+        worst = order.max() if order.max() >= n else order.min()
+        raise InputError(
+            f"{folder} takes row {worst:,} of its files, which have {n:,} rows; save the data set "
+            "again"
+        )
+    return order
+
+
+def _listed(folder: Path, state: dict[str, Any], key: str) -> list[Any]:
+    entries = state.get(key)
+    if entries is not None and not isinstance(entries, list):
+        raise InputError(f"{folder / _STATE} has a broken {key!r}; save the data set again")
+    return entries or []
+
+
+def _file_name(folder: Path, entry: Any) -> str:
+    name = entry.get("filename") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or Path(name).name != name:
+        raise InputError(f"{folder / _STATE} names a broken file {name!r}; save the data set again")
+    if not (folder / name).is_file():
+        raise InputError(f"{folder / name} is missing, though {_STATE} names it; copy it again")
+    return name
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); write the folder again") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must hold a JSON object; write the folder again")
+    return content
+
+
+def _subfolder(source: Source) -> Source:
+    """A folder of folders of shards, as clip-retrieval writes them."""
+    folders = sorted(
+        path.name for path in source.path.iterdir() if path.is_dir() and _files(path, (".npy",))
+    )
+    if folders:
+        return Source(source.path / choose_part(source, folders, "folder"))
+    raise InputError(
+        f"{source.path} is a folder without rows; expected numbered .npy files, tables "
+        f"({', '.join(TABLE_ENDINGS)}), a Hugging Face data set or what `fairnepv convert` writes"
+    )
+
+
+def _tables(folder: Path) -> list[str]:
+    """Table files in the order of the numbers in their names."""
+    endings = [ending for ending in TABLE_ENDINGS if _files(folder, (ending,))]
+    if len(endings) > 1:
+        raise InputError(f"{folder} has {' and '.join(endings)} files; keep one kind to a folder")
+    names = _files(folder, (endings[0],))
+    groups = _numbered(names)
+    if sum(map(len, groups.values())) < len(names):
+        return sorted(names, key=_natural)  # names with numbers elsewhere, such as Spark's
+    if len(groups) > 1:
+        raise InputError(
+            f"{folder} has several sets of tables ({', '.join(groups)}); give each its own folder"
+        )
+    return _in_order(folder, next(iter(groups.values())))
+
+
+def _files(folder: Path, endings: tuple[str, ...]) -> list[str]:
+    return sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.suffix.lower() in endings and path.is_file() and path.name[0] not in "._"
+    )
+
+
+def _numbered(names: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
+    """Names that end in a number, by what stands before it."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        found = _NUMBERED.fullmatch(Path(name).stem)
+        if found:
+            groups.setdefault(found["prefix"], []).append((int(found["number"]), name))
+    return groups
+
+
+def _in_order(folder: Path, numbered: list[tuple[int, str]]) -> list[str]:
+    """By number, without gaps or repeats; all of them where the names say how many."""
+    numbered = sorted(numbered)
+    for (number, name), (following, other) in itertools.pairwise(numbered):
+        if following == number:
+            raise InputError(f"{folder} has {name} and {other}, the same number; remove one")
+        if following > number + 1:
+            missing = _renumbered(name, number + 1)
+            raise InputError(
+                f"{folder / missing} is missing between {name} and {other}; all rows behind it "
+                "would be shifted, so put it back"
+            )
+    found = _NUMBERED.fullmatch(Path(numbered[-1][1]).stem)
+    if found and found["of"] and len(numbered) != int(found["of"]):
+        first, last = numbered[0], numbered[-1]
+        number = last[0] + 1 if first[0] == 0 else 0
+        raise InputError(
+            f"{folder / _renumbered(last[1], number)} is missing: there are {len(numbered)} of "
+            f"{int(found['of'])} files"
+        )
+    return [name for _, name in numbered]
+
+
+def _renumbered(name: str, number: int) -> str:
+    found = _NUMBERED.fullmatch(Path(name).stem)
+    assert found is not None
+    begin, end = found.span("number")
+    return f"{name[:begin]}{number:0{end - begin}d}{name[end:]}"
+
+
+def _natural(name: str) -> list[Any]:
+    """Text and numbers in turn, so that 2 comes before 10."""
+    return [int(piece) if piece.isdigit() else piece for piece in re.split(r"(\d+)", name)]
+
+
+def _no_part(source: Source) -> None:
+    if source.part is not None:
+        raise InputError(f"{source.path} is one set of rows and has no part {source.part!r}")

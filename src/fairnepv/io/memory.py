@@ -1,0 +1,64 @@
+"""How much memory there is to load something into."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairnepv.errors import InputError
+
+_MEMINFO = Path("/proc/meminfo")
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
+_UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
+_GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping; all of the machine's where nobody says."""
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+        free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        free = _physical_memory()
+    try:
+        return min(free, int(_GROUP_LIMIT.read_text()))
+    except (OSError, ValueError):  # no group, or no limit: "max"
+        return free
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # a system without such answers
+        return sys.maxsize
+
+
+def check_memory_limit(value: Any) -> int | None:
+    """A number of bytes: an integer, or text such as '2GiB', '500 MB'; None stays None."""
+    if value is None:
+        return None
+    size: float | None = None
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", value)
+        unit = _UNITS.get(found[2].upper()) if found else None
+        size = float(found[1]) * unit if found and unit else None
+    elif hasattr(value, "__index__") and not isinstance(value, bool):
+        size = int(value)
+    if size is None or size < 1:
+        raise InputError(
+            "memory_limit must be a positive number of bytes, or text such as '2GiB' or '500 MB', "
+            f"not {value!r}"
+        )
+    return int(size)
+
+
+def size_in_words(count: int) -> str:
+    """A number of bytes as 1.5 GiB."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if count >= 1024**power:
+            return f"{count / 1024**power:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,319 @@
+"""Rows that stay in their file: what stands for an (n, p) array that is never whole in memory.
+
+A `RowFile` answers `rows[start:stop]` and `rows[indices]` and nothing else that costs. Every
+answer first asks whether the file still is what it was when it was opened: touching a memory map
+of a file that was cut short kills the process, and one that was replaced gives other rows.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+
+Rows = NDArray[Any]
+Indices = NDArray[np.int64]
+
+_BLOCK_NUMBERS = 1 << 21
+_one_at_a_time = threading.Lock()  # blocks are read on several threads
+_OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there are often 1024
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a file was when it was opened."""
+
+    path: Path
+    size: int
+    modified: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> Fingerprint:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be opened ({error.strerror})") from error
+        return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
+
+    def check(self, start: int, stop: int) -> None:
+        """Refuse to read rows `start:stop` of a file that is not what it was."""
+        try:
+            unchanged = Fingerprint.of(self.path) == self
+        except InputError:
+            unchanged = False
+        if not unchanged:
+            raise InputError(
+                f"{self.path} was changed or removed while it was being read (at "
+                f"{row_range(start, stop)}); run this again once it is written"
+            )
+
+
+class RowFile(ABC):
+    """(n, p) rows in files. Slices and index arrays give (m, p) arrays in the order asked for."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    origin: str  # what the user called it, for messages
+    file_bytes: int  # what lies on disk for these rows
+    resident: bool = False  # whether the rows are in memory already, or will be after one pass
+    random_access: bool = True  # whether scattered rows cost what they weigh
+    ndim = 2
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows `start:stop`, within bounds; without a copy where the file allows it."""
+
+    @abstractmethod
+    def gather(self, indices: Indices) -> Rows:
+        """These rows, within bounds and not negative, in this order."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __str__(self) -> str:
+        return self.origin
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.origin}: {self.shape}, {self.dtype}>"
+
+    def __getitem__(self, key: slice | Indices | Sequence[int]) -> Rows:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step == 1:
+                return self.read(start, max(start, stop))
+            return self.gather(np.arange(start, stop, step, dtype=np.int64))
+        return self.gather(_within(np.asarray(key), len(self), self.origin))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Rows:
+        """All rows in memory, for those who ask for an array."""
+        rows = self.read(0, len(self))
+        return np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Open files stay behind: whoever unpickles this opens them anew, and checks them."""
+        return {name: value for name, value in vars(self).items() if name != "_opened"}
+
+    def close(self) -> None:
+        """Let go of what is open; the next question opens it again."""
+        vars(self).pop("_opened", None)
+
+
+def blocks(rows: RowFile, block_rows: int | None = None) -> Iterator[tuple[int, Rows]]:
+    """(start, rows) of some megabytes each, in order."""
+    step = block_rows or max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        yield start, rows[start : start + step]
+
+
+def row_range(start: int, stop: int) -> str:
+    """Rows `start:stop` in words."""
+    return f"row {start:,}" if stop - start == 1 else f"rows {start:,}-{max(start, stop - 1):,}"
+
+
+class HeldRows(RowFile):
+    """Rows that had to be loaded, such as those of a compressed archive."""
+
+    resident = True
+
+    def __init__(self, array: Rows, origin: str) -> None:
+        self.array, self.origin = array, origin
+        self.shape, self.dtype, self.file_bytes = array.shape, array.dtype, array.nbytes
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self.array[start:stop]
+
+    def gather(self, indices: Indices) -> Rows:
+        return self.array[indices]
+
+
+class MappedRows(RowFile):
+    """Numbers that lie in a file one after another, mapped into memory.
+
+    NumPy has no bfloat16, the upper half of a float32: it is read as that, in a copy.
+    """
+
+    def __init__(
+        self,
+        file: Fingerprint,
+        stored: np.dtype[Any],
+        shape: tuple[int, int],
+        offset: int,
+        *,
+        origin: str,
+        fortran: bool = False,
+        bfloat16: bool = False,
+    ) -> None:
+        self.file, self.stored, self.shape, self.offset = file, stored, shape, offset
+        self.origin, self.fortran, self.bfloat16 = origin, fortran, bfloat16
+        self.dtype = np.dtype(np.float32) if bfloat16 else stored
+        self.file_bytes = shape[0] * shape[1] * stored.itemsize
+
+    @cached_property
+    def _opened(self) -> Rows:
+        if not self.file_bytes:
+            return np.empty(self.shape, self.stored)
+        try:
+            mapped = np.memmap(
+                self.file.path,
+                self.stored,
+                mode="r",
+                offset=self.offset,
+                shape=self.shape,
+                order="F" if self.fortran else "C",
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.origin} cannot be mapped into memory ({error})") from error
+        return mapped.view(np.ndarray)  # without the bookkeeping of every slice of a memmap
+
+    def read(self, start: int, stop: int) -> Rows:
+        self.file.check(start, stop)
+        return self._widened(self._opened[start:stop])
+
+    def gather(self, indices: Indices) -> Rows:
+        if len(indices):
+            self.file.check(int(indices.min()), int(indices.max()) + 1)
+        return self._widened(self._opened[indices])
+
+    def _widened(self, rows: Rows) -> Rows:
+        return widen_bfloat16(rows) if self.bfloat16 else rows
+
+
+def widen_bfloat16(halves: Rows) -> Rows:
+    """float32 of 16-bit patterns that are its upper halves."""
+    return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+class Joined(RowFile):
+    """Rows that lie in parts, end to end: part s holds rows starts[s] to starts[s + 1]."""
+
+    starts: Sequence[int]
+
+    @abstractmethod
+    def part(self, s: int) -> RowFile | Rows:
+        """The rows of one part."""
+
+    def read(self, start: int, stop: int) -> Rows:
+        pieces: list[Rows] = []
+        first = bisect.bisect_right(self.starts, start) - 1
+        for s in range(first, len(self.starts) - 1):
+            low, high = max(start, self.starts[s]), min(stop, self.starts[s + 1])
+            if low >= stop:
+                break
+            if low < high:
+                pieces.append(self.part(s)[low - self.starts[s] : high - self.starts[s]])
+        if not pieces:
+            return np.empty((0, self.shape[1]), self.dtype)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def gather(self, indices: Indices) -> Rows:
+        rows = np.empty((len(indices), self.shape[1]), self.dtype)
+        order = np.argsort(indices, kind="stable")
+        inner = np.searchsorted(indices[order], self.starts[1:-1])
+        for s, mine in enumerate(np.split(order, inner)):
+            if len(mine):
+                rows[mine] = self.part(s)[indices[mine] - self.starts[s]]
+        return rows
+
+
+class Shards(Joined):
+    """Several row files end to end."""
+
+    def __init__(self, parts: Sequence[RowFile], origin: str) -> None:
+        self.parts, self.origin = tuple(parts), origin
+        first = self.parts[0]
+        for part in self.parts[1:]:
+            _same_kind(first, part)
+        self.starts = part_starts(map(len, self.parts))
+        self.shape, self.dtype = (self.starts[-1], first.shape[1]), first.dtype
+        self.file_bytes = sum(part.file_bytes for part in self.parts)
+        self.resident = all(part.resident for part in self.parts)
+        self.random_access = all(part.random_access for part in self.parts)
+        self._recent: dict[int, None] = {}
+
+    def part(self, s: int) -> RowFile:
+        """Shard s; the one that was not asked for longest is closed when many are open."""
+        with _one_at_a_time:
+            self._recent.pop(s, None)
+            self._recent[s] = None
+            if len(self._recent) > _OPEN_SHARDS:
+                oldest = next(iter(self._recent))
+                del self._recent[oldest]
+                self.parts[oldest].close()
+        return self.parts[s]
+
+
+def part_starts(lengths: Iterable[int]) -> list[int]:
+    return [0, *itertools.accumulate(lengths)]
+
+
+class Reordered(RowFile):
+    """Rows of another file in an order of their own; a row may occur often or not at all."""
+
+    def __init__(self, rows: RowFile, order: Indices) -> None:
+        self.rows = rows
+        self.order = _within(np.asarray(order), len(rows), rows.origin)
+        self.origin = f"{rows.origin} (in another order)"
+        self.shape, self.dtype = (len(self.order), rows.shape[1]), rows.dtype
+        self.file_bytes, self.resident = rows.file_bytes, rows.resident
+        self.random_access = rows.random_access
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self.rows.gather(self.order[start:stop])
+
+    def gather(self, indices: Indices) -> Rows:
+        return self.rows.gather(self.order[indices])
+
+
+class Columns(RowFile):
+    """Some columns of another file."""
+
+    def __init__(self, rows: RowFile, columns: Any) -> None:
+        self.rows, self.columns, self.origin = rows, columns, rows.origin
+        width = np.empty((0, rows.shape[1]), bool)[:, columns].shape[1]
+        self.shape, self.dtype = (len(rows), width), rows.dtype
+        self.file_bytes, self.resident = rows.file_bytes, rows.resident
+        self.random_access = rows.random_access
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self.rows.read(start, stop)[:, self.columns]
+
+    def gather(self, indices: Indices) -> Rows:
+        return self.rows.gather(indices)[:, self.columns]
+
+
+def _same_kind(first: RowFile, part: RowFile) -> None:
+    if part.shape[1] != first.shape[1]:
+        raise InputError(
+            f"{first} has {first.shape[1]:,} columns and {part} has {part.shape[1]:,}; all shards "
+            "need the same number"
+        )
+    if part.dtype != first.dtype:
+        raise InputError(
+            f"{first} holds {first.dtype} and {part} holds {part.dtype}; write all shards in one "
+            "type (fairnepv convert does so)"
+        )
+
+
+def _within(indices: NDArray[Any], n: int, origin: str) -> Indices:
+    """Row numbers from 0, where negative ones counted from the end."""
+    if indices.dtype == bool and indices.shape == (n,):
+        return np.flatnonzero(indices).astype(np.int64)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise TypeError(f"rows of {origin} are asked for by a slice or by a list of integers")
+    indices = indices.astype(np.int64)
+    if len(indices) and not -n <= indices.min() <= indices.max() < n:
+        raise IndexError(f"{origin} has rows 0 to {n - 1}")
+    return np.where(indices < 0, indices + n, indices)

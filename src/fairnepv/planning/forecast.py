@@ -1,0 +1,101 @@
+"""The record of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fairnepv.io.memory import size_in_words
+from fairnepv.problem import Means
+
+PROGRAM = 42 << 20  # bytes of Python and the libraries that every run has loaded
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one part of a run takes; `memory` is what it adds to what is there already."""
+
+    name: str
+    passes: float
+    operations: float  # multiply-adds
+    bytes_read: float  # of rows, from memory or from files
+    memory: float
+    seconds: float
+    note: str = ""
+    optional: bool = False  # only made when asked for
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will take: expected on this machine as it is now, not promised.
+
+    `str()` gives it as text; `peak_memory` is what a limit is held against.
+    """
+
+    n: int
+    k: int
+    stages: tuple[Stage, ...]
+    data_memory: float  # arrays that were handed in, which are there whatever we do
+    loaded: float  # rows of files that will be decoded and kept
+    kept: float  # from the first stage to the last
+    means: Means
+    block_numbers: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def peak_memory(self) -> float:
+        """Bytes of anonymous memory that are added to the data; mapped files do not count."""
+        return PROGRAM + self.loaded + self.kept + self.largest.memory
+
+    @property
+    def memory(self) -> float:
+        """The same with the arrays that were handed in: all of the process."""
+        return self.data_memory + self.peak_memory
+
+    @property
+    def largest(self) -> Stage:
+        """The stage that takes the most memory."""
+        return max(self._certain, key=lambda stage: stage.memory)
+
+    @property
+    def passes(self) -> float:
+        return sum(stage.passes for stage in self._certain)
+
+    @property
+    def operations(self) -> float:
+        return sum(stage.operations for stage in self._certain)
+
+    @property
+    def bytes_read(self) -> float:
+        return sum(stage.bytes_read for stage in self._certain)
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self._certain)
+
+    @property
+    def _certain(self) -> Iterator[Stage]:
+        return (stage for stage in self.stages if not stage.optional)
+
+    def with_optional(self) -> Forecast:
+        """The same where everything is asked for, as the command line does."""
+        return replace(self, stages=tuple(replace(s, optional=False) for s in self.stages))
+
+    def summary(self) -> str:
+        """The totals in two sentences."""
+        return (
+            f"Choosing {self.k:,} of {self.n:,}: about {self.passes:.0f} passes over the rows, "
+            f"{self.operations:.2g} multiply-adds, {size_in_words(int(self.bytes_read))} read, "
+            f"{self.seconds:.2g} s expected on this machine as it is now.\n"
+            f"Memory: at most {size_in_words(int(self.peak_memory))}, in {self.largest.name}, "
+            f"besides {size_in_words(int(self.data_memory))} of data that is in memory already."
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {stage.name}: {stage.passes:.0f} passes, {stage.operations:.2g} multiply-adds, "
+            f"{size_in_words(int(stage.memory))}, {stage.seconds:.2g} s"
+            + (f" ({stage.note})" if stage.note else "")
+            for stage in self.stages
+        ]
+        return "\n".join([self.summary(), *lines, *(f"Note: {note}." for note in self.notes)])

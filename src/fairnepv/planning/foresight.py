@@ -1,0 +1,64 @@
+"""The stages of a run, one after another, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from fairnepv.engines.rates import Rates, measure_rates
+from fairnepv.methods import Plan
+from fairnepv.planning.facts import held, is_sparse, loaded
+from fairnepv.planning.forecast import Forecast
+from fairnepv.planning.stages import Count
+from fairnepv.problem import Means, Problem
+
+_LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
+
+
+def foresee(
+    problem: Problem,
+    plans: Sequence[Plan],
+    *,
+    certify: bool,
+    efficiency: bool = False,
+    rates: Rates | None = None,
+) -> Forecast:
+    """What these methods take, one after another, on a problem of which only shapes are looked at.
+
+    `certify`: whether a bound is proven first; `efficiency`: whether calibration needs bounds.
+    """
+    rates = rates or measure_rates(any(map(is_sparse, problem.pool.views)))
+    count = Count(problem, rates)
+    stages = [count.check()]
+    if efficiency:
+        stages.append(count.bound("calibration", joint=False))
+    if certify:
+        stages.append(count.bound("bound", joint=True))
+    later = [stage for plan in plans for stage in count.method(plan, certify)]
+    if plans:
+        later.append(count.neighbours())
+    left = min(_LEFT, max([stage.memory for stage in stages[1:]], default=0.0) / 4)
+    stages += [replace(stage, memory=stage.memory + left) for stage in later]
+    kept = count.kept() + (count.proof() if certify or efficiency else 0)
+    views = problem.pool.views
+    return Forecast(
+        problem.n,
+        problem.k,
+        tuple(stages),
+        sum(map(held, views)),
+        sum(map(loaded, views)),
+        kept,
+        problem.means,
+        count.engine.block_numbers,
+        tuple(_notes(problem)),
+    )
+
+
+def _notes(problem: Problem) -> Iterator[str]:
+    means, usual = problem.means, Means()
+    if means.table < usual.table:
+        yield "no swap table is kept, so that swaps take longer"
+    if means.support is not None:
+        yield f"the bound is solved on at most {means.support:,} rows, and may be less tight"
+    if not means.relaxation:
+        yield "frames are not relaxed for a further start"

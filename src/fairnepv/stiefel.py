@@ -1,0 +1,88 @@
+"""Geometry of frames with orthonormal columns, each operation a few lines.
+
+A frame V (n, k) stands for the subspace that it spans; tangent vectors are horizontal, V^T xi = 0.
+Frames and tangent vectors are arrays with k columns, on which sums and products with (k, k)
+matrices from the right mean what they say. How such an array stands for its n rows is the matter
+of a `Geometry`, which alone knows their inner product.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from scipy.linalg import eigh, qr
+
+from fairnepv.views.base import Floats
+
+
+class Geometry(ABC):
+    passes_per_renewal: int = 0  # passes over the rows that `renew` costs
+    faintest: float = 1e-10  # of what a vector is left over from: a smaller norm is rounding
+
+    @abstractmethod
+    def inner(self, X: Floats, Y: Floats) -> Floats:
+        """X^T Y, (k, k)."""
+
+    @abstractmethod
+    def dot(self, X: Floats, Y: Floats) -> float:
+        """<X, Y>, the trace of `inner`."""
+
+    @abstractmethod
+    def orthonormalize(self, X: Floats) -> Floats:
+        """An orthonormal basis of the columns of X (completed if they are dependent)."""
+
+    @abstractmethod
+    def random(self, like: Floats, rng: np.random.Generator) -> Floats:
+        """A random vector of the kind of `like`."""
+
+    @abstractmethod
+    def renew(self, X: Floats) -> Floats:
+        """X without what rounding has added up in it; X itself where nothing adds up."""
+
+    def norm(self, X: Floats) -> float:
+        return float(np.sqrt(max(self.dot(X, X), 0.0)))
+
+    def project(self, V: Floats, X: Floats) -> Floats:
+        """(I - V V^T) X."""
+        return X - V @ self.inner(V, X)
+
+    def retract(self, V: Floats, xi: Floats) -> Floats:
+        """The polar factor of V + xi, the orthonormal frame nearest to it.
+
+        Through the (k, k) matrix (V + xi)^T (V + xi), which is at least the identity, so the
+        square root is safe; whatever V had lost in orthonormality is restored on the way.
+        """
+        W = V + xi
+        return W @ inverse_root(self.inner(W, W))
+
+
+class Euclidean(Geometry):
+    """Arrays that hold every coordinate of an orthonormal system, such as the n rows themselves."""
+
+    def inner(self, X: Floats, Y: Floats) -> Floats:
+        return X.T @ Y
+
+    def dot(self, X: Floats, Y: Floats) -> float:
+        return float(np.vdot(X, Y))
+
+    def orthonormalize(self, X: Floats) -> Floats:
+        Q, R = qr(X, mode="economic", check_finite=False)
+        signs = np.where(np.diagonal(R) < 0, -1.0, 1.0)  # the QR of a full-rank X is then unique
+        return np.asarray(Q * signs)
+
+    def random(self, like: Floats, rng: np.random.Generator) -> Floats:
+        return rng.standard_normal(like.shape)
+
+    def renew(self, X: Floats) -> Floats:
+        return X
+
+
+EUCLIDEAN = Euclidean()
+
+
+def inverse_root(S: Floats) -> Floats:
+    """S^-1/2 of a positive definite S (k, k)."""
+    lam, E = eigh(S, driver="evd", check_finite=False)
+    root: Floats = (E / np.sqrt(lam)) @ E.T
+    return root
