@@ -1004,9 +1004,13 @@ def test_the_span_leads_where_the_range_leads(case):
     sure = 1e-7 if independent else 1e-4
     problem = problem_of(case)
     V = in_range(case)
-    one, other = (
-        relax(problem, start=V, coordinates=kind(problem.pool)) for kind in (Spanned, Ambient)
-    )
+    try:
+        one, other = (
+            relax(problem, start=V, coordinates=kind(problem.pool)) for kind in (Spanned, Ambient)
+        )
+    except NumericalError:  # not even the start has a sound Gram matrix
+        assert not independent
+        return
     assert one.trace[0].objective == pytest.approx(other.trace[0].objective, abs=1e-6)
     if independent:
         assert one.status in (Status.CONVERGED, Status.ROUNDING_FLOOR)

@@ -84,5 +84,7 @@ EUCLIDEAN = Euclidean()
 def inverse_root(S: Floats) -> Floats:
     """S^-1/2 of a positive definite S (k, k)."""
     lam, E = eigh(S, driver="evd", check_finite=False)
+    if not lam[0] > 0:
+        raise np.linalg.LinAlgError("a frame was lost to rounding")
     root: Floats = (E / np.sqrt(lam)) @ E.T
     return root
