@@ -22,7 +22,6 @@ from fairnepv.io.rows import RowFile, Rows, blocks
 from fairnepv.io.source import split_source
 from fairnepv.io.write import to_json
 
-DTYPES = ("float16", "float32")
 _SHARD_BYTES = 1 << 28
 
 

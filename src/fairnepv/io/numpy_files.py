@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
 from fairnepv.io.rows import Fingerprint, MappedRows, row_range
-from fairnepv.io.source import Source, choose_part, parse_source
+from fairnepv.io.source import Source, choose_part, parse_source, unreadable
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _LARGEST_EXPANSION = 100
@@ -211,10 +211,7 @@ def _reading(source: Source, kind: str) -> Iterator[None]:
     except Exception as error:
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise _holds_objects(str(source)) from error
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{source} cannot be read as {kind} ({reason}); write the file again"
-        ) from error
+        raise unreadable(str(source), kind, error) from error
 
 
 def _holds_objects(where: str) -> InputError:

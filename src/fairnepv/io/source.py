@@ -46,6 +46,12 @@ def _named_part(source: Source, text: str) -> Source:
     return source
 
 
+def unreadable(what: str, kind: str, error: Exception, where: str = "") -> InputError:
+    """Whatever a parser makes of broken bytes as one sentence."""
+    at, reason = where and f" at {where}", " ".join(str(error).split())
+    return InputError(f"{what} cannot be read as {kind}{at} ({reason}); write the file again")
+
+
 def check_ending(path: Path, endings: tuple[str, ...]) -> None:
     ending = path.suffix.lower()
     if ending not in endings:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.arrow_columns import BINARY_KINDS, is_binary, refuse_ragged, to_numpy
 from fairnepv.io.rows import Fingerprint, Joined, Rows, part_starts, row_range
-from fairnepv.io.source import Source, choose_part
+from fairnepv.io.source import Source, choose_part, unreadable
 
 KEPT_BYTES = 1 << 28  # decoded rows that stay in memory, so that small tables are decoded once
 
@@ -193,8 +193,4 @@ def reading(source: Source, where: str = "") -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
             raise  # ours; Arrow's comes of a size that was made up
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{source.path} cannot be read as {kind}{where and f' at {where}'} ({reason}); write "
-            "the file again"
-        ) from error
+        raise unreadable(str(source.path), kind, error, where) from error

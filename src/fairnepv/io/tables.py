@@ -14,7 +14,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.source import Source, choose_part
+from fairnepv.io.source import Source, choose_part, unreadable
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
 
@@ -85,9 +85,7 @@ def _reading(source: Source, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"{source.path} cannot be read as {kind} ({error}); write the file again"
-        ) from error
+        raise unreadable(str(source.path), kind, error) from error
 
 
 def _choose(source: Source, names: list[str], default: str | None) -> str:

@@ -36,11 +36,8 @@ def random_coefficients(pool: Pool, columns: int, rng: np.random.Generator) -> t
 # --- the rows themselves --------------------------------------------------------------------------
 
 
-class PoolMaps:
-    """Feature maps of the rows themselves; each product is one pass."""
-
-    passes_per_adjoint = passes_per_combine = 1
-    geometry: Geometry = EUCLIDEAN
+class _OfPool:
+    """What feature maps over the rows of a pool have in common."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -52,6 +49,13 @@ class PoolMaps:
     @property
     def dimension(self) -> int:
         return min(self._pool.n, self._pool.width)
+
+
+class PoolMaps(_OfPool):
+    """Feature maps of the rows themselves; each product is one pass."""
+
+    passes_per_adjoint = passes_per_combine = 1
+    geometry: Geometry = EUCLIDEAN
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         k = V.shape[1]
@@ -155,7 +159,7 @@ def _thin_product(X: Floats, R: Floats) -> Floats:
 # --- their span -----------------------------------------------------------------------------------
 
 
-class SpanMaps:
+class SpanMaps(_OfPool):
     """Feature maps on vectors of the span of the columns; `images` and `combine` are one pass.
 
     X = Phi C is kept as the pair of C and Phi^T X, (P, k) each, one above the other. So Phi_q^T X
@@ -165,17 +169,9 @@ class SpanMaps:
     passes_per_adjoint, passes_per_combine = 0, 1
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._cuts = np.cumsum([view.p for view in pool.views])
         self.geometry: Geometry = Pairs(self)
-
-    @functools.cached_property
-    def traces(self) -> Floats:
-        return np.asarray(self._pool.squared_norms.sum(axis=0))
-
-    @property
-    def dimension(self) -> int:
-        return min(self._pool.n, self._pool.width)
 
     def split(self, C: Floats) -> tuple[Floats, ...]:
         return tuple(np.split(C, self._cuts[:-1]))

@@ -162,7 +162,12 @@ class LocalSearch:
 
 
 class SwapLadders(NamedTuple):
-    """For every criterion and slot the ladder of its best rows (see `ties`), sorted by those.
+    """For every criterion and slot the ladder of its best rows, sorted by those.
+
+    A pass does not know the best score before its end, so each block hands up a ladder: those of
+    its candidates, in row order, that beat every earlier one and lie within the tie of its best.
+    Ladders join to ladders, and whatever the best turns out to be, the lowest row that is tied with
+    it stands on the last one.
 
     Criterion 0 is F_tau, the others are the views. On a ladder the first row is the one that the
     tie rule chooses, and the last has the highest score. Scores that are `coarse` may be off by

@@ -1,14 +1,10 @@
 """Who wins when scores are equal to rounding: the lowest index, at any block size.
 
-A pass does not know the best score before its end, so each block hands up a *ladder*: those of
-its candidates, in row order, that beat every earlier one and lie within `slack` of its best.
-Ladders combine to ladders, and whatever the best turns out to be, the lowest row within the tie
-tolerance of it stands on the last one.
+Whoever could be the best, for all that a look in whatever precision has seen, is scored again in
+float64 from gathered rows; of those within the tie tolerance of the best the lowest row wins.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +15,6 @@ SLACK = 1e-8  # whoever comes this close to the best of a pass gets confirmed
 COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 _WIDEST_BLUR = 1e-3
 _LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float32 computes with
-
-
-class Ladder(NamedTuple):
-    scores: Floats  # strictly increasing
-    rows: Indices  # strictly increasing
 
 
 def blur(problem: Problem, size: int) -> float:
@@ -62,24 +53,6 @@ def coarse_error(problem: Problem) -> float:
         if view.ridge > 0
     ]
     return max(worst, default=0.0)
-
-
-def ladder(scores: Floats, rows: Indices, slack: float = SLACK) -> Ladder:
-    """The ladder of candidates in row order."""
-    if not len(scores):
-        return Ladder(scores, rows)
-    if np.isnan(scores).any():  # an arg-max would return it
-        raise np.linalg.LinAlgError("a score is not a number")
-    best = scores.max()
-    before = np.maximum.accumulate(np.concatenate([[-np.inf], scores[:-1]]))
-    keep = (scores > before) & (scores >= best - slack)
-    return Ladder(scores[keep], rows[keep])
-
-
-def join(left: Ladder, right: Ladder, slack: float = SLACK) -> Ladder:
-    """The ladder of two neighbouring stretches of rows."""
-    scores, rows = (np.concatenate(pair) for pair in zip(left, right, strict=True))
-    return ladder(scores, rows, slack)
 
 
 def tie_groups(scores: Floats, tie: float) -> Indices:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -141,13 +140,6 @@ class DenseView(View):
             )
         view = DenseView(Reordered(self.data, order), self.eps)
         return view.scaled(self._scales(order), self.offset)
-
-
-def row_chunks(data: NDArray[Any] | RowFile) -> Iterator[tuple[int, NDArray[Any]]]:
-    """(start, rows) of some megabytes each, for checks before there is a pool."""
-    chunk = max(1, _CHUNK_NUMBERS // data.shape[1])
-    for start in range(0, len(data), chunk):
-        yield start, data[start : start + chunk]
 
 
 def spectrum_of_rows(rows: Floats) -> Floats:
