@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv import DiagonalView, KernelView, Status
+from fairnepv.engines import Block
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
@@ -163,11 +164,23 @@ def test_few_exchanges_update_a_table_and_do_not_remake_it(monkeypatch):
     problem, _, _ = posed(rng, "dense", k=8)
     table = SwapTable.of(Subset.of(problem, np.arange(8)))
     made = []
-    monkeypatch.setattr(SwapTable, "of", classmethod(lambda cls, subset: made.append(subset)))
+    monkeypatch.setattr(SwapTable, "of", classmethod(lambda cls, subset, out: made.append(out)))
     table.after(random_moves(rng, table.subset, 2))
     assert made == []
     table.after(random_moves(rng, table.subset, 3))
-    assert len(made) == 1
+    table.after(random_moves(rng, table.subset, 3), reuse=True)
+    assert [out is table.joined for out in made] == [False, True]
+
+
+def test_a_table_that_is_made_anew_may_take_the_memory_of_the_old():
+    rng = np.random.default_rng(8)
+    problem, _, _ = posed(rng, "dense", k=8)
+    table = SwapTable.of(Subset.of(problem, np.arange(8)))
+    moves = random_moves(rng, table.subset, 3)
+    memory, expected = table.joined, table.after(moves)
+    after = table.after(moves, reuse=True)
+    assert after.joined is memory
+    np.testing.assert_array_equal(after.joined, expected.joined)
 
 
 # --- Tables that are too large --------------------------------------------------------------------
@@ -337,7 +350,7 @@ def rise_of(standing: Standing, ratios: np.ndarray) -> np.ndarray:
     """Swaps for one slot with these ratios (M, m), a third of them for the sake of v."""
     c = (ratios / 3.0).T
     v = np.sqrt(2.0 * ratios / 3.0).T[:, :, None]
-    return standing.rise(v, c, np.ones((len(ratios), 1)))[:, 0]
+    return standing.rise(Block(0, len(v), ()), v, c, np.ones((len(ratios), 1)))[:, 0]
 
 
 # --- Where the search ends ------------------------------------------------------------------------

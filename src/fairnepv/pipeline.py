@@ -92,7 +92,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     time_limit: float | None = None,
     strict: bool = False,
     memory_limit: int | str | None = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
     progress: Progress | None = None,
 ) -> Any:
     """Choose k items so that no view is left behind, and say how good the choice is.
@@ -299,7 +299,7 @@ def verify_bound(
     views: Mapping[str, Any] | None = None,
     quality: Any = None,
     ids: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
 ) -> Verified:
     """What the dual variables of a certificate prove for this data, whoever made them.
 
@@ -384,7 +384,7 @@ def score(
     quality: Any = None,
     ids: Any = None,
     priorities: Mapping[str, float] | None = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
 ) -> Score:
     """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
 

@@ -8,6 +8,10 @@ With `fixed=True` the partition itself is canonical, a function of the source al
 or multiplied there comes out the same to the last bit at any block size. A pass may also go over
 some rows only (`rows`), which are gathered.
 Tasks are module-level functions and their states plain records, so that they travel to workers.
+
+A task that is `portable` computes where the engine keeps the rows: it takes its functions from
+`block.xp`, brings small arrays there by `block.put` and what it makes for the host back by
+`block.get`; with NumPy all of these do nothing. Other tasks see NumPy arrays on any engine.
 """
 
 from __future__ import annotations
@@ -16,10 +20,35 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 R = TypeVar("R")
+Task = TypeVar("Task", bound=Callable[..., Any])
 Array = NDArray[Any]
+
+
+def portable(task: Task) -> Task:
+    """Mark a task that asks its block for functions and never NumPy itself."""
+    task.portable = True  # type: ignore[attr-defined]
+    return task
+
+
+class Host:
+    """Where NumPy computes: the functions, and no way to go."""
+
+    xp: Any = np
+
+    @staticmethod
+    def put(array: Any) -> Any:
+        return array
+
+    @staticmethod
+    def get(array: Any) -> Any:
+        return array
+
+
+HOST = Host()
 
 
 class RowBlock(Protocol):
@@ -49,6 +78,18 @@ class Block:
     start: int
     stop: int
     views: tuple[RowBlock, ...]
+    place: Any = HOST
+
+    @property
+    def xp(self) -> Any:
+        """The array functions of the place where these rows are."""
+        return self.place.xp
+
+    def put(self, array: Any) -> Any:
+        return self.place.put(array)
+
+    def get(self, array: Any) -> Any:
+        return self.place.get(array)
 
 
 class Source(Protocol):
@@ -70,6 +111,8 @@ class Source(Protocol):
 
 
 class Engine(Protocol):
+    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""
+
     def map(
         self,
         task: Callable[..., Array],

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block
+from fairnepv.engines import Block, portable
 from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
@@ -115,9 +115,13 @@ class Frontier:
         self.problem, self.judge = problem, judge
         self.indices = indices[:0]
         self.logdets = np.zeros(len(pool.views))
-        self.variances = pool.squared_norms.copy()  # (n, M) c_i without the ridge, or above it
-        self._known = np.zeros(pool.n, dtype=np.int32)  # so many picks are in the variances
-        self._logs = _logs(self.variances, pool.eps)  # (M, n) float32
+        # What is known of all rows lies where the engine keeps them.
+        self._place = place = pool.place
+        self._eps = place.put(pool.eps[:, None])
+        norms = np.array(pool.squared_norms.T, order="C")
+        self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
+        self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
+        self._logs = self._logarithms(self.variances)  # (M, n) float32
         self._since = 0  # so many picks everybody knows of
         self._gathered = 0  # rows since the last pass
         self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
@@ -125,7 +129,6 @@ class Frontier:
         self._error = coarse_error(problem)
         self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
-        # Their coefficients are inverses of the lower Cholesky factors of L[S, S].
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
@@ -158,15 +161,13 @@ class Frontier:
 
     def extend(self, row: int) -> None:
         """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
-        logdets, coefficients = self.logdets.copy(), []
+        logdets = self.logdets.copy()
         for q, trail in enumerate(self._trails):
             v, c = self._condition(q, np.array([row]))
             if not c[0] > 0:
                 raise np.linalg.LinAlgError("a variance is not positive")
-            coefficients.append(np.append(-(v[:, 0] @ trail.coefficients), 1.0) / np.sqrt(c[0]))
+            trail.add(row, v[:, 0], float(np.sqrt(c[0])))
             logdets[q] += np.log(c[0])
-        for trail, own in zip(self._trails, coefficients, strict=True):
-            trail.add(row, own)
         self.indices, self.logdets = np.append(self.indices, np.int64(row)), logdets
         self._logs[:, row] = _CLOSED
 
@@ -196,41 +197,40 @@ class Frontier:
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
             self._refresh(rows)
-            looks.append((rows, *self._look_at(rows, standing)))
+            looks.append(self._look_at(rows, standing))
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
-        decline = self._lead.reach - reach if np.isfinite(self._lead.reach) else 0.0
-        self._lead = _Lead(best[1][:, at], reach, max(decline, 0.0))
+        self._lead = self._lead.followed(best[1][:, at], reach)
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
-    def _highest(
-        self, heights: NDArray[np.float32], reach: float, seen: float
-    ) -> tuple[Indices, float]:
+    def _highest(self, heights: Any, reach: float, seen: float) -> tuple[Any, float]:
         """Rows of heights from `reach` to below `seen`, or the highest of them if they are many;
         and what heights are seen with them."""
-        rows = np.flatnonzero(heights >= reach)
+        rows = self._place.xp.nonzero(heights >= reach)[0]
         found = heights[rows]
         if np.isfinite(seen):
             rows, found = rows[found < seen], found[found < seen]
         if len(rows) <= self._batch:
             return rows, reach
-        reach = float(np.partition(found, len(rows) - self._batch)[len(rows) - self._batch])
+        reach = _nth_largest(found, self._batch)
         return rows[found >= reach], reach
 
-    def _look_at(self, rows: Indices, standing: Scores) -> tuple[Floats, Floats]:
-        """(M, m) log c of these rows and (m,) their scores."""
-        logs: Floats = np.log(self.variances[rows] + self.problem.pool.eps).T
+    def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
+        """These rows, (M, m) log c of them and (m,) their scores."""
+        place = self._place
+        logs: Floats = place.get(place.xp.log(self.variances[:, rows] + self._eps))
         scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
             raise np.linalg.LinAlgError("a score is not a number")
-        return logs, scores
+        return place.get(rows), logs, scores
 
-    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-        heights: NDArray[np.float32] = weights.astype(np.float32) @ self._logs
+    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
+        """(n,) float32, where the rows are."""
+        heights = self._place.put(weights.astype(np.float32)) @ self._logs
         if closed is not None:
-            heights[closed] = -np.inf
+            heights[self._place.put(closed)] = -np.inf
         return heights
 
     def _confirm(self, rows: Indices) -> Floats:
@@ -243,15 +243,14 @@ class Frontier:
             parts.append(standing.fair_scores(np.log(c)))
         return np.concatenate(parts)
 
-    def _condition(self, q: int, rows: Indices) -> tuple[Floats, Floats]:
-        """v = C^-1 K[S, rows] (t, m), and c = L_ii - |v_i|^2 (m,), which is at least the ridge."""
-        view, t = self.problem.pool.views[q], len(self.indices)
-        norms = self.problem.pool.squared_norms[rows, q]
-        if not t:
-            return np.empty((0, len(rows))), norms + view.ridge
-        trail = self._trails[q]
-        v = trail.coefficients @ view.gather(rows).cross(trail.picks()).T
-        return v, np.maximum(norms - (v**2).sum(axis=0), 0.0) + view.ridge
+    def _condition(self, q: int, rows: Indices) -> tuple[Any, Floats]:
+        """v = C^-1 K[S, rows] (t, m), where the rows are, and c = L_ii - |v_i|^2 (m,), which is at
+        least the ridge."""
+        norms, ridge = self.problem.pool.squared_norms[rows, q], self.problem.pool.views[q].ridge
+        if not len(self.indices):
+            return np.empty((0, len(rows))), norms + ridge
+        v = self._trails[q].coordinates(rows)
+        return v, np.maximum(norms - self._place.get((v**2).sum(axis=0)), 0.0) + ridge
 
     # --- what rows know -------------------------------------------------------------------------
 
@@ -262,7 +261,7 @@ class Frontier:
             self._explain(None, self._since)
         self._since, self._gathered = t, 0
 
-    def _refresh(self, rows: Indices) -> None:
+    def _refresh(self, rows: Any) -> None:
         """These rows up to date; or everybody, once many rows were gathered."""
         t = len(self.indices)
         stale = rows[self._known[rows] < t]
@@ -271,29 +270,40 @@ class Frontier:
         if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
             return
-        late = self._known[stale] < t - _LATELY  # those who have heard lately miss few directions
-        few = len(stale) <= _FEW
-        for part in (stale,) if few else (stale[late], stale[~late]):
+        parts = (stale,)
+        if len(stale) > _FEW:
+            late = self._known[stale] < t - _LATELY  # the others miss few directions
+            parts = (stale[late], stale[~late])
+        for part in parts:
             if len(part):
                 self._explain(part, int(self._known[part].min()))
 
-    def _explain(self, rows: Indices | None, since: int) -> None:
+    def _explain(self, rows: Any, since: int) -> None:
         """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
         pool, t = self.problem.pool, len(self.indices)
         directions = tuple(trail.directions(since) for trail in self._trails)
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
-            Explain(since, t, directions, self._coarse),
+            Explain(since, np.arange(since, t), directions, self._coarse),
             self._known[here],
             width=(t - since) * len(pool.views),
             rows=rows,
         )
-        variances = np.maximum(self.variances[here] - explained, 0.0)
-        logs = _logs(variances, pool.eps)
+        variances = (self.variances[:, here] - explained.T).clip(0.0)
+        logs = self._logarithms(variances)
         if rows is None:
-            logs[:, self.indices] = _CLOSED
-        self.variances[here], self._logs[:, here], self._known[here] = variances, logs, t
+            logs[:, self._place.put(self.indices)] = _CLOSED
+        self.variances[:, here], self._logs[:, here], self._known[here] = variances, logs, t
+
+    def _logarithms(self, variances: Any) -> Any:
+        """(M, m) log c in float32"""
+        xp = self._place.xp
+        with np.errstate(**_OVERFLOWS):
+            c = variances + self._eps
+            if _LEAST_SINGLE < float(c.min()) <= float(c.max()) < _MOST_SINGLE:
+                c = xp.astype(c, xp.float32)
+            return xp.astype(xp.log(c).clip(_CLOSED), xp.float32, copy=False)
 
     @property
     def _missed(self) -> int:
@@ -306,46 +316,47 @@ class _Lead(NamedTuple):
 
     logs: Floats
     reach: float
-    decline: float = 0.0  # of that, since the one before
+    decline: float = 0.0  # of that from pick to pick, on average over the last
 
     @property
     def expected(self) -> float:
         """What it will take to be as good as the next, rather too little than too much: a second
         look costs more than some rows."""
-        return self.reach - 1.5 * self.decline
+        return self.reach - 2.0 * self.decline
+
+    def followed(self, logs: Floats, reach: float) -> _Lead:
+        """The next."""
+        last = max(self.reach - reach, 0.0) if np.isfinite(self.reach) else 0.0
+        return _Lead(logs, reach, self.decline + 0.2 * (last - self.decline))
 
 
 class Explain(NamedTuple):
     since: int
-    until: int
+    picks: NDArray[np.int64]  # since then, by number
     anchors: tuple[Any, ...]  # of the directions in between
     coarse: bool
 
 
-def _explained(block: Block, state: Explain, known: NDArray[np.int32]) -> Floats:
+@portable
+def _explained(block: Block, state: Explain, known: Any) -> Any:
     """(b, M) squares along the directions that rows do not know of."""
-    explained = np.empty((len(known), len(block.views)))
-    ahead = np.flatnonzero(known > state.since)  # they know some of the directions already
+    xp, explained = block.xp, []
+    ahead = xp.nonzero(known > state.since)[0]  # they know some of the directions already
     them: Any = ahead if 2 * len(ahead) < len(known) else slice(None)  # quicker than most of them
-    news = np.arange(state.since, state.until) >= known[them, None]
+    news = block.put(state.picks) >= known[them, None]
     with np.errstate(**_OVERFLOWS):
-        for q, (view, anchor) in enumerate(zip(block.views, state.anchors, strict=True)):
+        for view, anchor in zip(block.views, state.anchors, strict=True):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
             if len(ahead):
                 v[them] *= news
-            explained[:, q] = np.einsum("ij,ij->i", v, v)
-    return explained
+            explained.append(xp.einsum("ij,ij->i", v, v))
+    return xp.astype(xp.stack(explained, axis=1), xp.float64)
 
 
-def _logs(variances: Floats, eps: Floats) -> NDArray[np.float32]:
-    """(M, n) log c"""
-    with np.errstate(**_OVERFLOWS):
-        c = (variances + eps).T
-        if not _LEAST_SINGLE < c.min(initial=1.0) <= c.max(initial=1.0) < _MOST_SINGLE:
-            c = np.log(c)
-            return np.maximum(c, _CLOSED).astype(np.float32, order="C")
-        c = c.astype(np.float32, order="C")
-        return np.maximum(np.log(c, out=c), _CLOSED, out=c)
+def _nth_largest(values: Any, n: int) -> float:
+    if isinstance(values, np.ndarray):
+        return float(np.partition(values, len(values) - n)[len(values) - n])
+    return float(values.topk(n).values[-1])
 
 
 def _largest_log(problem: Problem) -> float:
@@ -364,10 +375,11 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     """
     if len(indices) == problem.k:
         return indices
+    pool = problem.pool
     with np.errstate(**_OVERFLOWS):
         frontier = Frontier(problem, functools.partial(Standing.of, problem), indices, coarse=False)
-        c = frontier.variances + problem.pool.eps
-        scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
+        logs = np.log(pool.place.get(frontier.variances) + pool.eps[:, None])
+        scores = frontier.standing(len(indices) + 1).fair_scores(logs)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     while len(indices) < problem.k:

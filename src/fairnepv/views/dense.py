@@ -146,11 +146,11 @@ class DenseTrail(Trail):
         self._rows = np.empty((most, view.p))
         self._directions = np.empty((most, view.p), dtype=precision)
 
-    def add(self, pick: int, coefficients: Floats) -> None:
+    def add(self, pick: int, coordinates: Floats, root: float) -> None:
         t = len(self)
         self._rows[t] = self._view.rows(np.array([pick]))[0]
-        self._directions[t] = coefficients @ self._rows[: t + 1]
-        super().add(pick, coefficients)
+        super().add(pick, coordinates, root)
+        self._directions[t] = self.coefficients[t] @ self._rows[: t + 1]
 
     def picks(self) -> Floats:
         return self._rows[: len(self)]

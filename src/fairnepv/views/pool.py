@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block, Engine, LocalEngine
+from fairnepv.engines import HOST, Block, Engine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
@@ -46,14 +47,14 @@ class Pool:
         eps: float | Mapping[str, float] = 0.1,
         ids: Any = None,
         quality: Any = None,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
     ) -> Pool:
         """Views by name, aligned by row, or by id where `ids` maps view names to row ids.
 
         A quality vector of a view goes with the rows of that view, as they were handed in; one
         that is common to all views goes with the rows of the pool, which are those of the first.
         """
-        _check_engine(engine)
+        engine = engine_of(engine)
         named = named_views(data, views)
         checked = {name: check_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, checked)
@@ -74,7 +75,7 @@ class Pool:
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
         return cls(
-            tuple(checked), tuple(checked.values()), engine or LocalEngine(), common_ids, qualities
+            tuple(checked), tuple(checked.values()), engine, common_ids, qualities
         )
 
     @classmethod
@@ -84,20 +85,25 @@ class Pool:
         *,
         views: Mapping[str, Any] | None = None,
         eps: float | Mapping[str, float] = 0.1,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
-        _check_engine(engine)
+        engine = engine_of(engine)
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
-        return cls(tuple(sketched), tuple(sketched.values()), engine or LocalEngine())
+        return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
     def n(self) -> int:
         return self.views[0].n
+
+    @property
+    def place(self) -> Any:
+        """Where portable tasks compute: that of the engine, if it has one of its own."""
+        return getattr(self.engine, "place", HOST)
 
     def items(self) -> Iterator[tuple[str, View]]:
         """The views with their names."""
@@ -128,11 +134,13 @@ class Pool:
         return np.array([view.offset for view in self.views])
 
     def block(self, start: int, stop: int) -> Block:
-        return Block(start, stop, tuple(view.block(start, stop) for view in self.views))
+        views = tuple(view.block(start, stop) for view in self.views)
+        return Block(start, stop, views, self.place)
 
     def gather(self, rows: Indices, start: int, stop: int) -> Block:
         chosen = rows[start:stop]
-        return Block(start, stop, tuple(view.gather(chosen) for view in self.views))
+        views = tuple(view.gather(chosen) for view in self.views)
+        return Block(start, stop, views, self.place)
 
     def map(
         self,
@@ -167,7 +175,8 @@ class Pool:
     @functools.cached_property
     def gram(self) -> Floats:
         """(P, P) Phi^T Phi of all views side by side; one pass, float64."""
-        return self.reduce(_block_gram, np.add, None, width=self.width, fixed=True)
+        gram = self.reduce(_block_gram, operator.add, None, width=self.width, fixed=True)
+        return np.asarray(self.place.get(gram))
 
     @functools.cached_property
     def squared_norms(self) -> Floats:
@@ -195,17 +204,12 @@ class Pool:
         )
 
 
-def _check_engine(engine: Any) -> None:
-    if engine is not None and not (hasattr(engine, "map") and hasattr(engine, "reduce")):
-        raise InputError(f"engine must be an engine such as LocalEngine(), not {engine!r}")
-
-
-def _block_gram(block: Block, state: None) -> Floats:
+@portable
+def _block_gram(block: Block, state: None) -> Any:
     features = [view.features() for view in block.views]
     dense = [x.toarray() if sp.issparse(x) else x for x in features]
-    Phi = dense[0] if len(dense) == 1 else np.hstack(dense)
-    gram: Floats = Phi.T @ Phi
-    return gram
+    Phi = dense[0] if len(dense) == 1 else block.xp.concat(dense, axis=1)
+    return Phi.T @ Phi
 
 
 def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:

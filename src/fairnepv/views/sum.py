@@ -95,10 +95,10 @@ class SumTrail(Trail):
         super().__init__(view, most)
         self._parts = tuple(part.trail(most, coarse) for part in view.parts)
 
-    def add(self, pick: int, coefficients: Floats) -> None:
-        super().add(pick, coefficients)
+    def add(self, pick: int, coordinates: Floats, root: float) -> None:
+        super().add(pick, coordinates, root)
         for part in self._parts:
-            part.add(pick, coefficients)
+            part.add(pick, coordinates, root)
 
     def picks(self) -> tuple[Any, ...]:
         return tuple(part.picks() for part in self._parts)

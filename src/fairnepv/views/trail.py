@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from fairnepv.views.base import Floats, View
+    from fairnepv.views.base import Indices, View
 
 
 class Trail:
@@ -27,15 +27,22 @@ class Trail:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, pick: int, coefficients: Floats) -> None:
-        """One more pick, and the coefficients (t + 1,) of its direction on all picks."""
+    def coordinates(self, rows: Indices) -> Any:
+        """(t, m) of these rows along the directions; their squares are what the picks explain."""
+        return self.coefficients @ self._view.gather(rows).cross(self.picks()).T
+
+    def add(self, pick: int, coordinates: Any, root: float) -> None:
+        """One more pick, its coordinates (t,) and the length of what they leave of it."""
         t = self._length
-        self._picks[t], self._coefficients[t, : t + 1] = pick, coefficients
+        self._coefficients[t, :t] = -(coordinates @ self.coefficients) / root
+        self._coefficients[t, t] = 1.0 / root
+        self._picks[t] = pick
         self._anchor, self._length = None, t + 1
 
     @property
-    def coefficients(self) -> Floats:
-        """(t, t) lower triangular: row i makes direction i of the picks."""
+    def coefficients(self) -> Any:
+        """(t, t) lower triangular: row i makes direction i of the picks. With a ridge in the
+        lengths it is the inverse of the Cholesky factor of L[S, S]."""
         return self._coefficients[: self._length, : self._length]
 
     def picks(self) -> Any:

@@ -1,0 +1,209 @@
+"""One device of PyTorch: rows are resident there or streamed to it, and portable tasks follow.
+
+Blocks are large, as a device has its threads inside of them, and are worked on in the order of the
+rows. What a portable task makes of them stays on the device; tasks that know NumPy alone get NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairnepv.engines.base import Array, Block, R, RowBlock, Source, tree_fold
+from fairnepv.errors import InputError
+
+_BLOCK_NUMBERS = 1 << 28  # a GiB in float32: some milliseconds of work, and little beside 80 GiB
+_HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
+_SHARE = 0.5  # of the free memory of a device, for rows that stay there
+
+
+class Place:
+    """A device: its functions, and the way there and back."""
+
+    def __init__(self, device: Any) -> None:
+        from array_api_compat import torch as xp
+
+        self.xp, self.device = xp, device
+
+    def put(self, array: Any) -> Any:
+        """Small arrays of a state; a tensor of this device is there already."""
+        import torch
+
+        if isinstance(array, torch.Tensor):
+            return array.to(self.device)
+        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+
+    def get(self, array: Any) -> Any:
+        return array.cpu().numpy() if hasattr(array, "cpu") else array
+
+
+@dataclass(frozen=True)
+class TorchEngine:
+    """`device`: "cpu", "cuda" or "cuda:1"; by default a GPU where there is one.
+
+    `memory`: bytes of rows that may stay on the device; by default half of what is free.
+    """
+
+    device: Any = None
+    block_rows: int | None = None
+    memory: int | None = None
+    place: Place = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        device = _device(self.device)
+        object.__setattr__(self, "device", device)
+        object.__setattr__(self, "place", Place(device))
+        if self.memory is None:
+            object.__setattr__(self, "memory", _free_memory(device))
+
+    def map(
+        self,
+        task: Callable[..., Any],
+        source: Source,
+        state: Any,
+        *aligned: Any,
+        width: int = 0,
+        fixed: bool = False,
+        rows: Any = None,
+        out: Any = None,
+    ) -> Any:
+        n = source.n if rows is None else len(rows)
+        size = self.rows_of_block(source, width)
+        for start in range(0, n, size):
+            stop = min(start + size, n)
+            result = self._on(task, source, state, aligned, rows, start, stop)
+            if out is None:
+                out = _empty_like(result, n)
+            out[start:stop] = result
+        assert out is not None, "a pass has at least one row"
+        return out
+
+    def reduce(
+        self,
+        task: Callable[..., R],
+        combine: Callable[[R, R], R],
+        source: Source,
+        state: Any,
+        *aligned: Any,
+        width: int = 0,
+        total: int = 0,
+        fixed: bool = False,
+    ) -> R:
+        size = self.rows_of_block(source, max(width, 0))
+        starts = range(0, source.n, size)
+        results = (
+            self._on(task, source, state, aligned, None, start, min(start + size, source.n))
+            for start in starts
+        )
+        return tree_fold(results, combine)
+
+    def rows_of_block(self, source: Source, width: int) -> int:
+        """One partition for all passes: sums come out the same from run to run."""
+        numbers = _HOST_NUMBERS if self.device.type == "cpu" else _BLOCK_NUMBERS
+        return self.block_rows or max(64, numbers // max(1, source.row_width, width))
+
+    def _on(
+        self,
+        task: Callable[..., Any],
+        source: Source,
+        state: Any,
+        aligned: tuple[Any, ...],
+        rows: Any,
+        start: int,
+        stop: int,
+    ) -> Any:
+        block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
+        parts = [x[start:stop] for x in aligned]
+        if getattr(task, "portable", False):
+            there = tuple(_Uploaded.of(view, self.place) for view in block.views)
+            return task(replace(block, views=there), state, *map(self.place.put, parts))
+        here = tuple(_Fetched(view, self.place) for view in block.views)
+        block = Block(block.start, block.stop, here)
+        return task(block, state, *map(self.place.get, parts))
+
+
+class _Fetched:
+    """Rows of a device as NumPy sees them."""
+
+    def __init__(self, block: RowBlock, place: Place) -> None:
+        self._block, self._place = block, place
+
+    def features(self) -> Any:
+        return self._place.get(self._block.features())
+
+    def squared_norms(self) -> Array:
+        return np.asarray(self._place.get(self._block.squared_norms()))
+
+    def cross(self, anchor: Any) -> Array:
+        return np.asarray(self._place.get(self._block.cross(anchor)))
+
+    def coarse(self, anchor: Any) -> Array:
+        return np.asarray(self._place.get(self._block.coarse(anchor)))
+
+
+class _Uploaded(_Fetched):
+    """Rows that only NumPy can multiply, whose products go to the device."""
+
+    @classmethod
+    def of(cls, block: RowBlock, place: Place) -> RowBlock:
+        return block if getattr(block, "on_device", False) else cls(block, place)
+
+    def features(self) -> Any:
+        features = self._block.features()
+        dense = features.toarray() if hasattr(features, "toarray") else features
+        return self._place.put(dense)
+
+    def squared_norms(self) -> Any:
+        return self._place.put(self._block.squared_norms())
+
+    def cross(self, anchor: Any) -> Any:
+        return self._place.put(self._block.cross(anchor))
+
+    def coarse(self, anchor: Any) -> Any:
+        return self._place.put(self._block.coarse(anchor))
+
+
+def _empty_like(result: Any, n: int) -> Any:
+    shape = (n, *result.shape[1:])
+    return result.new_empty(shape) if hasattr(result, "new_empty") else np.empty(shape, result.dtype)
+
+
+def _device(named: Any) -> Any:
+    try:
+        import array_api_compat  # noqa: F401
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f"engine 'torch' needs {error.name}, which is not installed; pip install "
+            "'fairnepv[torch]'"
+        ) from error
+    if named is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(named)
+    except RuntimeError as error:
+        raise InputError(f"engine 'torch:{named}': there is no such device; name cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"engine 'torch:{named}': only cpu and cuda are supported")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            f"engine 'torch:{named}' needs a GPU, but PyTorch {torch.__version__} finds none; use "
+            "engine='local', or install a build of PyTorch for your GPU"
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"engine 'torch:{named}': there are {torch.cuda.device_count()} GPU(s), counted from 0"
+        )
+    return device
+
+
+def _free_memory(device: Any) -> int:
+    import torch
+
+    if device.type == "cpu":
+        return 1 << 62  # rows of the host are there already
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(_SHARE * free)
