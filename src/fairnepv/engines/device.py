@@ -30,14 +30,47 @@ class Place:
 
     def put(self, array: Any) -> Any:
         """Small arrays of a state; a tensor of this device is there already."""
-        import torch
-
-        if isinstance(array, torch.Tensor):
-            return array.to(self.device)
-        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+        return to_device(array, self.device)
 
     def get(self, array: Any) -> Any:
-        return array.cpu().numpy() if hasattr(array, "cpu") else array
+        return to_host(array) if hasattr(array, "cpu") else array
+
+
+def to_device(array: Any, device: Any) -> Any:
+    import torch
+
+    if isinstance(array, torch.Tensor):
+        return array.to(device)
+    array = np.asarray(array)
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.float64)  # of these PyTorch knows the names alone
+    if not array.flags.writeable or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    return torch.from_numpy(array).to(device)
+
+
+def alike(arrays: list[Any]) -> list[Any]:
+    """All on the device of those that are tensors, if any is."""
+    devices = [x.device for x in arrays if hasattr(x, "new_empty")]
+    if not devices:
+        return arrays
+    return [to_device(x.toarray() if hasattr(x, "toarray") else x, devices[0]) for x in arrays]
+
+
+def side_by_side(arrays: list[Any]) -> Any:
+    if hasattr(arrays[0], "new_empty"):
+        import torch
+
+        return torch.cat(arrays, dim=1)
+    return np.hstack(arrays)
+
+
+def to_host(tensor: Any) -> Any:
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if str(tensor.dtype) == "torch.bfloat16":
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -52,12 +85,14 @@ class TorchEngine:
     memory: int | None = None
     place: Place = field(init=False, compare=False, repr=False)
 
+    @property
+    def room(self) -> int:
+        return _free_memory(self.device) if self.memory is None else self.memory
+
     def __post_init__(self) -> None:
         device = _device(self.device)
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "place", Place(device))
-        if self.memory is None:
-            object.__setattr__(self, "memory", _free_memory(device))
 
     def map(
         self,

@@ -222,13 +222,28 @@ def _blas_threads(threads: int) -> Iterator[None]:
     if _limited.get() == threads:
         yield
         return
-    before = [library.num_threads for library in _blas()]
-    for library in _blas():
+    libraries = (*_blas(), *([_Torch] if "torch" in sys.modules else []))
+    before = [library.num_threads for library in libraries]
+    for library in libraries:
         library.set_num_threads(threads)
     token = _limited.set(threads)
     try:
         yield
     finally:
         _limited.reset(token)
-        for library, earlier in zip(_blas(), before, strict=True):
+        for library, earlier in zip(libraries, before, strict=True):
             library.set_num_threads(earlier)
+
+
+class _TorchThreads:
+    """PyTorch on the host, which has threads of its own."""
+
+    @property
+    def num_threads(self) -> int:
+        return int(sys.modules["torch"].get_num_threads())
+
+    def set_num_threads(self, threads: int) -> None:
+        sys.modules["torch"].set_num_threads(threads)
+
+
+_Torch = _TorchThreads()

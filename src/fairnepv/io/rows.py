@@ -80,6 +80,10 @@ class RowFile(ABC):
     def gather(self, indices: Indices) -> Rows:
         """These rows, within bounds and not negative, in this order."""
 
+    def squared_norms(self) -> Rows | None:
+        """(n,) in float64, where that takes no reading."""
+        return None
+
     def __len__(self) -> int:
         return self.shape[0]
 

@@ -38,7 +38,7 @@ _LATELY = 4  # picks ago
 _FEW = 1024  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
-_CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
+_CLOSED = -1e30  # in place of the logarithm for rows that are chosen
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
 _LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from fairnepv.engines import RowBlock, in_order
+from fairnepv.engines.device import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
@@ -64,6 +65,9 @@ class DenseView(View):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
+        known = self.data.squared_norms() if isinstance(self.data, RowFile) else None
+        if known is not None:
+            return known
         size = max(1, _CHUNK_NUMBERS // self.p)
         calls = [functools.partial(self._norms_of, s, s + size) for s in range(0, self.n, size)]
         return np.concatenate(list(in_order(calls)))
@@ -84,7 +88,7 @@ class DenseView(View):
         return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)), self._single)
 
     def gather(self, indices: Indices) -> RowBlock:
-        data = self.data  # for an array `take` is quicker than brackets
+        indices, data = to_host(indices), self.data  # `take` is quicker than brackets
         rows = data[indices] if isinstance(data, RowFile) else np.take(data, indices, axis=0)
         return DenseBlock(rows, self._scales(indices), self._single)
 

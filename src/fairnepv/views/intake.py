@@ -19,6 +19,7 @@ from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
 from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
+from fairnepv.views.tensor import tensor_rows
 
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
@@ -77,7 +78,9 @@ def sketch_view(name: str, value: Any) -> View:
         _check_shape(name, value.shape)
         _numeric(name, value)
         return SparseView(value)
-    array = value if isinstance(value, RowFile) else read_array(value, f"view {name!r}")
+    what = f"view {name!r}"
+    array = value if isinstance(value, RowFile) else tensor_rows(value, what)
+    array = read_array(value, what) if array is None else array
     _check_shape(name, array.shape)
     _numeric(name, array)
     return DenseView(array)
@@ -190,7 +193,9 @@ def _numeric(name: str, array: Any) -> None:
 
 
 def _checked_dense(name: str, value: Any) -> DenseView:
-    array = value if isinstance(value, RowFile) else plain_array(value, f"view {name!r}")
+    what = f"view {name!r}"
+    array = value if isinstance(value, RowFile) else tensor_rows(value, what)
+    array = plain_array(value, what) if array is None else array
     _check_shape(name, array.shape)
     _numeric(name, array)
     view = DenseView(array)

@@ -24,6 +24,7 @@ from fairnepv.views.intake import (
     named_views,
     sketch_view,
 )
+from fairnepv.views.tensor import preferred_engine, settled
 
 R = TypeVar("R")
 
@@ -54,7 +55,7 @@ class Pool:
         A quality vector of a view goes with the rows of that view, as they were handed in; one
         that is common to all views goes with the rows of the pool, which are those of the first.
         """
-        engine = engine_of(engine)
+        engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
         checked = {name: check_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, checked)
@@ -74,9 +75,9 @@ class Pool:
         qualities = check_quality(quality, tuple(checked), n)
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
-        return cls(
-            tuple(checked), tuple(checked.values()), engine, common_ids, qualities
-        )
+        engine = engine_of(engine or preferred_engine(checked.values()))
+        there = settled(tuple(checked.values()), engine)
+        return cls(tuple(checked), there, engine, common_ids, qualities)
 
     @classmethod
     def sketch(
