@@ -118,6 +118,8 @@ class Frontier:
         # What is known of all rows lies where the engine keeps them.
         self._place = place = pool.place
         self._eps = place.put(pool.eps[:, None])
+        largest = float((pool.largest_norms + pool.eps).max())
+        self._moderate = _LEAST_SINGLE < pool.eps.min() and largest < _MOST_SINGLE
         norms = np.array(pool.squared_norms.T, order="C")
         self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
         self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
@@ -161,14 +163,13 @@ class Frontier:
 
     def extend(self, row: int) -> None:
         """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
-        logdets = self.logdets.copy()
-        for q, trail in enumerate(self._trails):
-            v, c = self._condition(q, np.array([row]))
-            if not c[0] > 0:
-                raise np.linalg.LinAlgError("a variance is not positive")
-            trail.add(row, v[:, 0], float(np.sqrt(c[0])))
-            logdets[q] += np.log(c[0])
-        self.indices, self.logdets = np.append(self.indices, np.int64(row)), logdets
+        coordinates, c = self._condition(np.array([row]))
+        if not (c > 0).all():
+            raise np.linalg.LinAlgError("a variance is not positive")
+        for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
+            trail.add(row, v[:, 0], float(root))
+        self.indices = np.append(self.indices, np.int64(row))
+        self.logdets = self.logdets + np.log(c[:, 0])
         self._logs[:, row] = _CLOSED
 
     def _closed(self) -> NDArray[np.bool_] | None:
@@ -239,18 +240,20 @@ class Frontier:
         parts = []
         for start in range(0, len(rows), _CONFIRM):
             part = rows[start : start + _CONFIRM]
-            c = np.array([self._condition(q, part)[1] for q in range(len(self.logdets))])  # (M, m)
-            parts.append(standing.fair_scores(np.log(c)))
+            parts.append(standing.fair_scores(np.log(self._condition(part)[1])))
         return np.concatenate(parts)
 
-    def _condition(self, q: int, rows: Indices) -> tuple[Any, Floats]:
-        """v = C^-1 K[S, rows] (t, m), where the rows are, and c = L_ii - |v_i|^2 (m,), which is at
-        least the ridge."""
-        norms, ridge = self.problem.pool.squared_norms[rows, q], self.problem.pool.views[q].ridge
+    def _condition(self, rows: Indices) -> tuple[list[Any], Floats]:
+        """v = C^-1 K[S, rows] (t, m) of every view, where the rows are, and c = L_ii - |v_i|^2
+        (M, m), which is at least the ridge."""
+        pool, place = self.problem.pool, self._place
+        norms = pool.squared_norms[rows].T
         if not len(self.indices):
-            return np.empty((0, len(rows))), norms + ridge
-        v = self._trails[q].coordinates(rows)
-        return v, np.maximum(norms - self._place.get((v**2).sum(axis=0)), 0.0) + ridge
+            return [np.empty((0, len(rows)))] * len(norms), norms + pool.eps[:, None]
+        coordinates = [trail.coordinates(rows) for trail in self._trails]
+        squares = [(place.put(v) ** 2).sum(axis=0) for v in coordinates]
+        explained = place.get(place.xp.stack(squares))
+        return coordinates, np.maximum(norms - explained, 0.0) + pool.eps[:, None]
 
     # --- what rows know -------------------------------------------------------------------------
 
@@ -276,7 +279,12 @@ class Frontier:
             parts = (stale[late], stale[~late])
         for part in parts:
             if len(part):
-                self._explain(part, int(self._known[part].min()))
+                self._explain(part, self._oldest(part))
+
+    def _oldest(self, rows: Any) -> int:
+        """How many picks all of these rows know of; a device had better not be asked."""
+        known = self._known[rows]
+        return int(known.min()) if isinstance(known, np.ndarray) else self._since
 
     def _explain(self, rows: Any, since: int) -> None:
         """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
@@ -301,7 +309,7 @@ class Frontier:
         xp = self._place.xp
         with np.errstate(**_OVERFLOWS):
             c = variances + self._eps
-            if _LEAST_SINGLE < float(c.min()) <= float(c.max()) < _MOST_SINGLE:
+            if self._moderate:
                 c = xp.astype(c, xp.float32)
             return xp.astype(xp.log(c).clip(_CLOSED), xp.float32, copy=False)
 
@@ -341,16 +349,22 @@ class Explain(NamedTuple):
 def _explained(block: Block, state: Explain, known: Any) -> Any:
     """(b, M) squares along the directions that rows do not know of."""
     xp, explained = block.xp, []
-    ahead = xp.nonzero(known > state.since)[0]  # they know some of the directions already
-    them: Any = ahead if 2 * len(ahead) < len(known) else slice(None)  # quicker than most of them
+    them = _ahead(known, state.since)
     news = block.put(state.picks) >= known[them, None]
     with np.errstate(**_OVERFLOWS):
         for view, anchor in zip(block.views, state.anchors, strict=True):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
-            if len(ahead):
-                v[them] *= news
+            v[them] *= news
             explained.append(xp.einsum("ij,ij->i", v, v))
     return xp.astype(xp.stack(explained, axis=1), xp.float64)
+
+
+def _ahead(known: Any, since: int) -> Any:
+    """Rows that know some of the directions already; all of them where that is quicker."""
+    if not isinstance(known, np.ndarray):
+        return slice(None)
+    rows = np.flatnonzero(known > since)
+    return rows if 2 * len(rows) < len(known) else slice(None)
 
 
 def _nth_largest(values: Any, n: int) -> float:

@@ -143,24 +143,26 @@ class DenseView(View):
 
 
 class DenseTrail(Trail):
-    """Rows and directions stay where they were put: a direction is made once."""
+    """Directions stay where they were put: the next one is what the others leave of its row."""
 
     def __init__(self, view: DenseView, most: int, precision: Any) -> None:
-        super().__init__(view, most)
-        self._rows = np.empty((most, view.p))
-        self._directions = np.empty((most, view.p), dtype=precision)
+        super().__init__(view, 0)
+        self._directions = np.zeros((most, view.p))
+        self._coarse = self._directions.astype(precision, copy=False)
+
+    def coordinates(self, rows: Indices) -> Floats:
+        product: Floats = self._directions[: len(self)] @ self._view.rows(rows).T
+        return product
 
     def add(self, pick: int, coordinates: Floats, root: float) -> None:
         t = len(self)
-        self._rows[t] = self._view.rows(np.array([pick]))[0]
-        super().add(pick, coordinates, root)
-        self._directions[t] = self.coefficients[t] @ self._rows[: t + 1]
-
-    def picks(self) -> Floats:
-        return self._rows[: len(self)]
+        row = self._view.rows(np.array([pick]))[0]
+        self._directions[t] = (row - coordinates @ self._directions[:t]) / root
+        self._coarse[t] = self._directions[t]
+        self._length = t + 1
 
     def directions(self, first: int) -> NDArray[Any]:
-        return self._directions[first : len(self)]
+        return self._coarse[first : len(self)]
 
 
 def spectrum_of_rows(rows: Floats) -> Floats:

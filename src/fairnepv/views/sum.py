@@ -93,23 +93,20 @@ class SumBlock:
 
 
 class SumTrail(Trail):
-    """The trails of the parts, which have all coefficients in common."""
+    """The parts of directions that lie side by side."""
 
     def __init__(self, view: SumView, most: int, coarse: bool) -> None:
         super().__init__(view, 0)
         self._parts = tuple(part.trail(most, coarse) for part in view.parts)
+        self._weights = view.weights
+
+    def coordinates(self, rows: Indices) -> Any:
+        return _weigh(self._weights, [part.coordinates(rows) for part in self._parts])
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         for part in self._parts:
             part.add(pick, coordinates, root)
         self._length += 1
-
-    @property
-    def coefficients(self) -> Any:
-        return alike([part.coefficients for part in self._parts])[0]
-
-    def picks(self) -> tuple[Any, ...]:
-        return tuple(part.picks() for part in self._parts)
 
     def directions(self, first: int) -> tuple[Any, ...]:
         return tuple(part.directions(first) for part in self._parts)

@@ -199,29 +199,33 @@ class TensorView(DenseView):
 
 
 class TensorTrail(Trail):
+    """As that of a dense view, on the device."""
+
     def __init__(self, view: TensorView, most: int, single: bool, device: Any) -> None:
         import torch
 
         super().__init__(view, 0)
-        on = {"device": device, "dtype": torch.float64}
-        self._coefficients = torch.zeros((most, most), **on)  # type: ignore[assignment]
-        self._rows = torch.empty((most, view.p), **on)
-        kind = torch.float32 if single else torch.float64
-        self._directions = torch.empty((most, view.p), device=device, dtype=kind)
+        self._directions = torch.zeros((most, view.p), device=device, dtype=torch.float64)
+        self._coarse = self._directions.float() if single else self._directions
+        self._last: tuple[Indices, Any] | None = None  # rows that were asked for, and what they are
+
+    def coordinates(self, rows: Indices) -> Any:
+        features = self._view.gather(rows).features()
+        self._last = rows, features
+        return self._directions[: self._length] @ features.T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
-        t, there = self._length, self._rows.device
-        self._coefficients[t, :t] = -(to_device(coordinates, there) @ self.coefficients) / root
-        self._coefficients[t, t] = 1.0 / root
-        self._rows[t] = self._view.gather(np.array([pick])).features()[0]
+        t = self._length
+        if self._last is None or self._last[0].tolist() != [pick]:
+            self._last = np.array([pick]), self._view.gather(np.array([pick])).features()
+        row = self._last[1][0]
+        rest = row - coordinates @ self._directions[:t] if t else row
+        self._directions[t] = rest / root
+        self._coarse[t] = self._directions[t]
         self._length = t + 1
-        self._directions[t] = self._coefficients[t, : t + 1] @ self._rows[: t + 1]
-
-    def picks(self) -> Any:
-        return self._rows[: self._length]
 
     def directions(self, first: int) -> Any:
-        return self._directions[first : self._length]
+        return self._coarse[first : self._length]
 
 
 def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
