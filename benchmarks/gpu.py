@@ -21,7 +21,9 @@ import torch
 import fairnepv
 from fairnepv.engines import block_threads
 from fairnepv.engines.device import TorchEngine
+from fairnepv.loop import run
 from fairnepv.posing import pose
+from fairnepv.search import Greedy
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
@@ -128,16 +130,22 @@ def passes(data: dict[str, Any], k: int, device: Any, rates: dict[str, float]) -
     n, P = problem.n, problem.pool.width
     with block_threads(problem.work()):
         gram, _ = clock(lambda: _gram(problem), device, 3)
-        subset = Subset.of(problem, np.arange(0, n, n // k)[:k])
+        quick, _ = clock(lambda: greedy(problem), device)
+        subset = Subset.of(problem, greedy(problem))
         table = SwapTable.of(subset, keep=False)
         best_swaps(table, above=subset.value)
         swap, _ = clock(lambda: best_swaps(table, above=subset.value), device, 3)
     gram_flops, swap_flops = 2.0 * n * P**2, 2.0 * n * k * (P + 2 * k)
     kind = "float32" if table.source.coarse else "float64"
     return [
+        (f"greedy, {k} picks", quick, ""),
         ("Gram pass", gram, _share(gram_flops / gram, rates["float64"], "float64")),
         ("swap pass", swap, _share(swap_flops / swap, rates[kind], kind)),
     ]
+
+
+def greedy(problem: Any) -> Any:
+    return np.sort(run(Greedy(problem)).state.indices)
 
 
 def _gram(problem: Any) -> Any:

@@ -162,14 +162,9 @@ class Standing(NamedTuple):
         F is concave in the log-determinants and log r <= r - 1, so F can rise by at most
         (1/k) sum_q w_q (r_q - 1): no logarithm is needed to see that most swaps are hopeless.
         """
-        xp, w = block.xp, soft_min_weights(self._d, self.tau)
+        w = soft_min_weights(self._d, self.tau)
         rise = c @ block.put((w[:, None] * pivots).astype(pivots.dtype))
-        square = xp.empty_like(rise)
-        for q, w_q in enumerate(w.tolist()):
-            xp.multiply(v[:, q], v[:, q], out=square)
-            square *= w_q
-            rise += square
-        return rise
+        return block.place.add_squares(rise, v, w.tolist())
 
     def needed_rise(self, value: float) -> float:
         """What `rise` must reach for the merit to exceed `value`."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.certificate import Certificate
-from fairnepv.engines import Block, block_threads
+from fairnepv.engines import Block, block_threads, few_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
@@ -233,9 +233,11 @@ def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
 
 
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
-    gains = subset_gains(problem.pool, indices)
+    with few_threads(float(len(indices)) ** 2 * problem.pool.width):
+        gains = subset_gains(problem.pool, indices)
+        scores = _score_fields(problem, indices)
     return Selection(
-        **_score_fields(problem, indices),
+        **scores,
         indices=indices,
         ids=_ids(problem, indices),
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},

@@ -16,7 +16,7 @@ A task that is `portable` computes where the engine keeps the rows: it takes its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -46,6 +46,22 @@ class Host:
     @staticmethod
     def get(array: Any) -> Any:
         return array
+
+    @staticmethod
+    def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
+        """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
+        square = np.empty_like(total)
+        for q, weight in enumerate(weights):
+            np.multiply(terms[:, q], terms[:, q], out=square)
+            square *= weight
+            total += square
+        return total
+
+    @staticmethod
+    def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
+        """Rows and columns of the entries that exceed `least`, few as a rule."""
+        rows, columns = np.nonzero(matrix > least)
+        return rows, columns
 
 
 HOST = Host()

@@ -6,7 +6,7 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,19 @@ class Place:
 
     def get(self, array: Any) -> Any:
         return to_host(array) if hasattr(array, "cpu") else array
+
+    @staticmethod
+    def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
+        for q, weight in enumerate(weights):  # one kernel each, that reads once and writes once
+            total.addcmul_(terms[:, q], terms[:, q], value=weight)
+        return total
+
+    @staticmethod
+    def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
+        """Rows first: a maximum reads the matrix once, finding entries takes several turns."""
+        rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]
+        found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
+        return rows[found], columns
 
 
 def to_device(array: Any, device: Any) -> Any:
@@ -129,7 +142,7 @@ class TorchEngine:
     ) -> R:
         size = self.rows_of_block(source, max(width, 0))
         starts = range(0, source.n, size)
-        results = (
+        results: Iterable[R] = (
             self._on(task, source, state, aligned, None, start, min(start + size, source.n))
             for start in starts
         )
@@ -203,7 +216,9 @@ class _Uploaded(_Fetched):
 
 def _empty_like(result: Any, n: int) -> Any:
     shape = (n, *result.shape[1:])
-    return result.new_empty(shape) if hasattr(result, "new_empty") else np.empty(shape, result.dtype)
+    return (
+        result.new_empty(shape) if hasattr(result, "new_empty") else np.empty(shape, result.dtype)
+    )
 
 
 def _device(named: Any) -> Any:
@@ -220,7 +235,9 @@ def _device(named: Any) -> Any:
     try:
         device = torch.device(named)
     except RuntimeError as error:
-        raise InputError(f"engine 'torch:{named}': there is no such device; name cpu or cuda") from error
+        raise InputError(
+            f"engine 'torch:{named}': there is no such device; name cpu or cuda"
+        ) from error
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"engine 'torch:{named}': only cpu and cuda are supported")
     if device.type == "cuda" and not torch.cuda.is_available():

@@ -119,7 +119,7 @@ class Frontier:
         self._place = place = pool.place
         self._eps = place.put(pool.eps[:, None])
         largest = float((pool.largest_norms + pool.eps).max())
-        self._moderate = _LEAST_SINGLE < pool.eps.min() and largest < _MOST_SINGLE
+        self._moderate = pool.eps.min() > _LEAST_SINGLE and largest < _MOST_SINGLE
         norms = np.array(pool.squared_norms.T, order="C")
         self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
         self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
@@ -273,7 +273,7 @@ class Frontier:
         if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
             return
-        parts = (stale,)
+        parts: tuple[Any, ...] = (stale,)
         if len(stale) > _FEW:
             late = self._known[stale] < t - _LATELY  # the others miss few directions
             parts = (stale[late], stale[~late])

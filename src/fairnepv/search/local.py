@@ -352,7 +352,7 @@ def _rank_swaps(
     if not state.allowed.all():
         rise[~block.put(state.allowed)[groups]] = -np.inf
     needed = state.standing.needed_rise(state.above - state.ties[0])
-    rows, slots = block.xp.nonzero(rise > needed)
+    rows, slots = block.place.entries_above(rise, needed)
     ratios = c[rows].T * block.put(state.pivots)[:, slots] + v[rows, :, slots].T ** 2  # (M, found)
     rows, slots = block.get(rows) + block.start, block.get(slots)
     found = block.get(ratios).astype(np.float64)

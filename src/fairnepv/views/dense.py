@@ -113,7 +113,7 @@ class DenseView(View):
     def combined(self, anchor: Floats, combine: Floats) -> Floats:
         return combine.T @ anchor
 
-    def trail(self, most: int, coarse: bool) -> DenseTrail:
+    def trail(self, most: int, coarse: bool) -> Trail:
         return DenseTrail(self, most, np.float32 if coarse and self._single else np.float64)
 
     def inner(self, left: Indices, right: Indices) -> Floats:

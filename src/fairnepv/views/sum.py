@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairnepv.engines import RowBlock
-from fairnepv.engines.device import alike, side_by_side
 from fairnepv.engines.base import Array
+from fairnepv.engines.device import alike, side_by_side
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail

@@ -24,7 +24,7 @@ _CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at 
 
 
 class TensorRows(RowFile):
-    """A tensor that a user handed in, where it is; rows come to the host when they are asked for."""
+    """A tensor that a user handed in, where it is; rows come to the host when asked for."""
 
     resident = True
     file_bytes = 0
@@ -40,10 +40,10 @@ class TensorRows(RowFile):
         return np.concatenate([to_host(part) for part in parts])
 
     def read(self, start: int, stop: int) -> Rows:
-        return to_host(self.tensor[start:stop])
+        return np.asarray(to_host(self.tensor[start:stop]))
 
     def gather(self, indices: Indices) -> Rows:
-        return to_host(self.tensor[to_device(indices, self.tensor.device)])
+        return np.asarray(to_host(self.tensor[to_device(indices, self.tensor.device)]))
 
 
 def tensor_rows(value: Any, what: str) -> TensorRows | NDArray[Any] | None:
@@ -59,7 +59,7 @@ def tensor_rows(value: Any, what: str) -> TensorRows | NDArray[Any] | None:
         ) from error
     if kind == "torch" and not isinstance(value, torch.Tensor):
         return None
-    tensor = value.detach() if kind == "torch" else torch.from_dlpack(value)
+    tensor = value.detach() if kind == "torch" else torch.utils.dlpack.from_dlpack(value)
     if tensor.layout != torch.strided:
         raise InputError(f"{what} is a sparse tensor; hand it in as a SciPy sparse array")
     if tensor.ndim != 2:
@@ -189,10 +189,10 @@ class TensorView(DenseView):
         product: Floats = to_host(combined @ combined.T)
         return product
 
-    def trail(self, most: int, coarse: bool) -> TensorTrail:
+    def trail(self, most: int, coarse: bool) -> Trail:
         return TensorTrail(self, most, coarse and self._single, self._device)
 
-    def take(self, indices: Indices) -> DenseView:
+    def take(self, indices: Indices) -> DenseView:  # type: ignore[override]
         """Few rows, for the host."""
         view = DenseView(self.data[indices], self.eps)
         return view.scaled(self._scales(indices), self.offset)
