@@ -58,6 +58,11 @@ class Host:
         return total
 
     @staticmethod
+    def square_sums(rows: Any) -> Any:
+        """(b,) squared lengths of (b, k) rows."""
+        return np.einsum("ij,ij->i", rows, rows)
+
+    @staticmethod
     def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
         """Rows and columns of the entries that exceed `least`, few as a rule."""
         rows, columns = np.nonzero(matrix > least)

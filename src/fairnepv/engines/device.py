@@ -42,6 +42,10 @@ class Place:
         return total
 
     @staticmethod
+    def square_sums(rows: Any) -> Any:
+        return rows.norm(dim=1).square_()
+
+    @staticmethod
     def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
         """Rows first: a maximum reads the matrix once, finding entries takes several turns."""
         rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]
@@ -53,7 +57,7 @@ def to_device(array: Any, device: Any) -> Any:
     import torch
 
     if isinstance(array, torch.Tensor):
-        return array.to(device)
+        return array if array.device == device else array.to(device)
     array = np.asarray(array)
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.float64)  # of these PyTorch knows the names alone
@@ -231,7 +235,7 @@ def _device(named: Any) -> Any:
             "'fairnepv[torch]'"
         ) from error
     if named is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        named = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(named)
     except RuntimeError as error:
@@ -249,6 +253,8 @@ def _device(named: Any) -> Any:
         raise InputError(
             f"engine 'torch:{named}': there are {torch.cuda.device_count()} GPU(s), counted from 0"
         )
+    if device.type == "cuda" and device.index is None:  # as tensors say it
+        return torch.device("cuda", torch.cuda.current_device())
     return device
 
 

@@ -273,18 +273,21 @@ class Frontier:
         if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
             return
-        parts: tuple[Any, ...] = (stale,)
-        if len(stale) > _FEW:
-            late = self._known[stale] < t - _LATELY  # the others miss few directions
-            parts = (stale[late], stale[~late])
-        for part in parts:
+        for part, since in self._by_age(stale):
             if len(part):
-                self._explain(part, self._oldest(part))
+                self._explain(part, since)
 
-    def _oldest(self, rows: Any) -> int:
-        """How many picks all of these rows know of; a device had better not be asked."""
+    def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
+        """Rows with how many picks they know of, at the least. To ask a device takes longer than
+        to tell it once more."""
+        if not isinstance(rows, np.ndarray):
+            return [(rows, self._since)]
         known = self._known[rows]
-        return int(known.min()) if isinstance(known, np.ndarray) else self._since
+        parts = [rows]
+        if len(rows) > _FEW:
+            late = known < len(self.indices) - _LATELY  # the others miss few directions
+            parts = [rows[late], rows[~late]]
+        return [(part, int(self._known[part].min(initial=2**31 - 1))) for part in parts]
 
     def _explain(self, rows: Any, since: int) -> None:
         """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
@@ -355,7 +358,7 @@ def _explained(block: Block, state: Explain, known: Any) -> Any:
         for view, anchor in zip(block.views, state.anchors, strict=True):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
             v[them] *= news
-            explained.append(xp.einsum("ij,ij->i", v, v))
+            explained.append(block.place.square_sums(v))
     return xp.astype(xp.stack(explained, axis=1), xp.float64)
 
 
