@@ -163,7 +163,7 @@ class Standing(NamedTuple):
         (1/k) sum_q w_q (r_q - 1): no logarithm is needed to see that most swaps are hopeless.
         """
         w = soft_min_weights(self._d, self.tau)
-        rise = c @ block.put((w[:, None] * pivots).astype(pivots.dtype))
+        rise = (c * block.put(w.astype(pivots.dtype))) @ block.put(pivots)
         return block.place.add_squares(rise, v, w.tolist())
 
     def needed_rise(self, value: float) -> float:

@@ -6,6 +6,7 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,10 +28,21 @@ class Place:
         from array_api_compat import torch as xp
 
         self.xp, self.device = xp, device
+        self._sent: dict[int, tuple[Any, Any]] | None = None
+
+    def for_a_pass(self) -> Place:
+        """The same, that sends an array once, however many blocks ask for it."""
+        other = copy.copy(self)
+        other._sent = {}
+        return other
 
     def put(self, array: Any) -> Any:
         """Small arrays of a state; a tensor of this device is there already."""
-        return to_device(array, self.device)
+        if self._sent is None:
+            return to_device(array, self.device)
+        if id(array) not in self._sent:  # which is held, so that no other gets its number
+            self._sent[id(array)] = array, to_device(array, self.device)
+        return self._sent[id(array)][1]
 
     def get(self, array: Any) -> Any:
         return to_host(array) if hasattr(array, "cpu") else array
@@ -122,11 +134,11 @@ class TorchEngine:
         rows: Any = None,
         out: Any = None,
     ) -> Any:
-        n = source.n if rows is None else len(rows)
+        n, place = source.n if rows is None else len(rows), self.place.for_a_pass()
         size = self.rows_of_block(source, width)
         for start in range(0, n, size):
             stop = min(start + size, n)
-            result = self._on(task, source, state, aligned, rows, start, stop)
+            result = self._on(task, source, state, aligned, rows, start, stop, place)
             if out is None:
                 out = _empty_like(result, n)
             out[start:stop] = result
@@ -144,11 +156,10 @@ class TorchEngine:
         total: int = 0,
         fixed: bool = False,
     ) -> R:
-        size = self.rows_of_block(source, max(width, 0))
-        starts = range(0, source.n, size)
+        size, place = self.rows_of_block(source, width), self.place.for_a_pass()
         results: Iterable[R] = (
-            self._on(task, source, state, aligned, None, start, min(start + size, source.n))
-            for start in starts
+            self._on(task, source, state, aligned, None, start, min(start + size, source.n), place)
+            for start in range(0, source.n, size)
         )
         return tree_fold(results, combine)
 
@@ -166,12 +177,14 @@ class TorchEngine:
         rows: Any,
         start: int,
         stop: int,
+        place: Place,
     ) -> Any:
         block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
         parts = [x[start:stop] for x in aligned]
         if getattr(task, "portable", False):
             there = tuple(_Uploaded.of(view, self.place) for view in block.views)
-            return task(replace(block, views=there), state, *map(self.place.put, parts))
+            block = replace(block, views=there, place=place)
+            return task(block, state, *(to_device(x, self.device) for x in parts))
         here = tuple(_Fetched(view, self.place) for view in block.views)
         block = Block(block.start, block.stop, here)
         return task(block, state, *map(self.place.get, parts))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block, portable
+from fairnepv.engines import Block, few_threads, portable
 from fairnepv.errors import Status
 from fairnepv.objective import Standing, subset_merit
 from fairnepv.problem import Problem
@@ -154,7 +154,8 @@ class LocalSearch:
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
     def _score(self, indices: Indices) -> float:
-        return subset_merit(self.problem, indices)
+        with few_threads(float(len(indices)) ** 2 * self.problem.pool.width):
+            return subset_merit(self.problem, indices)
 
     @property
     def _gain(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines import HOST, Block, Engine, engine_of, portable
+from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
@@ -196,9 +196,10 @@ class Pool:
         return self.with_views((name,), (self.views[self.names.index(name)],))
 
     def take(self, indices: Indices) -> Pool:
-        """The pool of these rows alone."""
+        """The pool of these rows alone, for the host: they are few."""
         return replace(
             self,
+            engine=self.engine if self.place is HOST else LocalEngine(),
             views=tuple(view.take(indices) for view in self.views),
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},

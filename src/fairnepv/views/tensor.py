@@ -184,6 +184,10 @@ class TensorView(DenseView):
     def combined(self, anchor: Any, combine: Floats) -> Any:
         return to_device(combine, self._device).T @ anchor
 
+    def inner(self, left: Indices, right: Indices) -> Floats:
+        product: Floats = to_host(self.anchor(left) @ self.anchor(right).T)
+        return product
+
     def quadratic(self, indices: Indices, combine: Floats) -> Floats:
         combined = self.combined(self.anchor(indices), combine)
         product: Floats = to_host(combined @ combined.T)
