@@ -173,7 +173,7 @@ class FirstTier:
         first = not len(state.best)
         best, value = (
             (chosen, value)
-            if whole and (first or value > state.value)
+            if whole and (first or value > state.value + self.problem.tolerances.tie)
             else (state.best, value if first else state.value)
         )
         return ShardsState(

@@ -242,12 +242,17 @@ class Count:
         second = Count(self.problem, self.rates, sum(min(self.k, size) for size in sizes))
         effort = check_effort(plan.effort.name).for_work(second.work)
         stages = second.method(replace(plan, effort=effort, shards=()), False)
-        kept = second.copied()
-        among = f"among {second.n:,} winners"
-        return [first] + [
-            replace(s, memory=s.memory + kept, note=f"{among}; {s.note}" if s.note else among)
-            for s in stages
-        ]
+        return [first, *(second.as_second_tier(stage, self.n) for stage in stages)]
+
+    def as_second_tier(self, stage: Stage, n: int) -> Stage:
+        """A stage on these rows as one of a pool of n: its passes count as shares of one."""
+        among = f"among {self.n:,} winners"
+        return replace(
+            stage,
+            passes=stage.passes * self.n / n,
+            memory=stage.memory + self.copied(),
+            note=f"{among}; {stage.note}" if stage.note else among,
+        )
 
     def copied(self, array: bool = True) -> float:
         """Bytes of these rows in memory; those of an `array` need not be copied to be a shard."""
