@@ -3,11 +3,11 @@
 A calibrated pool takes its row scales, ridges and offsets along with its rows, so F_tau of a set is
 the same number in both tiers and in the whole pool. The first tier holds one shard at a time.
 
-What this loses against a search of the whole pool has no guarantee beforehand. That of GreeDi
-[GreeDi, Theorem 4.1] is for monotone submodular functions, and F_tau is neither: it is a mean per
-item, and a soft-min of several. What holds is what is proven of the pool: the bound of a
-certificate is about its rows and not about how a set was found, so F_tau of the best set of the
-whole pool is between the reported score and the reported bound.
+What this loses against a search of the whole pool has no guarantee beforehand. That of [GreeDi]
+is for monotone submodular functions. A log-determinant is submodular, but an item may lower it, and
+the soft-min of several is not even submodular. What holds is what is proven of the pool: the bound
+of a certificate is about its rows and not about how a set was found, so F_tau of the best set of
+the whole pool is between the reported score and the reported bound.
 """
 
 from __future__ import annotations
