@@ -1,7 +1,8 @@
 """What choosing in tiers loses against choosing from the whole pool, and how long both take.
 
 Neither gets a certificate, so that seconds are those of the search; the bound of the whole pool is
-proven once and stands beside. Shards are even runs of the rows as they are stored.
+proven once and stands beside. Shards are even runs of the rows as they are stored; the digits of
+UCI are stored class by class, so that a shard has few classes, and once more in a random order.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import argparse
 import statistics
 from typing import Any
 
+import numpy as np
+
 import fairnepv
 from pools import openmoji_tf_idf, simulated, uci
 from sections import benchmark, markdown, provenance, publish
@@ -17,22 +20,30 @@ from speed import pool as embeddings
 
 SHARDS = (2, 4, 8, 16, 32)
 REPEATS = 3
+
+
+def shuffled(data: Any) -> Any:
+    order = np.random.default_rng(0).permutation(len(next(iter(data.values()))))
+    return {name: X[order] for name, X in data.items()}
+
+
 # pool, sizes
 POOLS = {
-    "OpenMoji": (openmoji_tf_idf, (20, 50)),
-    "UCI": (uci, (20, 50)),
-    "simulated, 5,000 rows": (simulated, (20, 100)),
+    "OpenMoji": (openmoji_tf_idf, (50,)),
+    "UCI, sorted by digit": (uci, (20, 50)),
+    "UCI, shuffled": (lambda: shuffled(uci()), (20, 50)),
+    "simulated, 5,000 rows": (simulated, (20,)),
     "simulated embeddings, 50,000 rows": (lambda: embeddings(50_000, 128), (100,)),
 }
 
 
 def choose(data: Any, k: int, effort: str, hierarchical: bool | int = False) -> tuple[float, float]:
-    """F and the median of the seconds of some runs, of one where it takes long."""
+    """F and the median of the seconds of some runs, or of one that takes more than a second."""
     seconds = []
     while len(seconds) < REPEATS:
         found = fairnepv.select(data, k, effort=effort, certify=False, hierarchical=hierarchical)
         seconds.append(found.seconds)
-        if found.seconds > 4.0:
+        if found.seconds > 1.0:
             break
     return found.fair_score, statistics.median(seconds)
 

@@ -26,7 +26,7 @@ from fairnepv.loop import Session
 from fairnepv.methods import Plan, find
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Constraints, Problem
-from fairnepv.search import Found, better, check_effort, greedy
+from fairnepv.search import Found, better, check_effort, greedy, improve
 from fairnepv.views import Pool
 from fairnepv.views.base import Indices, View
 
@@ -94,8 +94,8 @@ def _joined(starts: Iterable[int], least: int) -> tuple[int, ...]:
 
 
 def find_in_tiers(problem: Problem, plan: Plan, session: Session) -> Found:
-    """The subset that a method finds among the winners of all shards, or the best set that one
-    shard had, if that is better. One shard is no tier: the method sees the pool."""
+    """The subset that a method finds among the winners of all shards, or comes from the best set
+    that one shard had, if that is better. One shard is no tier: the method sees the pool."""
     if len(plan.shards) <= 2:
         return find(problem, plan, session)
     outcome = session.run(FirstTier(problem, plan.shards, session.deadline))
@@ -108,17 +108,22 @@ def find_in_tiers(problem: Problem, plan: Plan, session: Session) -> Found:
         )
         return found
     with session.absorbing_interruption():
-        return better(problem, _among(problem, state.winners, plan, session), found)
+        return _among_winners(problem, state, plan, session)
     return found
 
 
-def _among(problem: Problem, winners: Indices, plan: Plan, session: Session) -> Found:
+def _among_winners(problem: Problem, state: ShardsState, plan: Plan, session: Session) -> Found:
     """The second tier. It gets no certificate: whatever is proven of the winners alone would be no
     bound on the pool, and what is chosen should not depend on whether a bound was asked for."""
-    rows = np.unique(winners)
+    rows = np.unique(state.winners)
     second = problem.take(rows)
     effort = check_effort(plan.effort.name).for_size(second)
     found = find(second, replace(plan, effort=effort, certificate=None, shards=()), session)
+    if len(state.best):
+        start = Found(np.searchsorted(rows, state.best), Status.COMPLETE)
+        if better(second, found, start) is start:
+            swaps = plan.method != "greedy"
+            found = improve(second, start, effort, session, goal=session.goal) if swaps else start
     return replace(found, indices=rows[found.indices])
 
 
@@ -169,13 +174,7 @@ class FirstTier:
         aside.deadline = self._deadline
         found, value = _winners(self.problem, rows, aside)
         chosen = rows[found.indices]
-        whole = len(chosen) == self.problem.k and self.problem.constraints.is_met(chosen)
-        first = not len(state.best)
-        best, value = (
-            (chosen, value)
-            if whole and (first or value > state.value + self.problem.tolerances.tie)
-            else (state.best, value if first else state.value)
-        )
+        best, value = self._best(state, chosen, value)
         return ShardsState(
             np.concatenate([state.winners, chosen]),
             best,
@@ -183,6 +182,14 @@ class FirstTier:
             state.done + 1,
             "" if found.status is Status.COMPLETE else found.status.name,
         )
+
+    def _best(self, state: ShardsState, chosen: Indices, value: float) -> tuple[Indices, float]:
+        problem = self.problem
+        none_yet = not len(state.best)
+        whole = len(chosen) == problem.k and problem.constraints.is_met(chosen)
+        if whole and (none_yet or value > state.value + problem.tolerances.tie):
+            return chosen, value
+        return state.best, value if none_yet else state.value
 
     def done(self, state: ShardsState) -> Status | None:
         if state.stopped:
