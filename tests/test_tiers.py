@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_it_is_what_the_slow_twin_does(data):
     views = cases.with_duplicates(views, [(0, n - 1), (1, n // 2)])
     tau = data.draw(st.sampled_from([0.02, 0.1, 1.0]), "tau")
     found = fairnepv.select(
-        views, k, tau=tau, calibration="none", effort="fast", certify=False, hierarchical=count
+        views, k, tau=tau, calibration="none", method="greedy", certify=False, hierarchical=count
     )
     Ls = kernels(views, [0.1, 0.1])
     expected = reference.tiered_greedy(Ls, runs(n, count), k, tau)
@@ -426,6 +427,14 @@ def test_out_of_time_there_are_still_k_items():
     assert found.status is Status.TIME_LIMIT
     assert len(set(found.indices.tolist())) == K
     assert not {0, 1} & set(found.indices.tolist())
+
+
+def test_a_time_limit_is_heard_within_a_shard():
+    problem = pose(DATA, K)
+    tier = FirstTier(problem, (0, 30, N), deadline=time.monotonic() - 1.0)
+    state = tier.step(tier.init())
+    assert tier.done(state) is Status.TIME_LIMIT
+    assert len(state.best) == K  # filled up
 
 
 def test_one_line_of_progress_for_every_shard():
