@@ -27,6 +27,7 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py --write
 	$(BIN)/python benchmarks/scale.py --large --write
+	$(BIN)/python benchmarks/tiers.py --write
 	$(BIN)/python benchmarks/certainty.py --write
 	$(BIN)/python benchmarks/solvers.py --write
 	$(BIN)/python benchmarks/peers.py --write

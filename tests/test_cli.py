@@ -169,6 +169,8 @@ def interrupt(monkeypatch, kind: type, method: str, calls: int) -> None:
         ("--method random --seed 3", {"method": "random", "random_state": 3}),
         ("--effort fast", {"effort": "fast"}),
         ("--effort thorough", {"effort": "thorough"}),
+        ("--hierarchical", {"hierarchical": True}),
+        ("--hierarchical 2 --effort fast", {"hierarchical": 2, "effort": "fast"}),
     ],
 )
 def test_select_is_the_library_call(run, folder, pool, options, knobs):
@@ -181,6 +183,23 @@ def test_select_is_the_library_call(run, folder, pool, options, knobs):
     assert document["upper_bound"] == pytest.approx(expected.upper_bound, abs=1e-12)
     assert document["status"] == expected.status.name
     assert document["settings"] == json.loads(json.dumps(dict(expected.settings)))
+
+
+@pytest.mark.parametrize(
+    ("shards", "match"),
+    [("some", "not a number of shards"), ("0", "from 1, not 0"), ("1000", "give at most")],
+)
+def test_a_number_of_shards_that_cannot_be_is_one_line(run, folder, shards, match):
+    refused = run(f"select {POSED} --hierarchical {shards}")
+    assert refused.code == 2
+    assert match in refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_a_plan_knows_of_shards(run, folder):
+    plan = run(f"select {POSED} --hierarchical 3 --no-certify --plan").out
+    assert "3 shards of up to" in plan
+    assert "winners" in plan
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Progress, Session, Step, check_progress
-from fairnepv.methods import OWN_METHODS, Plan, check_method, find, refusal
+from fairnepv.methods import OWN_METHODS, Plan, check_method, refusal
 from fairnepv.planning import Forecast, fit, foresee
 from fairnepv.posing import (
     Posing,
@@ -54,6 +54,7 @@ from fairnepv.selection import (
     make_selection,
     score_subset,
 )
+from fairnepv.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.views import Pool
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.intake import named_views
@@ -88,6 +89,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     gap: float = GAP,
     target_efficiency: float | None = None,
     node_limit: int | None = None,
+    hierarchical: bool | int = False,
     random_state: int = 0,
     time_limit: float | None = None,
     strict: bool = False,
@@ -124,6 +126,9 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     certify: also bound what any k items could score, to within a duality gap of `gap`.
     target_efficiency: stop as soon as the certified efficiency is this high, between 0 and 1.
     node_limit: of 'exact': the best so far and the gap proven by then are returned.
+    hierarchical: choose k of every shard by fair greedy, then among those by `method`. Shards are
+        the files of the first view where it has several, else runs of rows; a number says how many.
+        A bound is still one on the whole pool.
     time_limit: seconds for the search; the best so far is returned and marked. Reading and
         calibration come on top, and so does the bound, which gets as long again.
     strict: raise NumericalError unless the search ended well.
@@ -160,6 +165,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
         strict,
         progress,
         memory_limit,
+        hierarchical,
     )
     if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray):
         if nested:
@@ -182,11 +188,13 @@ class Wishes(NamedTuple):
     strict: bool = False
     progress: Progress | None = None
     memory_limit: int | str | None = None
+    hierarchical: bool | int = False
 
 
 def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
     gap = check_positive("gap", wishes.gap)
     target = _check_target(wishes)
+    check_hierarchical(wishes.hierarchical, wishes.method)
     posing, means = _within_limit(data, k, posing, wishes)
     problem = pose(data, k, **posing, means=means)
     plan = Plan(
@@ -194,6 +202,7 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 
         check_effort(wishes.effort).for_size(problem),
         _check_oversampling(wishes.oversampling),
         _check_node_limit(wishes),
+        shards=shards_of(problem.pool, problem.k, wishes.hierarchical),
     )
     proving = _session(wishes.time_limit, wishes.progress)
     refuse_unreachable_floors(problem)
@@ -274,6 +283,7 @@ def plan(
     method: str | None = "auto",
     effort: str = "balanced",
     certify: bool = True,
+    hierarchical: bool | int = False,
     memory_limit: int | str | None = None,
     **options: Any,
 ) -> Forecast:
@@ -287,7 +297,10 @@ def plan(
     unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
     if unknown:
         raise InputError(f"plan has no option {sorted(unknown)[0]!r}; it takes those of select")
-    wishes = Wishes(effort=effort, certify=certify, memory_limit=memory_limit)
+    check_hierarchical(hierarchical, method)
+    wishes = Wishes(
+        effort=effort, certify=certify, memory_limit=memory_limit, hierarchical=hierarchical
+    )
     _, forecast = _foreseen(data, k, posing, wishes, () if method is None else (method,))
     return forecast
 
@@ -510,7 +523,8 @@ def _foreseen(
     limit = check_memory_limit(wishes.memory_limit)
     problem = sketch(data, k, posing)
     effort = check_effort(wishes.effort).for_size(problem)
-    plans = [Plan(_known_method(problem, name), effort) for name in methods]
+    shards = shards_of(problem.pool, problem.k, wishes.hierarchical)
+    plans = [Plan(_known_method(problem, name), effort, shards=shards) for name in methods]
     efficiency = problem.calibration.rule == "efficiency"
     foretell = partial(
         foresee, plans=plans, certify=wishes.certify, efficiency=efficiency, rates=rates
@@ -537,7 +551,7 @@ def _session(time_limit: Any, progress: Progress | None) -> Session:
 def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     began = time.monotonic()
     with block_threads(problem.work()):
-        found = find(problem, plan, session)
+        found = find_in_tiers(problem, plan, session)
         indices = found.indices
         if not found.ordered or problem.constraints:
             with session.absorbing_interruption():
@@ -595,6 +609,7 @@ def _settings(problem: Problem, plan: Plan) -> dict[str, Any]:
         "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
         "floors": None if problem.floors is None else _floors(problem),
         "oversampling": plan.oversampling,
+        "hierarchical": len(plan.shards) - 1 if plan.shards else None,  # shards
         "random_state": problem.random_state,
     }
 

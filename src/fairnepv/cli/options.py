@@ -265,6 +265,31 @@ class Sizes(Size):
         return sizes[0] if len(sizes) == 1 else sizes
 
 
+class Shards(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A number of shards, or True where none was named."""
+
+    name = "shards"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
+        if isinstance(value, bool) or value == _SHARDS_OF_THE_POOL:
+            return bool(value)
+        try:
+            return int(value)
+        except ValueError:
+            return self.fail(f"{value!r} is not a number of shards", parameter, context)
+
+
+_SHARDS_OF_THE_POOL = "auto"
+hierarchical_option = click.option(
+    "--hierarchical",
+    type=Shards(),
+    is_flag=False,
+    flag_value=_SHARDS_OF_THE_POOL,
+    default=False,
+    metavar="[SHARDS]",
+    help="Choose within shards first, then among those chosen: for pools that are too large to "
+    "search at once. Shards are files of the first view, else runs of rows, as many as are named.",
+)
 size_option = click.option(
     "-k", "k", type=Size(), required=True, help="How many items, or a fraction of them."
 )

@@ -15,6 +15,7 @@ from fairnepv.cli.options import (
     effort_option,
     force_option,
     gap_option,
+    hierarchical_option,
     json_option,
     memory_limit_option,
     plan_option,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     help="Stop once so much of the best possible is certain, such as 0.95.",
 )
 @click.option("--node-limit", type=click.IntRange(min=1), help="Of --method exact.")
+@hierarchical_option
 @time_limit_option
 @memory_limit_option
 @plan_option

@@ -127,8 +127,15 @@ class DenseView(View):
         return spectrum_of_rows(self.rows(indices))
 
     def take(self, indices: Indices) -> DenseView:
-        view = DenseView(self.data[indices], self.eps)
+        view = DenseView(self.data[self._stretch(indices)], self.eps)
         return view.scaled(self._scales(indices), self.offset)
+
+    def _stretch(self, indices: Indices) -> Indices | slice:
+        """Consecutive rows of an array as a slice, which copies nothing; a file must be asked for
+        its rows every time, or be read."""
+        if isinstance(self.data, RowFile) or not len(indices) or (np.diff(indices) != 1).any():
+            return indices
+        return slice(int(indices[0]), int(indices[-1]) + 1)
 
     def reordered(self, order: Indices) -> DenseView:
         if not isinstance(self.data, RowFile):
