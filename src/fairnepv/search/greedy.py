@@ -200,8 +200,7 @@ class Frontier:
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
-        decline = self._lead.reach - reach if np.isfinite(self._lead.reach) else 0.0
-        self._lead = _Lead(best[1][:, at], reach, max(decline, 0.0))
+        self._lead = self._lead.followed(best[1][:, at], reach)
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
@@ -306,13 +305,18 @@ class _Lead(NamedTuple):
 
     logs: Floats
     reach: float
-    decline: float = 0.0  # of that, since the one before
+    decline: float = 0.0  # of that from pick to pick, on average over the last
 
     @property
     def expected(self) -> float:
         """What it will take to be as good as the next, rather too little than too much: a second
         look costs more than some rows."""
-        return self.reach - 1.5 * self.decline
+        return self.reach - 2.0 * self.decline
+
+    def followed(self, logs: Floats, reach: float) -> _Lead:
+        """The next."""
+        last = max(self.reach - reach, 0.0) if np.isfinite(self.reach) else 0.0
+        return _Lead(logs, reach, self.decline + 0.2 * (last - self.decline))
 
 
 class Explain(NamedTuple):
