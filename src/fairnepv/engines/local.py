@@ -110,7 +110,7 @@ def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Ite
         try:
             for i, call in enumerate(calls):
                 ahead.append(_promised(call, threads, ahead, len(calls) - i))
-                while ahead and (ahead[0].done() or len(ahead) > threads):
+                while ahead and (ahead[0].done() or len(ahead) > 2 * threads):
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
