@@ -204,7 +204,14 @@ def test_where_it_cannot_go_is_refused_at_once():
     assert "shards holds shards, which is read" in message
     assert "is read; write to" in refused(convert, ["shards/img_emb_0.npy"], "shards", force=True)
     assert "old holds old, which is read" in refused(convert, ["old"], "old", force=True)
+    assert "old/new is inside of" in refused(convert, ["a.npy"], "old/new")
     assert everything() == before
+
+
+def test_a_table_beside_arrays_brings_no_ids():
+    write_shards("shards", ROWS)
+    write_parquet("shards/unrelated.parquet", table(pa.array(NAMES), "about"))
+    assert convert(["shards"], "out").ids is None
 
 
 def test_force_replaces_what_was_converted():

@@ -244,6 +244,8 @@ def test_shards_go_by_their_numbers():
         (["a-1-of-3", "a-2-of-3"], "f/a-0-of-3.npy is missing: there are 2 of 3 files"),
         (["a_0", "b_0"], "f has 2 shard names (a, b); name one, as in f:a"),
         (["left", "right"], "f has no numbered .npy files"),
+        (["a_0", "a_1", "labels"], "f has labels.npy beside numbered .npy files"),
+        (["a", "a_1"], "move it elsewhere, or name those to read, as in f:a"),
     ],
 )
 def test_shards_that_do_not_add_up_are_refused(names, words):
@@ -259,6 +261,12 @@ def test_one_kind_of_shard_of_several_is_named():
     np.testing.assert_array_equal(fairnepv.open_rows("f:text_emb"), -ROWS)
     message = refused(read_features, "f:sound")
     assert message == "f has no shard name 'sound'; it has img_emb, text_emb"
+
+
+def test_arrays_beside_shards_that_are_named_are_left_alone():
+    write_shards("f", ROWS, "img_emb")
+    np.save("f/labels.npy", np.arange(3))
+    np.testing.assert_array_equal(fairnepv.open_rows("f:img_emb"), ROWS)
 
 
 def test_the_folders_of_clip_retrieval_are_named():

@@ -163,11 +163,23 @@ def test_few_exchanges_update_a_table_and_do_not_remake_it(monkeypatch):
     problem, _, _ = posed(rng, "dense", k=8)
     table = SwapTable.of(Subset.of(problem, np.arange(8)))
     made = []
-    monkeypatch.setattr(SwapTable, "of", classmethod(lambda cls, subset: made.append(subset)))
+    monkeypatch.setattr(SwapTable, "of", classmethod(lambda cls, subset, out: made.append(out)))
     table.after(random_moves(rng, table.subset, 2))
     assert made == []
     table.after(random_moves(rng, table.subset, 3))
-    assert len(made) == 1
+    table.after(random_moves(rng, table.subset, 3), reuse=True)
+    assert [out is table.joined for out in made] == [False, True]
+
+
+def test_a_table_that_is_made_anew_may_take_the_memory_of_the_old():
+    rng = np.random.default_rng(8)
+    problem, _, _ = posed(rng, "dense", k=8)
+    table = SwapTable.of(Subset.of(problem, np.arange(8)))
+    moves = random_moves(rng, table.subset, 3)
+    memory, expected = table.joined, table.after(moves)
+    after = table.after(moves, reuse=True)
+    assert after.joined is memory
+    np.testing.assert_array_equal(after.joined, expected.joined)
 
 
 # --- Tables that are too large --------------------------------------------------------------------

@@ -413,17 +413,26 @@ def test_gathered_rows_are_blocks(given_view):
         _close(block.squared_norms(), np.diag(given_view.K)[indices], given_view)
 
 
-def test_anchors_grow_by_one(given_view):
+@pytest.mark.parametrize("coarse", [False, True])
+def test_a_trail_grows_by_one(given_view, coarse):
     """What is appended is what would have been made at once."""
-    view, combine = given_view.view, np.random.default_rng(1).standard_normal((len(ROWS), 4))
+    view, trail = given_view.view, given_view.view.trail(len(ROWS) + 3, coarse)
+    coefficients = np.tril(np.random.default_rng(1).standard_normal((len(ROWS), len(ROWS))))
     block = view.block(0, N)
-    anchor = view.with_row(view.anchor(ROWS[:-1]), ROWS)
-    _close(block.cross(anchor), given_view.K[:, ROWS], given_view)
-    first = view.combined(view.anchor(ROWS), combine[:, :3])
-    whole = view.with_column(first, anchor, combine)
-    _close(block.cross(whole), given_view.K[:, ROWS] @ combine, given_view)
-    late = view.late_columns(whole, 2)
-    _close(block.cross(late), given_view.K[:, ROWS] @ combine[:, 2:], given_view)
+    for t, row in enumerate(ROWS):
+        trail.add(int(row), coefficients[t, : t + 1])
+        picks = given_view.K[:, ROWS[: t + 1]]
+        directions = picks @ coefficients[: t + 1, : t + 1].T
+        assert len(trail) == t + 1
+        _close(block.cross(trail.picks()), picks, given_view)
+        np.testing.assert_array_equal(trail.coefficients, coefficients[: t + 1, : t + 1])
+        for first in {0, t}:
+            made = block.cross(trail.directions(first))
+            if coarse:
+                scale = np.abs(directions).max()
+                np.testing.assert_allclose(made, directions[:, first:], atol=1e-4 * scale)
+            else:
+                _close(made, directions[:, first:], given_view)
 
 
 def test_a_coarse_cross_is_within_its_error(given_view):

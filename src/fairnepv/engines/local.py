@@ -23,8 +23,7 @@ from fairnepv.engines.base import Array, R, Source, tree_fold
 from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
-_FEW_ROWS = 192  # gathered ones that a thread is bothered with
-_GATHERED = 512  # rows in a block of gathered ones, whose memory is then used over and over
+_GATHERED = 512  # rows of a block of gathered ones: worth a thread, and memory that stays cached
 _KEPT_BYTES = 1 << 26  # of freed memory
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
 _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second thread costs more
@@ -64,7 +63,7 @@ class LocalEngine:
         n = source.n if rows is None else len(rows)
         size = self.rows_of_block(source, width, fixed)
         if rows is not None:
-            size = min(size, _GATHERED, max(_FEW_ROWS, -(-n // _cores())))
+            size = min(size, -(-n // -(-n // _GATHERED)))
         calls = _calls(task, source, state, aligned, size, rows)
         for start, result in zip(range(0, n, size), in_order(calls, self.threads), strict=True):
             if out is None:
@@ -109,15 +108,29 @@ def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Ite
             return
         ahead: deque[Future[R]] = deque()
         try:
-            for call in calls:
-                ahead.append(_workers(threads).submit(copy_context().run, call))
-                if len(ahead) > threads:
+            for i, call in enumerate(calls):
+                ahead.append(_promised(call, threads, ahead, len(calls) - i))
+                while ahead and (ahead[0].done() or len(ahead) > 2 * threads):
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
         finally:
             for future in ahead:  # after an error or an interruption
                 future.cancel()
+
+
+def _promised(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left: int) -> Future[R]:
+    """Its result, by one of the workers; or made at once, here, while all of these are busy: to
+    wake a thread takes as long as a small block does."""
+    busy = sum(not future.done() for future in ahead)
+    if busy < min(threads, left // 2):
+        return _workers(threads - 1).submit(copy_context().run, call)
+    future: Future[R] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # it is told in the order of the blocks
+        future.set_exception(error)
+    return future
 
 
 def _calls(
@@ -146,6 +159,7 @@ def _workers(threads: int) -> ThreadPoolExecutor:
 # --- who gets the cores -------------------------------------------------------------------------
 
 _allowed: ContextVar[int | None] = ContextVar("cores", default=None)
+_limited: ContextVar[int | None] = ContextVar("threads of BLAS, as set here", default=None)
 
 
 def _cores() -> int:
@@ -204,12 +218,17 @@ def _blas() -> tuple[Any, ...]:
 @contextlib.contextmanager
 def _blas_threads(threads: int) -> Iterator[None]:
     """Not threadpoolctl's own context, which takes a hundred times as long: a greedy search makes
-    hundreds of small passes."""
+    hundreds of small passes, for which BLAS is not even asked again."""
+    if _limited.get() == threads:
+        yield
+        return
     before = [library.num_threads for library in _blas()]
     for library in _blas():
         library.set_num_threads(threads)
+    token = _limited.set(threads)
     try:
         yield
     finally:
+        _limited.reset(token)
         for library, earlier in zip(_blas(), before, strict=True):
             library.set_num_threads(earlier)

@@ -73,6 +73,9 @@ def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
         read = split_source(text).path.resolve()
         if target.resolve() in (read, *read.parents):
             raise InputError(f"{target} holds {text}, which is read; write to another folder")
+    around = next((path for path in target.resolve().parents if is_at(path)), None)
+    if around is not None:
+        raise InputError(f"{target} is inside of {around}, which is converted rows; name another")
     if not os.path.lexists(target):
         return
     if not force:

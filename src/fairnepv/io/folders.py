@@ -67,10 +67,12 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
 
 
 def column_names(source: Source) -> list[str]:
-    """The columns of the tables in a folder; none where it holds something else."""
+    """The columns of the tables in a folder; none where its rows are in something else."""
     folder = source.path
     if _is_data_set(folder):
         files = _data_set(folder)[0]
+    elif _files(folder, (".npy",)):
+        files = []  # tables beside arrays may be about anything
     else:
         files = _tables(folder) if _files(folder, TABLE_ENDINGS) else []
     return arrow_files.column_names(Source(folder / files[0])) if files else []
@@ -82,6 +84,13 @@ def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
         raise InputError(
             f"{source.path} has no numbered .npy files; name them like part_0.npy, or name one "
             "file of the folder"
+        )
+    others = sorted(set(names) - {name for group in groups.values() for _, name in group})
+    if others and source.part is None:
+        named = "".join(f", or name those to read, as in {source.path}:{g}" for g in groups if g)
+        raise InputError(
+            f"{source.path} has {others[0]} beside numbered .npy files, which may or may not be "
+            f"one of them; move it elsewhere{named}"
         )
     prefix = choose_part(source, list(groups), "shard name")
     files = _in_order(source.path, groups[prefix])

@@ -32,9 +32,10 @@ from fairnepv.views.base import Floats, Indices
 # A vanishing ridge lets variances overflow; what comes of it is refused.
 _OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 _WINDOW = 128  # picks that a row may not have heard of before a pass refreshes everybody
-_SHARE = 0.25  # of the rows, gathered since the last pass: then it is time for one
+_SHARE = 0.15  # of the rows, gathered since the last pass: then it is time for one,
+_WORTH = 0.25  # if at this rate more than this share is still to come
 _LATELY = 4  # picks ago
-_FEW = 256  # rows that are not worth two products
+_FEW = 1024  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
 _CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
@@ -114,10 +115,6 @@ class Frontier:
         self.problem, self.judge = problem, judge
         self.indices = indices[:0]
         self.logdets = np.zeros(len(pool.views))
-        # Inverses of the lower Cholesky factors of L[S, S], which grow row by row.
-        self._whiten = [np.zeros((problem.k, problem.k)) for _ in pool.views]
-        self._anchors: list[Any] = []  # of the picks, by view
-        self._directions: list[Any] = []  # of those since the last pass, by view
         self.variances = pool.squared_norms.copy()  # (n, M) c_i without the ridge, or above it
         self._known = np.zeros(pool.n, dtype=np.int32)  # so many picks are in the variances
         self._logs = _logs(self.variances, pool.eps)  # (M, n) float32
@@ -128,6 +125,8 @@ class Frontier:
         self._error = coarse_error(problem)
         self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
+        # Their coefficients are inverses of the lower Cholesky factors of L[S, S].
+        self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
         if len(indices):
@@ -159,19 +158,16 @@ class Frontier:
 
     def extend(self, row: int) -> None:
         """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
-        t, pool = len(self.indices), self.problem.pool
-        logdets = self.logdets.copy()
-        for q, W in enumerate(self._whiten):
+        logdets, coefficients = self.logdets.copy(), []
+        for q, trail in enumerate(self._trails):
             v, c = self._condition(q, np.array([row]))
             if not c[0] > 0:
                 raise np.linalg.LinAlgError("a variance is not positive")
-            root = np.sqrt(c[0])
-            W[t, :t] = -(v[:, 0] @ W[:t, :t]) / root
-            W[t, t] = 1.0 / root
+            coefficients.append(np.append(-(v[:, 0] @ trail.coefficients), 1.0) / np.sqrt(c[0]))
             logdets[q] += np.log(c[0])
+        for trail, own in zip(self._trails, coefficients, strict=True):
+            trail.add(row, own)
         self.indices, self.logdets = np.append(self.indices, np.int64(row)), logdets
-        self._anchors = [self._with_pick(q) for q in range(len(pool.views))]
-        self._directions = [self._with_direction(q) for q in range(len(pool.views))]
         self._logs[:, row] = _CLOSED
 
     def _closed(self) -> NDArray[np.bool_] | None:
@@ -204,8 +200,7 @@ class Frontier:
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
-        decline = self._lead.reach - reach if np.isfinite(self._lead.reach) else 0.0
-        self._lead = _Lead(best[1][:, at], reach, max(decline, 0.0))
+        self._lead = self._lead.followed(best[1][:, at], reach)
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
@@ -214,10 +209,12 @@ class Frontier:
     ) -> tuple[Indices, float]:
         """Rows of heights from `reach` to below `seen`, or the highest of them if they are many;
         and what heights are seen with them."""
-        rows = np.flatnonzero((heights >= reach) & (heights < seen))
+        rows = np.flatnonzero(heights >= reach)
+        found = heights[rows]
+        if np.isfinite(seen):
+            rows, found = rows[found < seen], found[found < seen]
         if len(rows) <= self._batch:
             return rows, reach
-        found = heights[rows]
         reach = float(np.partition(found, len(rows) - self._batch)[len(rows) - self._batch])
         return rows[found >= reach], reach
 
@@ -251,7 +248,8 @@ class Frontier:
         norms = self.problem.pool.squared_norms[rows, q]
         if not t:
             return np.empty((0, len(rows))), norms + view.ridge
-        v = self._whiten[q][:t, :t] @ view.gather(rows).cross(self._anchors[q]).T
+        trail = self._trails[q]
+        v = trail.coefficients @ view.gather(rows).cross(trail.picks()).T
         return v, np.maximum(norms - (v**2).sum(axis=0), 0.0) + view.ridge
 
     # --- what rows know -------------------------------------------------------------------------
@@ -261,14 +259,15 @@ class Frontier:
         t = len(self.indices)
         if self._since < t:
             self._explain(None, self._since)
-        self._since, self._gathered, self._directions = t, 0, []
+        self._since, self._gathered = t, 0
 
     def _refresh(self, rows: Indices) -> None:
         """These rows up to date; or everybody, once many rows were gathered."""
         t = len(self.indices)
         stale = rows[self._known[rows] < t]
         self._gathered += len(stale)
-        if self._gathered > _SHARE * self.problem.n:
+        coming = self._gathered / max(1, self._missed) * (self.problem.k - t)
+        if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
             return
         late = self._known[stale] < t - _LATELY  # those who have heard lately miss few directions
@@ -280,14 +279,11 @@ class Frontier:
     def _explain(self, rows: Indices | None, since: int) -> None:
         """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
         pool, t = self.problem.pool, len(self.indices)
-        directions = tuple(
-            view.late_columns(own, since - self._since)
-            for view, own in zip(pool.views, self._directions, strict=True)
-        )
+        directions = tuple(trail.directions(since) for trail in self._trails)
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
-            Explain(since, directions, self._coarse),
+            Explain(since, t, directions, self._coarse),
             self._known[here],
             width=(t - since) * len(pool.views),
             rows=rows,
@@ -297,21 +293,6 @@ class Frontier:
         if rows is None:
             logs[:, self.indices] = _CLOSED
         self.variances[here], self._logs[:, here], self._known[here] = variances, logs, t
-
-    def _with_pick(self, q: int) -> Any:
-        view = self.problem.pool.views[q]
-        if not self._anchors:
-            return view.anchor(self.indices)
-        return view.with_row(self._anchors[q], self.indices)
-
-    def _with_direction(self, q: int) -> Any:
-        """Row i has the coordinates K_iS C^-T [:, since:] along the directions since the last pass;
-        here with that of the last pick."""
-        view, t = self.problem.pool.views[q], len(self.indices)
-        late = self._whiten[q][self._since : t, :t].T
-        if not self._directions:
-            return view.combined(self._anchors[q], late)
-        return view.with_column(self._directions[q], self._anchors[q], late)
 
     @property
     def _missed(self) -> int:
@@ -324,17 +305,24 @@ class _Lead(NamedTuple):
 
     logs: Floats
     reach: float
-    decline: float = 0.0  # of that, since the one before
+    decline: float = 0.0  # of that from pick to pick, on average over the last
 
     @property
     def expected(self) -> float:
-        """What it will take to be as good as the next."""
-        return self.reach - self.decline
+        """What it will take to be as good as the next, rather too little than too much: a second
+        look costs more than some rows."""
+        return self.reach - 2.0 * self.decline
+
+    def followed(self, logs: Floats, reach: float) -> _Lead:
+        """The next."""
+        last = max(self.reach - reach, 0.0) if np.isfinite(self.reach) else 0.0
+        return _Lead(logs, reach, self.decline + 0.2 * (last - self.decline))
 
 
 class Explain(NamedTuple):
     since: int
-    anchors: tuple[Any, ...]  # of the directions since then
+    until: int
+    anchors: tuple[Any, ...]  # of the directions in between
     coarse: bool
 
 
@@ -342,11 +330,13 @@ def _explained(block: Block, state: Explain, known: NDArray[np.int32]) -> Floats
     """(b, M) squares along the directions that rows do not know of."""
     explained = np.empty((len(known), len(block.views)))
     ahead = np.flatnonzero(known > state.since)  # they know some of the directions already
+    them: Any = ahead if 2 * len(ahead) < len(known) else slice(None)  # quicker than most of them
+    news = np.arange(state.since, state.until) >= known[them, None]
     with np.errstate(**_OVERFLOWS):
         for q, (view, anchor) in enumerate(zip(block.views, state.anchors, strict=True)):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
             if len(ahead):
-                v[ahead] *= np.arange(v.shape[1]) >= (known[ahead] - state.since)[:, None]
+                v[them] *= news
             explained[:, q] = np.einsum("ij,ij->i", v, v)
     return explained
 

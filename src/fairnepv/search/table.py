@@ -68,14 +68,17 @@ class SwapTable:
     age: int = 0  # swaps since it was made
 
     @classmethod
-    def of(cls, subset: Subset, *, keep: bool = True) -> SwapTable:
-        """Kept where it is not too large; who looks only once need not keep it."""
+    def of(cls, subset: Subset, *, keep: bool = True, out: Any = None) -> SwapTable:
+        """Kept where it is not too large; who looks only once need not keep it. `out` is the memory
+        of a table that nobody needs any more."""
         pool, size = subset.problem.pool, len(subset.indices)
         source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
         width = len(pool.views) * size
         if not keep or pool.n * width > subset.problem.means.table:
             return cls(subset, source, None)
-        joined = pool.map(_respond, source, pool.squared_norms, width=4 * width, fixed=True)
+        joined = pool.map(
+            _respond, source, pool.squared_norms, width=4 * width, fixed=True, out=out
+        )
         return cls(subset, source, joined)
 
     @property
@@ -101,7 +104,8 @@ class SwapTable:
         if self.joined is None or not self._worth_updating(len(moves)):
             for move in moves:
                 subset = subset.exchange(move)
-            return SwapTable.of(Subset.of(subset.problem, subset.indices))
+            anew = Subset.of(subset.problem, subset.indices)
+            return SwapTable.of(anew, out=self.joined if reuse else None)
         pool, updates = subset.problem.pool, []
         for move in moves:
             updates.append(_Update.of(subset, move, self.joined.dtype))

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
+from fairnepv.views.trail import Trail
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
@@ -61,18 +62,6 @@ class View(ABC):
     def combined(self, anchor: Any, combine: Floats) -> Any:
         """The same of a plain anchor, for K[block, indices] @ combine."""
 
-    def with_row(self, anchor: Any, indices: Indices) -> Any:
-        """`anchor(indices)`, where `anchor` has all but the last of them already."""
-        return self.anchor(indices)
-
-    def with_column(self, combination: Any, anchor: Any, combine: Floats) -> Any:
-        """`combined(anchor, combine)`, where `combination` has all but its last column already."""
-        return self.combined(anchor, combine)
-
-    @abstractmethod
-    def late_columns(self, combination: Any, first: int) -> Any:
-        """The same without the columns before `first`."""
-
     @abstractmethod
     def inner(self, left: Indices, right: Indices) -> Floats:
         """K[left, right], ridge excluded."""
@@ -92,6 +81,10 @@ class View(ABC):
         """(n,) diagonal of K."""
         raw = self.raw_squared_norms()
         return raw if self.scale is None else raw * self.scale**2
+
+    def trail(self, most: int, coarse: bool) -> Trail:
+        """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
+        return Trail(self, most)
 
     def reordered(self, order: Indices) -> Self:
         """All rows in another order; what lies in a file stays there."""

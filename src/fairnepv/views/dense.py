@@ -13,6 +13,7 @@ from fairnepv.engines import RowBlock, in_order
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
+from fairnepv.views.trail import Trail
 
 _CHUNK_NUMBERS = 1 << 21
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
@@ -46,7 +47,8 @@ class DenseBlock:
     def coarse(self, anchor: Floats) -> NDArray[Any]:
         if not self._single:
             return self.cross(anchor)
-        product = np.asarray(self._data, dtype=np.float32) @ anchor.T.astype(np.float32)
+        right = np.asarray(anchor, dtype=np.float32).T
+        product: NDArray[Any] = np.asarray(self._data, dtype=np.float32) @ right
         if self._scale is not None:
             product *= self._scale.astype(np.float32)[:, None]
         return product
@@ -107,14 +109,8 @@ class DenseView(View):
     def combined(self, anchor: Floats, combine: Floats) -> Floats:
         return combine.T @ anchor
 
-    def with_row(self, anchor: Floats, indices: Indices) -> Floats:
-        return np.vstack([anchor, self.rows(indices[-1:])])
-
-    def with_column(self, combination: Floats, anchor: Floats, combine: Floats) -> Floats:
-        return np.vstack([combination, combine[:, -1] @ anchor])
-
-    def late_columns(self, combination: Floats, first: int) -> Floats:
-        return combination[first:]
+    def trail(self, most: int, coarse: bool) -> DenseTrail:
+        return DenseTrail(self, most, np.float32 if coarse and self._single else np.float64)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.rows(left) @ self.rows(right).T
@@ -140,6 +136,27 @@ class DenseView(View):
             )
         view = DenseView(Reordered(self.data, order), self.eps)
         return view.scaled(self._scales(order), self.offset)
+
+
+class DenseTrail(Trail):
+    """Rows and directions stay where they were put: a direction is made once."""
+
+    def __init__(self, view: DenseView, most: int, precision: Any) -> None:
+        super().__init__(view, most)
+        self._rows = np.empty((most, view.p))
+        self._directions = np.empty((most, view.p), dtype=precision)
+
+    def add(self, pick: int, coefficients: Floats) -> None:
+        t = len(self)
+        self._rows[t] = self._view.rows(np.array([pick]))[0]
+        self._directions[t] = coefficients @ self._rows[: t + 1]
+        super().add(pick, coefficients)
+
+    def picks(self) -> Floats:
+        return self._rows[: len(self)]
+
+    def directions(self, first: int) -> NDArray[Any]:
+        return self._directions[first : len(self)]
 
 
 def spectrum_of_rows(rows: Floats) -> Floats:

@@ -73,10 +73,6 @@ class KernelView(View):
         K = multiply_rows(self._scales(rows), K)
         return K if anchor.combine is None else K @ anchor.combine
 
-    def late_columns(self, combination: Combination, first: int) -> Combination:
-        assert combination.combine is not None
-        return combination._replace(combine=combination.combine[:, first:])
-
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.cross(left, self.anchor(right))
 

@@ -88,12 +88,6 @@ class SparseView(View):
             return Factored(anchor.columns, combine)
         return np.asarray(anchor.columns @ combine)
 
-    def late_columns(self, combination: Factored | Floats, first: int) -> Factored | Floats:
-        if isinstance(combination, np.ndarray):
-            return combination[:, first:]
-        assert combination.combine is not None
-        return Factored(combination.columns, combination.combine[:, first:])
-
     def inner(self, left: Indices, right: Indices) -> Floats:
         product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
         return product

@@ -11,6 +11,7 @@ from fairnepv.engines import RowBlock
 from fairnepv.engines.base import Array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
+from fairnepv.views.trail import Trail
 
 
 class SumView(View):
@@ -56,15 +57,8 @@ class SumView(View):
             part.combined(own, combine) for part, own in zip(self.parts, anchor, strict=True)
         )
 
-    def with_column(
-        self, combination: tuple[Any, ...], anchor: tuple[Any, ...], combine: Floats
-    ) -> tuple[Any, ...]:
-        parts = zip(self.parts, combination, anchor, strict=True)
-        return tuple(part.with_column(own, base, combine) for part, own, base in parts)
-
-    def late_columns(self, combination: tuple[Any, ...], first: int) -> tuple[Any, ...]:
-        parts = zip(self.parts, combination, strict=True)
-        return tuple(part.late_columns(own, first) for part, own in parts)
+    def trail(self, most: int, coarse: bool) -> SumTrail:
+        return SumTrail(self, most, coarse)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return _weigh(self.weights, [part.inner(left, right) for part in self.parts])
@@ -94,6 +88,23 @@ class SumBlock:
     def coarse(self, anchor: tuple[Any, ...]) -> Array:
         crosses = [part.coarse(a) for part, a in zip(self._parts, anchor, strict=True)]
         return _weigh(self._weights, crosses)
+
+
+class SumTrail(Trail):
+    def __init__(self, view: SumView, most: int, coarse: bool) -> None:
+        super().__init__(view, most)
+        self._parts = tuple(part.trail(most, coarse) for part in view.parts)
+
+    def add(self, pick: int, coefficients: Floats) -> None:
+        super().add(pick, coefficients)
+        for part in self._parts:
+            part.add(pick, coefficients)
+
+    def picks(self) -> tuple[Any, ...]:
+        return tuple(part.picks() for part in self._parts)
+
+    def directions(self, first: int) -> tuple[Any, ...]:
+        return tuple(part.directions(first) for part in self._parts)
 
 
 def _times(left: Floats | None, right: Floats | None) -> Floats | None:
