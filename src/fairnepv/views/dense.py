@@ -95,6 +95,11 @@ class DenseView(View):
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
 
+    def lean(self) -> DenseView:
+        view = self._with(_single=self._single)  # or a worker would read all rows to know it
+        vars(view).pop("_raw_squared_norms", None)
+        return view
+
     @property
     def coarse_error(self) -> float:
         unit = 2.0**-24 if self._single else 2.0**-53

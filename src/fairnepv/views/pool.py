@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines import HOST, Block, Engine, engine_of, portable
+from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
@@ -74,9 +74,7 @@ class Pool:
         qualities = check_quality(quality, tuple(checked), n)
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
-        return cls(
-            tuple(checked), tuple(checked.values()), engine, common_ids, qualities
-        )
+        return cls(tuple(checked), tuple(checked.values()), engine, common_ids, qualities)
 
     @classmethod
     def sketch(
@@ -141,6 +139,10 @@ class Pool:
         chosen = rows[start:stop]
         views = tuple(view.gather(chosen) for view in self.views)
         return Block(start, stop, views, self.place)
+
+    def lean(self) -> Pool:
+        views = tuple(view.lean() for view in self.views)
+        return Pool(self.names, views, LocalEngine())
 
     def map(
         self,

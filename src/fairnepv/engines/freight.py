@@ -1,0 +1,191 @@
+"""What travels to workers, and how: rows by reference, slices of aligned arrays by value.
+
+Rows in files travel as the names of these. Arrays of a source go to the object store once, however
+many sources share them, and come out there without a copy.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairnepv.engines.base import Array, Source
+from fairnepv.io.rows import Fingerprint
+
+_LARGE = 1 << 16  # bytes of an array that is worth an entry in the object store
+_KEPT_SOURCES = 2  # in a worker: the pool, and perhaps one that is scaled otherwise
+
+
+class Packed(NamedTuple):
+    """A source on its way: what `unpack_source` takes, as promises."""
+
+    key: str
+    blob: Any
+    arrays: tuple[Any, ...]
+
+
+class Freight:
+    """What one session has sent, for as long as it is alive here."""
+
+    def __init__(self, put: Callable[[Any], Any]) -> None:
+        self._put = put
+        self._sources: dict[int, Packed] = {}
+        self._arrays: dict[int, Any] = {}
+
+    def packed(self, source: Source) -> Packed:
+        if id(source) not in self._sources:
+            blob, arrays = _pickled(source.lean())
+            sent = tuple(map(self._sent, arrays))
+            self._sources[id(source)] = Packed(uuid.uuid4().hex, self._put(blob), sent)
+            weakref.finalize(source, self._sources.pop, id(source), None)
+        return self._sources[id(source)]
+
+    def _sent(self, array: Array) -> Any:
+        if id(array) not in self._arrays:
+            self._arrays[id(array)] = self._put(array)
+            weakref.finalize(array, self._arrays.pop, id(array), None)
+        return self._arrays[id(array)]
+
+
+def _pickled(source: Source) -> tuple[bytes, list[Array]]:
+    """A source without its large arrays, and these."""
+    from ray.cloudpickle import CloudPickler
+
+    arrays: list[Array] = []
+
+    class Packer(CloudPickler):  # type: ignore[misc]
+        def persistent_id(self, thing: Any) -> Any:
+            if not isinstance(thing, np.ndarray) or thing.nbytes < _LARGE or thing.dtype.hasobject:
+                return None
+            mapped = MappedArray.of(thing)
+            if mapped is not None:
+                return mapped
+            arrays.append(thing)
+            return len(arrays) - 1
+
+    written = io.BytesIO()
+    Packer(written).dump(source)
+    return written.getvalue(), arrays
+
+
+_unpacked: OrderedDict[str, Any] = OrderedDict()  # in a worker, the last sources
+
+
+def unpack_source(key: str, blob: bytes, arrays: tuple[Array, ...]) -> Any:
+    """In a worker: the source, which keeps what it has read from one task to the next."""
+    if key not in _unpacked:
+        while len(_unpacked) >= _KEPT_SOURCES:
+            _unpacked.popitem(last=False)
+
+        class Unpacker(pickle.Unpickler):
+            def persistent_load(self, name: Any) -> Any:
+                return name.opened() if isinstance(name, MappedArray) else arrays[name]
+
+        _unpacked[key] = Unpacker(io.BytesIO(blob)).load()
+    _unpacked.move_to_end(key)
+    return _unpacked[key]
+
+
+@dataclass(frozen=True)
+class MappedArray:
+    """An array that lies in a memory map, which a worker opens itself."""
+
+    file: Fingerprint
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: Array) -> MappedArray | None:
+        mapped: Any = array
+        while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+            mapped = mapped.base
+        # Of a slice of a memmap, `offset` is that of the whole: addresses tell where it begins.
+        while isinstance(mapped, np.memmap) and isinstance(mapped.base, np.memmap):
+            mapped = mapped.base
+        if not isinstance(mapped, np.memmap) or mapped.filename is None or mapped.mode == "c":
+            return None
+        if any(stride < 0 for stride in array.strides):
+            return None
+        offset = mapped.offset + _address(array) - _address(mapped)
+        file = Fingerprint.of(Path(mapped.filename))
+        return cls(file, offset, array.dtype, array.shape, array.strides)
+
+    def opened(self) -> Array:
+        self.file.check(0, self.shape[0])
+        whole = np.memmap(self.file.path, np.uint8, mode="r")
+        return np.ndarray(self.shape, self.dtype, whole, self.offset, self.strides)
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class Layout(NamedTuple):
+    """How an aligned array lies in the rows of another; nothing but `at` if it is that itself."""
+
+    at: int
+    offset: int = 0
+    dtype: Any = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    def restored(self, parts: list[Array]) -> Array:
+        part = parts[self.at]
+        if self.dtype is None:
+            return part
+        return np.ndarray(
+            (len(part), *self.shape),
+            self.dtype,
+            part,
+            self.offset,
+            (part.strides[0], *self.strides),
+        )
+
+
+class Slices:
+    """Row-aligned arrays, to be cut for workers.
+
+    Some are columns of one larger array: then rows of that travel, once, and a worker finds the
+    columns in them. What it computes with lies in memory as it does here: NumPy sums differently
+    where numbers are not side by side.
+    """
+
+    def __init__(self, aligned: tuple[Array, ...]) -> None:
+        self._wholes: list[Array] = []
+        self.layouts = tuple(map(self._layout, aligned))
+
+    def cut(self, start: int, stop: int) -> list[Array]:
+        return [np.array(x[start:stop], order="K", copy=None) for x in self._wholes]
+
+    def _layout(self, array: Array) -> Layout:
+        whole = array.base
+        if (
+            array.flags.c_contiguous
+            or not isinstance(whole, np.ndarray)
+            or not whole.flags.c_contiguous
+            or whole.ndim != 2
+            or len(whole) != len(array)
+            or whole.strides[0] != array.strides[0]
+        ):
+            return Layout(self._place(array))
+        offset = _address(array) - _address(whole)
+        place = self._place(whole)
+        return Layout(place, offset, array.dtype, array.shape[1:], array.strides[1:])
+
+    def _place(self, array: Array) -> int:
+        known = [i for i, x in enumerate(self._wholes) if x is array]
+        if not known:
+            self._wholes.append(array)
+        return known[0] if known else len(self._wholes) - 1
