@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -156,12 +157,19 @@ class RayEngine:
             for job in jobs:
                 ahead.append(job)
                 if len(ahead) >= most:
-                    yield self.session.get(ahead.popleft())
+                    yield self._result(ahead.popleft())
             while ahead:
-                yield self.session.get(ahead.popleft())
+                yield self._result(ahead.popleft())
         finally:
             for job in ahead:  # after an error or an interruption
                 self.session.cancel(job)
+
+
+    def _result(self, job: Any) -> Any:
+        result = self.session.get(job)
+        if isinstance(result, Failure):
+            raise result.error
+        return result
 
 
 # --- in a worker ----------------------------------------------------------------------------------
@@ -177,7 +185,22 @@ class Order(NamedTuple):
     layouts: tuple[Layout, ...]
 
 
-def _work(
+class Failure(NamedTuple):
+    """What a task raised. Ray would print it for every task whose result is not wanted any more."""
+
+    error: Exception
+
+
+def _work(order: Order, *arguments: Any) -> Any:
+    keep_freed_memory()
+    try:
+        return _work_on(order, *arguments)
+    except Exception as error:
+        error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
+        return Failure(error)
+
+
+def _work_on(
     order: Order,
     span: tuple[int, int],
     parts: list[Array],
@@ -187,7 +210,6 @@ def _work(
     *arrays: Array,
 ) -> Any:
     """The results of the blocks of a stretch of rows, or these combined."""
-    keep_freed_memory()
     with _host_named():
         source: Source = unpack_source(key, blob, arrays)
     aligned = tuple(layout.restored(parts) for layout in order.layouts)

@@ -6,6 +6,7 @@ many sources share them, and come out there without a copy.
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import uuid
@@ -58,23 +59,45 @@ class Freight:
 
 def _pickled(source: Source) -> tuple[bytes, list[Array]]:
     """A source without its large arrays, and these."""
-    from ray.cloudpickle import CloudPickler
-
+    written = io.BytesIO()
     arrays: list[Array] = []
+    _packer()(written, arrays).dump(source)
+    return written.getvalue(), arrays
+
+
+@functools.cache
+def _packer() -> Any:
+    from ray.cloudpickle import CloudPickler  # for views of classes that workers cannot import
 
     class Packer(CloudPickler):  # type: ignore[misc]
-        def persistent_id(self, thing: Any) -> Any:
-            if not isinstance(thing, np.ndarray) or thing.nbytes < _LARGE or thing.dtype.hasobject:
-                return None
-            mapped = MappedArray.of(thing)
-            if mapped is not None:
-                return mapped
-            arrays.append(thing)
-            return len(arrays) - 1
+        def __init__(self, file: Any, arrays: list[Array]) -> None:
+            super().__init__(file)
+            self.arrays = arrays
 
-    written = io.BytesIO()
-    Packer(written).dump(source)
-    return written.getvalue(), arrays
+        def persistent_id(self, thing: Any) -> Any:
+            return _name(self.arrays, thing)
+
+    return Packer
+
+
+def _name(arrays: list[Array], thing: Any) -> Any:
+    """What stands for a large array: its file, or its place in the list."""
+    if not isinstance(thing, np.ndarray) or thing.nbytes < _LARGE or thing.dtype.hasobject:
+        return None
+    mapped = MappedArray.of(thing)
+    if mapped is not None:
+        return mapped
+    arrays.append(thing)
+    return len(arrays) - 1
+
+
+class Unpacker(pickle.Unpickler):
+    def __init__(self, blob: bytes, arrays: tuple[Array, ...]) -> None:
+        super().__init__(io.BytesIO(blob))
+        self._arrays = arrays
+
+    def persistent_load(self, name: Any) -> Any:
+        return name.opened() if isinstance(name, MappedArray) else self._arrays[name]
 
 
 _unpacked: OrderedDict[str, Any] = OrderedDict()  # in a worker, the last sources
@@ -85,12 +108,7 @@ def unpack_source(key: str, blob: bytes, arrays: tuple[Array, ...]) -> Any:
     if key not in _unpacked:
         while len(_unpacked) >= _KEPT_SOURCES:
             _unpacked.popitem(last=False)
-
-        class Unpacker(pickle.Unpickler):
-            def persistent_load(self, name: Any) -> Any:
-                return name.opened() if isinstance(name, MappedArray) else arrays[name]
-
-        _unpacked[key] = Unpacker(io.BytesIO(blob)).load()
+        _unpacked[key] = Unpacker(blob, arrays).load()
     _unpacked.move_to_end(key)
     return _unpacked[key]
 
@@ -133,25 +151,19 @@ def _address(array: Array) -> int:
 
 
 class Layout(NamedTuple):
-    """How an aligned array lies in the rows of another; nothing but `at` if it is that itself."""
+    """How an aligned array lies in the rows that travel; without `strides` it is all of them."""
 
     at: int
     offset: int = 0
-    dtype: Any = None
     shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
 
     def restored(self, parts: list[Array]) -> Array:
         part = parts[self.at]
-        if self.dtype is None:
+        if self.strides is None:
             return part
-        return np.ndarray(
-            (len(part), *self.shape),
-            self.dtype,
-            part,
-            self.offset,
-            (part.strides[0], *self.strides),
-        )
+        shape, strides = (len(part), *self.shape), (part.strides[0], *self.strides)
+        return np.ndarray(shape, part.dtype, part, self.offset, strides)
 
 
 class Slices:
@@ -163,29 +175,26 @@ class Slices:
     """
 
     def __init__(self, aligned: tuple[Array, ...]) -> None:
-        self._wholes: list[Array] = []
+        self._wholes: dict[int, tuple[int, Array]] = {}  # by the identity of what owns the memory
         self.layouts = tuple(map(self._layout, aligned))
 
     def cut(self, start: int, stop: int) -> list[Array]:
-        return [np.array(x[start:stop], order="K", copy=None) for x in self._wholes]
+        cut = [x[start:stop] for _, x in self._wholes.values()]
+        return [x if x.flags.c_contiguous else x.copy(order="K") for x in cut]
 
     def _layout(self, array: Array) -> Layout:
-        whole = array.base
+        whole, row = array.base, array.strides[0]
         if (
             array.flags.c_contiguous
             or not isinstance(whole, np.ndarray)
             or not whole.flags.c_contiguous
-            or whole.ndim != 2
-            or len(whole) != len(array)
-            or whole.strides[0] != array.strides[0]
+            or whole.dtype != array.dtype
+            or whole.nbytes != len(array) * row
         ):
-            return Layout(self._place(array))
+            return Layout(self._place(array, array))
         offset = _address(array) - _address(whole)
-        place = self._place(whole)
-        return Layout(place, offset, array.dtype, array.shape[1:], array.strides[1:])
+        place = self._place(whole, whole.reshape(len(array), -1))
+        return Layout(place, offset, array.shape[1:], array.strides[1:])
 
-    def _place(self, array: Array) -> int:
-        known = [i for i, x in enumerate(self._wholes) if x is array]
-        if not known:
-            self._wholes.append(array)
-        return known[0] if known else len(self._wholes) - 1
+    def _place(self, owner: Array, rows: Array) -> int:
+        return self._wholes.setdefault(id(owner), (len(self._wholes), rows))[0]

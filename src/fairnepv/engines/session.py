@@ -150,7 +150,7 @@ def launch(workers: int | None = None) -> Session:
             include_dashboard=False,
             _node_ip_address=_LOOPBACK,
             _temp_dir=folder,
-        )
+        ).address_info
     _current = Session(ray, about["address"], folder)
     atexit.register(_current.close)
     if about["node_ip_address"] != _LOOPBACK:
