@@ -4,6 +4,7 @@ Clusters are started and ended here, each for the tests that need it.
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -413,7 +414,7 @@ def _python(code, **environment):
     path = os.pathsep.join([str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env={**os.environ, "PYTHONPATH": path, **{k: str(v) for k, v in environment.items()}},
         capture_output=True,
         text=True,
         timeout=60,
@@ -481,3 +482,20 @@ def test_versions_must_be_the_same(cluster, monkeypatch):
     monkeypatch.setattr(sessions, "versions", lambda: ours)
     with pytest.raises(InputError, match=r"worker \S+ has numpy 2\S* and this process has 0.9"):
         sessions.check_versions(cluster.session)
+
+
+def test_the_command_starts_a_cluster_and_ends_it(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((3000, 800)).astype(np.float32)  # two blocks
+    np.save(tmp_path / "rows.npy", rows)
+    line = ["select", "--view", f"v={tmp_path / 'rows.npy'}", "-k", "4", "--effort", "fast"]
+    here = _python(f"from fairnepv.cli import commands; commands({line})")
+    line += ["--engine", "local-ray", "--workers", "2"]
+    there = _python(
+        "from fairnepv.cli import commands\n"
+        "from fairnepv.engines import session\n"
+        f"commands({line}, standalone_mode=False)\n"
+        "print('Folder:', session._current._folder)\n"
+    )
+    picks = [re.search("Picks in order: (.*)", text)[1] for text in (here, there)]
+    assert picks[0] == picks[1]
+    assert not Path(re.search("Folder: (.*)", there)[1]).exists()  # what Ray wrote went with it

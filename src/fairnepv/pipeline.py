@@ -283,6 +283,8 @@ def plan(
     this machine as it is now; what depends on the data is an estimate. With `method=None`: what
     `certify` would take.
     """
+    if isinstance(options.get("engine"), str):
+        options["engine"] = None  # who is named here might have to be started
     posing: Posing = {name: options[name] for name in options if name in Posing.__annotations__}  # type: ignore[assignment]
     unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
     if unknown:

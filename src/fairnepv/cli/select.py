@@ -107,7 +107,7 @@ def select(
         "assign": files.at("--assign", assign, TABLES),
     }
     if plan:
-        given = problem.read()
+        given = problem.read(engine=False)
         forecasts = [foretell(k=size, **given, **wishes) for size in sizes or [k]]
         show_plan(forecasts, as_json=as_json)
         return

@@ -27,6 +27,7 @@ from fairnepv.errors import ClusterError, InputError
 _RETRIES = 2  # of a task whose worker died; then the task is to blame
 _PATIENCE = 10.0  # seconds for an address to answer
 _ANSWERS = 20.0  # seconds for its machines to say what they have
+_SHORT = "/tmp"  # sockets lie there, whose names have at most 107 bytes
 _LOOPBACK = "127.0.0.1"
 _NO_NETWORK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: nodes are on the loopback interface alone
 
@@ -141,16 +142,20 @@ def launch(workers: int | None = None) -> Session:
             "this process is connected to a Ray cluster already; use engine='ray' for that one, or "
             "ray.shutdown() first"
         )
-    folder = tempfile.mkdtemp(prefix="fairnepv-")  # a short name: sockets lie in it
-    with _on_loopback(ray):
-        about = _init(
-            ray,
-            address="local",
-            num_cpus=wanted,
-            include_dashboard=False,
-            _node_ip_address=_LOOPBACK,
-            _temp_dir=folder,
-        ).address_info
+    folder = tempfile.mkdtemp(prefix="fairnepv-", dir=_SHORT if os.path.isdir(_SHORT) else None)
+    try:
+        with _on_loopback(ray):
+            about = _init(
+                ray,
+                address="local",
+                num_cpus=wanted,
+                include_dashboard=False,
+                _node_ip_address=_LOOPBACK,
+                _temp_dir=folder,
+            ).address_info
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     _current = Session(ray, about["address"], folder)
     atexit.register(_current.close)
     if about["node_ip_address"] != _LOOPBACK:
