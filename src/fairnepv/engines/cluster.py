@@ -9,6 +9,7 @@ files are read by the worker that needs them; arrays go to Ray's object store on
 from __future__ import annotations
 
 import contextlib
+import pickle
 import socket
 import traceback
 from collections import deque
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.engines.base import Array, Block, R, Source, tree_fold
-from fairnepv.engines.freight import Layout, Slices, unpack_source
+from fairnepv.engines.freight import Layout, Slices, pack, unpack_source
 from fairnepv.engines.local import LocalEngine, block_calls, in_order, keep_freed_memory
 from fairnepv.engines.session import Session, join, launch
 from fairnepv.errors import InputError
@@ -135,7 +136,7 @@ class RayEngine:
         n = source.n if rows is None else len(rows)
         packed = self.session.freight.packed(source)
         slices = Slices(aligned)
-        order = self.session.put(Order(task, combine, state, size, slices.layouts))
+        order = self.session.put(pack(Order(task, combine, state, size, slices.layouts)))
         for start in range(0, n, stretch):
             stop = min(start + stretch, n)
             yield self.session.submit(
@@ -164,7 +165,6 @@ class RayEngine:
             for job in ahead:  # after an error or an interruption
                 self.session.cancel(job)
 
-
     def _result(self, job: Any) -> Any:
         result = self.session.get(job)
         if isinstance(result, Failure):
@@ -191,10 +191,10 @@ class Failure(NamedTuple):
     error: Exception
 
 
-def _work(order: Order, *arguments: Any) -> Any:
+def _work(order: bytes, *arguments: Any) -> Any:
     keep_freed_memory()
     try:
-        return _work_on(order, *arguments)
+        return _work_on(pickle.loads(order), *arguments)
     except Exception as error:
         error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
         return Failure(error)
