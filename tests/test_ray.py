@@ -5,6 +5,7 @@ Clusters are started and ended here, each for the tests that need it.
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -499,3 +500,50 @@ def test_the_command_starts_a_cluster_and_ends_it(tmp_path):
     picks = [re.search("Picks in order: (.*)", text)[1] for text in (here, there)]
     assert picks[0] == picks[1]
     assert not Path(re.search("Folder: (.*)", there)[1]).exists()  # what Ray wrote went with it
+
+
+DRIVER = """
+import sys, numpy as np, fairnepv
+from dataclasses import replace
+from fairnepv import LocalEngine
+from fairnepv.engines import engine_of
+engine = engine_of('local-ray', 1)
+print(engine.session._folder, flush=True)
+blocks = LocalEngine(block_numbers=1 << 12)
+data = {'x': np.random.default_rng(1).standard_normal((900, 12))}
+def tell(step):
+    print(step.stage, flush=True)
+fairnepv.select(data, 8, method='nepv', engine=replace(engine, blocks=blocks), progress=tell,
+                checkpoint=sys.argv[1])
+"""
+
+
+def test_a_driver_that_was_killed_goes_on(cluster, tmp_path):
+    state = tmp_path / "state"
+    path = os.pathsep.join([str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])])
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(state)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    folder = Path(driver.stdout.readline().strip())
+    told = [driver.stdout.readline().strip() for _ in range(8)]
+    driver.kill()
+    driver.communicate()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert all(told)
+    here = LocalEngine(block_numbers=1 << 12)
+    data = {"x": np.random.default_rng(1).standard_normal((900, 12))}
+    steps = {"whole": [], "rest": []}
+    expected = fairnepv.select(data, 8, method="nepv", engine=here, progress=steps["whole"].append)
+    found = fairnepv.select(
+        data,
+        8,
+        method="nepv",
+        engine=replace(cluster, blocks=here),
+        progress=steps["rest"].append,
+        checkpoint=state,
+    )
+    _same(expected, found)
+    assert len(steps["rest"]) < len(steps["whole"])

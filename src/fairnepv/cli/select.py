@@ -53,6 +53,11 @@ if TYPE_CHECKING:
 @click.option("--node-limit", type=click.IntRange(min=1), help="Of --method exact.")
 @time_limit_option
 @memory_limit_option
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Write the state there after every step, and go on from there.",
+)
 @plan_option
 @seed_option
 @click.option(

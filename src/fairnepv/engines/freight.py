@@ -83,7 +83,9 @@ def _packer() -> Any:
                 and thing.dtype.isbuiltin == 1
                 and not thing.dtype.hasobject
             ):
-                order: Any = "C" if thing.flags.c_contiguous or not thing.flags.f_contiguous else "F"
+                order: Any = (
+                    "C" if thing.flags.c_contiguous or not thing.flags.f_contiguous else "F"
+                )
                 return _array, (thing.tobytes(order), thing.dtype.str, thing.shape, order)
             return super().reducer_override(thing)
 
