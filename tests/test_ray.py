@@ -231,6 +231,24 @@ def test_rows_in_files_are_read_by_the_workers(cluster, tmp_path, monkeypatch):
     assert sum(len(thing) for thing in sent) < 20_000
 
 
+def test_a_pool_of_files_is_checked_by_the_workers(cluster, tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((3000, 8)).astype(np.float32)
+    rows[1234] *= 1e3
+    np.save(tmp_path / "rows.npy", rows)
+    here = LocalEngine(block_rows=500)
+    expected = Pool.of({"v": rows}, engine=here).squared_norms
+    file = read_features(str(tmp_path / "rows.npy"))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(file), "read", lambda *_: pytest.fail("the driver reads all rows"))
+        pool = Pool.of({"v": file}, engine=replace(cluster, blocks=here))
+    np.testing.assert_array_equal(pool.squared_norms, expected)
+    rows[77, 3] = np.nan
+    np.save(tmp_path / "bad.npy", rows)
+    bad = {"v": read_features(str(tmp_path / "bad.npy"))}
+    with pytest.raises(InputError, match="row 77"):
+        Pool.of(bad, engine=replace(cluster, blocks=here))
+
+
 def first_column(block, state):
     return block.views[0].features()[:, 0].copy()
 

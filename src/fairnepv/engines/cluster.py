@@ -15,7 +15,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class RayEngine:
 
     session: Session
     blocks: LocalEngine = field(default_factory=LocalEngine)
+    remote: ClassVar[bool] = True  # who has rows in files should leave it to workers to read them
 
     @classmethod
     def local(cls, workers: int | None = None) -> RayEngine:

@@ -56,7 +56,7 @@ class Pool:
         """
         engine = engine_of(engine)
         named = named_views(data, views)
-        checked = {name: check_view(name, value) for name, value in named.items()}
+        checked = {name: check_view(name, value, engine) for name, value in named.items()}
         ridges = _ridges(eps, checked)
         checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
         orders: dict[str, Indices] = {}
