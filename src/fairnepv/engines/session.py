@@ -16,6 +16,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -176,6 +177,10 @@ def join(address: str = "auto") -> Session:
     if not ray.is_initialized():
         found = _address_of(ray) if address == "auto" else address
         _knock(found)
+        if found.startswith("ray://"):
+            os.environ.setdefault("RAY_CLIENT_INITIAL_CONNECTION_TIMEOUT_S", "3")  # 24 s in all
+        else:
+            _greet(found)
         _init(ray, address=found)
     elif address != "auto":
         raise InputError(
@@ -297,6 +302,26 @@ def _knock(address: str) -> None:
             f"the Ray cluster at {address} does not answer ({error}); check the address, and that "
             "it runs"
         ) from error
+
+
+def _greet(address: str) -> None:
+    """Something is there; is it Ray? By itself `ray.init` would ask for more than a minute."""
+    from ray._private.services import canonicalize_bootstrap_address
+    from ray._raylet import GcsClient  # type: ignore[attr-defined,unused-ignore]
+
+    meant = canonicalize_bootstrap_address(address) or address  # for Ray, localhost is elsewhere
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(BaseException):
+            GcsClient(address=meant)
+            answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    if not answered.wait(_PATIENCE):
+        raise InputError(
+            f"what is at {meant} does not answer as a Ray cluster does; check the address"
+        )
 
 
 # --- versions -------------------------------------------------------------------------------------
