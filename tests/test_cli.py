@@ -37,6 +37,7 @@ from fairnepv import selection as selection_module
 from fairnepv.cli import commands, main
 from fairnepv.cli.progress import StageBar
 from fairnepv.data import Pictograms, openmoji
+from fairnepv.engines import LocalEngine
 from fairnepv.errors import Status
 from fairnepv.io import read_picks
 from fairnepv.io.write import TABLES
@@ -147,6 +148,82 @@ def interrupt(monkeypatch, kind: type, method: str, calls: int) -> None:
         return whole(*arguments)
 
     monkeypatch.setattr(kind, method, step)
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+class Named:
+    """What stands for an engine of a name, and says that it was used."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.passes = 0
+
+    def of(self, name: Any, workers: Any = None) -> Any:
+        self.asked.append((name, workers))
+        return self
+
+    def map(self, *arguments: Any, **options: Any) -> Any:
+        self.passes += 1
+        return LocalEngine().map(*arguments, **options)
+
+    def reduce(self, *arguments: Any, **options: Any) -> Any:
+        self.passes += 1
+        return LocalEngine().reduce(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"select {POSED} --effort fast --json",
+        f"certify {POSED} --json",
+        f"compare {POSED} --method greedy --json",
+        f"relax {POSED} --max-steps 3 --json",
+        f"score {VIEWS} --picks rows.npy --json",
+        f"verify-bound bound.npz {VIEWS} --json",
+    ],
+    ids=lambda line: line.split()[0],
+)
+def test_every_command_takes_an_engine(run, folder, monkeypatch, line):
+    np.save("rows.npy", np.arange(K))
+    assert run(f"certify {POSED} --out bound.npz").code == 0
+    expected, named = run(line), Named()
+    with monkeypatch.context() as patched:
+        patched.setattr("fairnepv.engines.engine_of", named.of)
+        found = run(f"{line} --engine local-ray --workers 3")
+    assert found.code == expected.code == 0, found.err
+    assert named.asked == [("local-ray", 3)]
+    assert named.passes > 0
+    assert _timeless(found.out) == _timeless(expected.out)
+
+
+def _timeless(text: str) -> str:
+    return re.sub(r'"(seconds|time)": [\d.e-]+', "", text)
+
+
+def test_engines_that_cannot_be_are_refused(run, folder):
+    for options, reason in {
+        "--engine quick": "there is no engine 'quick'; name 'local', 'torch'",
+        "--workers 2": "workers are for the engine 'local-ray', not for 'local'",
+        "--engine ray://host": "write the address as in 'ray://HOST:10001'",
+        "--engine local-ray --workers 0": "0 is not in the range x>=1",
+    }.items():
+        if "ray" in options:
+            pytest.importorskip("ray", reason="Ray is not installed (fairnepv[ray])")
+        result = run(f"select {POSED} {options}")
+        assert result.code == 2
+        assert reason in result.err
+        assert len(result.err.splitlines()) == 1
+
+
+def test_a_plan_starts_no_engine(run, folder, monkeypatch):
+    monkeypatch.setattr("fairnepv.engines.engine_of", lambda *_: pytest.fail("started"))
+    for command in ("select", "certify"):
+        assert run(f"{command} {POSED} --plan --engine local-ray").code == 0
+    monkeypatch.undo()
+    data = {"v": np.ones((50, 3))}
+    assert fairnepv.plan(data, 3, engine="ray://nowhere:1").passes > 0
 
 
 # --- select ---------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ import contextlib
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -24,6 +25,7 @@ from fairnepv.certificate import (
     refuse_unreachable_floors,
 )
 from fairnepv.certificate import certify as make_certificate
+from fairnepv.checkpoint import Journal, fingerprint_of
 from fairnepv.engines import Engine, block_threads
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
@@ -94,6 +96,7 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     time_limit: float | None = None,
     strict: bool = False,
     memory_limit: int | str | None = None,
+    checkpoint: str | Path | None = None,
     engine: Engine | str | None = None,
     progress: Progress | None = None,
 ) -> Any:
@@ -134,6 +137,8 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     strict: raise NumericalError unless the search ended well.
     memory_limit: bytes, or text such as '2GiB', that may be added to the data in memory: kept by
         keeping less, at the cost of time; what is then done says `plan` beforehand.
+    checkpoint: a file to which the state is written after every step; whoever does the same again,
+        after an interruption or a crash, goes on there and gets the same items.
     progress: called with a `Step` after every step of every stage.
     """
     posing: Posing = {
@@ -166,8 +171,12 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
         progress,
         memory_limit,
         hierarchical,
+        checkpoint,
     )
-    if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray):
+    one = isinstance(k, str) or not isinstance(k, Sequence | np.ndarray)
+    if checkpoint is not None and not one:
+        raise InputError("checkpoint is for one size; call select for each of them")
+    if one:
         if nested:
             raise InputError("nested needs several sizes, as in k=[100, 500]")
         return _select_one(data, k, posing, wishes)
@@ -189,6 +198,7 @@ class Wishes(NamedTuple):
     progress: Progress | None = None
     memory_limit: int | str | None = None
     hierarchical: bool | int = False
+    checkpoint: str | Path | None = None
 
 
 def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
@@ -204,14 +214,15 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 
         _check_node_limit(wishes),
         shards=shards_of(problem.pool, problem.k, wishes.hierarchical),
     )
-    proving = _session(wishes.time_limit, wishes.progress)
     refuse_unreachable_floors(problem)
-    if wishes.certify:
-        plan = replace(plan, certificate=_certify(problem, gap, proving))
-    session = _session(wishes.time_limit, wishes.progress).following(proving)
-    if target is not None and plan.certificate is not None:
-        session.goal = plan.certificate.upper_bound + math.log(target)
-    selection = _carry_out(problem, plan, session)
+    with _journal(problem, plan, wishes) as journal:
+        proving = _session(wishes.time_limit, wishes.progress, journal)
+        if wishes.certify:
+            plan = replace(plan, certificate=_certify(problem, gap, proving))
+        session = _session(wishes.time_limit, wishes.progress, journal).following(proving)
+        if target is not None and plan.certificate is not None:
+            session.goal = plan.certificate.upper_bound + math.log(target)
+        selection = _carry_out(problem, plan, session)
     _warn(_rank_notes(problem, plan.certificate), depth)
     if wishes.strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
@@ -293,6 +304,8 @@ def plan(
     this machine as it is now; what depends on the data is an estimate. With `method=None`: what
     `certify` would take.
     """
+    if isinstance(options.get("engine"), str):
+        options["engine"] = None  # who is named here might have to be started
     posing: Posing = {name: options[name] for name in options if name in Posing.__annotations__}  # type: ignore[assignment]
     unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
     if unknown:
@@ -539,10 +552,29 @@ def _known_method(problem: Problem, name: Any) -> str:
     return name
 
 
-def _session(time_limit: Any, progress: Progress | None) -> Session:
+def _session(time_limit: Any, progress: Progress | None, journal: Journal | None = None) -> Session:
     listener = check_progress(progress)
     limit = None if time_limit is None else check_positive("time_limit", time_limit)
-    return Session(time_limit=limit, progress=listener)
+    return Session(time_limit=limit, progress=listener, journal=journal)
+
+
+@contextlib.contextmanager
+def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal | None]:
+    """Of this very selection: norms tell pools apart, and the limits need not be the same."""
+    if wishes.checkpoint is None:
+        yield None
+        return
+    options = (wishes.certify, wishes.gap, wishes.target_efficiency, wishes.node_limit)
+    settings = {**_settings(problem, plan), "options": options, "means": problem.means}
+    rules, pool = problem.constraints, problem.pool
+    groups = () if rules.quotas is None else (rules.quotas.groups,)
+    norms = (pool.squared_norms, pool.offsets)
+    fingerprint = fingerprint_of(settings, *norms, rules.fixed_in, rules.fixed_out, *groups)
+    journal = Journal(Path(wishes.checkpoint), fingerprint)
+    try:
+        yield journal
+    finally:
+        journal.close()
 
 
 # --- the method -----------------------------------------------------------------------------------

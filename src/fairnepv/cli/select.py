@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 @hierarchical_option
 @time_limit_option
 @memory_limit_option
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Write the state there after every step, and go on from there.",
+)
 @plan_option
 @seed_option
 @click.option(
@@ -109,7 +114,7 @@ def select(
         "assign": files.at("--assign", assign, TABLES),
     }
     if plan:
-        given = problem.read()
+        given = problem.read(engine=False)
         forecasts = [foretell(k=size, **given, **wishes) for size in sizes or [k]]
         show_plan(forecasts, as_json=as_json)
         return

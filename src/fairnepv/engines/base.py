@@ -130,6 +130,10 @@ class Source(Protocol):
         """Rows `rows[start:stop]` as a block."""
         ...
 
+    def lean(self) -> Source:
+        """The same for a worker: without the engine, and whatever no block needs."""
+        ...
+
 
 class Engine(Protocol):
     """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""

@@ -48,6 +48,10 @@ class Fingerprint:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker may stand in another folder."""
+        return {**vars(self), "path": self.path.absolute()}
+
     def check(self, start: int, stop: int) -> None:
         """Refuse to read rows `start:stop` of a file that is not what it was."""
         try:

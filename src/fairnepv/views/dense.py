@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.engines import RowBlock, in_order
+from fairnepv.engines import Block, Engine, RowBlock, in_order
 from fairnepv.engines.device import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
@@ -73,13 +73,11 @@ class DenseView(View):
         return np.concatenate(list(in_order(calls)))
 
     def _norms_of(self, start: int, stop: int) -> Floats:
-        raw = self.data[start : min(stop, self.n)]
-        norms = np.empty(len(raw))
-        step = max(1, _CACHED_NUMBERS // self.p)
-        for first in range(0, len(raw), step):
-            rows = raw[first : first + step].astype(np.float64)
-            np.einsum("ij,ij->i", rows, rows, out=norms[first : first + step])
-        return norms
+        return _squared_norms(self.data[start : min(stop, self.n)])
+
+    def measure(self, engine: Engine) -> None:
+        """Have the norms computed by workers that read the rows themselves."""
+        self._raw_squared_norms = engine.map(_measure_rows, RawRows(self.data), None)
 
     def raw_squared_norms(self) -> Floats:
         return self._raw_squared_norms
@@ -98,6 +96,11 @@ class DenseView(View):
         norms = self._raw_squared_norms
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
+
+    def lean(self) -> DenseView:
+        view = self._with(_single=self._single)  # or a worker would read all rows to know it
+        vars(view).pop("_raw_squared_norms", None)
+        return view
 
     @property
     def coarse_error(self) -> float:
@@ -147,6 +150,40 @@ class DenseView(View):
             )
         view = DenseView(Reordered(self.data, order), self.eps)
         return view.scaled(self._scales(order), self.offset)
+
+
+class RawRows:
+    """Rows before anything is known of them, as a source of blocks for workers."""
+
+    def __init__(self, data: NDArray[Any] | RowFile) -> None:
+        self.data = data
+        self.n, self.row_width = data.shape
+
+    def block(self, start: int, stop: int) -> Block:
+        return Block(start, stop, (DenseBlock(self.data[start:stop], None, False),))
+
+    def gather(self, rows: Indices, start: int, stop: int) -> Block:
+        return Block(start, stop, (DenseBlock(self.data[rows[start:stop]], None, False),))
+
+    def lean(self) -> RawRows:
+        return self
+
+
+def _measure_rows(block: Block, state: None) -> Floats:
+    (rows,) = block.views
+    assert isinstance(rows, DenseBlock)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked into by who asks
+        return _squared_norms(rows._data)
+
+
+def _squared_norms(raw: NDArray[Any]) -> Floats:
+    """(b,) in float64 of rows of any type, a few at a time: a copy of all would not stay cached."""
+    norms = np.empty(len(raw))
+    step = max(1, _CACHED_NUMBERS // raw.shape[1])
+    for first in range(0, len(raw), step):
+        rows = raw[first : first + step].astype(np.float64)
+        np.einsum("ij,ij->i", rows, rows, out=norms[first : first + step])
+    return norms
 
 
 class DenseTrail(Trail):

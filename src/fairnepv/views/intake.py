@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fairnepv.engines import Engine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
 from fairnepv.views.arrays import check_positive, plain_array, read_array
@@ -49,18 +50,19 @@ def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
     return named
 
 
-def check_view(name: str, value: Any) -> View:
-    """One view, with every promise of the view contract made sure of."""
+def check_view(name: str, value: Any, engine: Engine | None = None) -> View:
+    """One view, with every promise of the view contract made sure of; workers of the engine read
+    what lies in files."""
     if isinstance(value, DiagonalView):
         return _checked_diagonal(name, value)
     if isinstance(value, KernelView):
         return _checked_kernel(name, value)
     if isinstance(value, DenseView | SparseView):
-        view = check_view(name, value.data)
+        view = check_view(name, value.data, engine)
         return view if value.eps is None else view.with_eps(check_positive("eps", value.eps, name))
     if sp.issparse(value):
         return _checked_sparse(name, value)
-    return _checked_dense(name, value)
+    return _checked_dense(name, value, engine)
 
 
 def sketch_view(name: str, value: Any) -> View:
@@ -192,7 +194,7 @@ def _numeric(name: str, array: Any) -> None:
         raise InputError(f"view {name!r} has dtype {array.dtype}; at most float64 is supported")
 
 
-def _checked_dense(name: str, value: Any) -> DenseView:
+def _checked_dense(name: str, value: Any, engine: Engine | None) -> DenseView:
     what = f"view {name!r}"
     array = value if isinstance(value, RowFile) else tensor_rows(value, what)
     array = plain_array(value, what) if array is None else array
@@ -200,6 +202,8 @@ def _checked_dense(name: str, value: Any) -> DenseView:
     _numeric(name, array)
     view = DenseView(array)
     with np.errstate(over="ignore", invalid="ignore"):
+        if engine is not None and isinstance(array, RowFile) and getattr(engine, "remote", False):
+            view.measure(engine)
         norms = view.raw_squared_norms()  # which it keeps: all checks take one pass over a file
     _check_finite(name, array, np.flatnonzero(~np.isfinite(norms)))
     _check_magnitude(name, view)

@@ -57,7 +57,7 @@ class Pool:
         """
         engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
-        checked = {name: check_view(name, value) for name, value in named.items()}
+        checked = {name: check_view(name, value, engine) for name, value in named.items()}
         ridges = _ridges(eps, checked)
         checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
         orders: dict[str, Indices] = {}
@@ -142,6 +142,10 @@ class Pool:
         chosen = rows[start:stop]
         views = tuple(view.gather(chosen) for view in self.views)
         return Block(start, stop, views, self.place)
+
+    def lean(self) -> Pool:
+        views = tuple(view.lean() for view in self.views)
+        return Pool(self.names, views, LocalEngine())
 
     def map(
         self,

@@ -43,6 +43,10 @@ class SumView(View):
     def gather(self, indices: Indices) -> RowBlock:
         return SumBlock(tuple(part.gather(indices) for part in self.parts), self.weights)
 
+    def lean(self) -> SumView:
+        parts = tuple(part.lean() for part in self.parts)
+        return self._with(parts=parts, _bare=())
+
     @property
     def coarse_error(self) -> float:
         return max(part.coarse_error for part in self.parts)
