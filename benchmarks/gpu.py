@@ -1,18 +1,24 @@
 """Selections on one GPU, beside what its arithmetic and its memory allow.
 
 Builds its (simulated) data on the device, checks itself against the local engine on a small
-instance, measures its own ceilings, and prints one table (`--json FILE` keeps the numbers). Without
-a GPU it runs a small instance on `torch:cpu`, to see that everything works.
+instance, measures its own ceilings, and prints one table (`--json FILE` keeps the numbers, and
+`--publish FILE --write` puts them into BENCHMARKS.md, on a machine that need not have a GPU).
+Without one it runs a small instance on `torch:cpu`, to see that everything works.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import shlex
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +33,7 @@ from fairnepv.search import Greedy
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from sections import markdown, publish
 
 GAP = 5e-3
 Row = tuple[str, float, str]  # what, seconds, what to say of it
@@ -180,13 +187,26 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--only", nargs="*", default=["check", "passes", "select", "large"])
     parser.add_argument("--n", type=int, help="rows, instead of a million")
+    parser.add_argument("--publish", metavar="FILE", help="what --json kept, as a table")
+    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.publish:
+        kept = json.loads(Path(options.publish).read_text())
+        table = [[what.strip(), f"{seconds:.3f}", said] for what, seconds, said in kept["rows"]]
+        body = f"{kept['about']}\n\n{markdown(['what', 'seconds', ''], table)}"
+        publish("gpu", body, write=options.write)
+        return
     device = TorchEngine(None).device
     gpu = device.type == "cuda"
     n, p, k = (options.n or 1_000_000, 1024, 1000) if gpu else (options.n or 20_000, 64, 50)
     name = torch.cuda.get_device_name(device) if gpu else "CPU"
-    print(f"{name}, torch {torch.__version__}, numpy {np.__version__}", flush=True)
+    given = shlex.join(a for a in sys.argv[1:] if not a.startswith("/"))
+    about = (
+        f"`python benchmarks/gpu.py {given}`, {datetime.date.today()}. {name}, "
+        f"{os.cpu_count()} cores, torch {torch.__version__}, numpy {np.__version__}."
+    )
+    print(about, flush=True)
     rows: list[Row] = []
 
     def say(more: list[Row]) -> None:
@@ -213,8 +233,7 @@ def main() -> None:
         peak = torch.cuda.max_memory_allocated() / 2**30
         say([(f"  n = {10 * n:,}, two views of {p // 2} in float16", 0.0, f"peak {peak:.1f} GiB")])
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"device": name, "rows": rows}, file, indent=1)
+        Path(options.json).write_text(json.dumps({"about": about, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

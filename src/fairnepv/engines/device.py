@@ -16,7 +16,8 @@ import numpy as np
 from fairnepv.engines.base import Array, Block, R, RowBlock, Source, tree_fold
 from fairnepv.errors import InputError
 
-_BLOCK_NUMBERS = 1 << 28  # a GiB in float32: some milliseconds of work, and little beside 80 GiB
+_BLOCK_NUMBERS = 1 << 30  # of a block and what is made of it, where there is room for them
+_BLOCK_SHARE = 1 / 64  # of the free bytes of a device, as numbers
 _HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
 _SHARE = 0.5  # of the free memory of a device, for rows that stay there
 
@@ -113,15 +114,17 @@ class TorchEngine:
     block_rows: int | None = None
     memory: int | None = None
     place: Place = field(init=False, compare=False, repr=False)
+    _numbers: int = field(init=False, compare=False, repr=False)
 
     @property
     def room(self) -> int:
-        return _free_memory(self.device) if self.memory is None else self.memory
+        return _room(self.device) if self.memory is None else self.memory
 
     def __post_init__(self) -> None:
         device = _device(self.device)
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "place", Place(device))
+        object.__setattr__(self, "_numbers", _block_numbers(device))
 
     def map(
         self,
@@ -165,8 +168,7 @@ class TorchEngine:
 
     def rows_of_block(self, source: Source, width: int) -> int:
         """One partition for all passes: sums come out the same from run to run."""
-        numbers = _HOST_NUMBERS if self.device.type == "cpu" else _BLOCK_NUMBERS
-        return self.block_rows or max(64, numbers // max(1, source.row_width, width))
+        return self.block_rows or max(64, self._numbers // max(1, source.row_width, width))
 
     def _on(
         self,
@@ -271,10 +273,20 @@ def _device(named: Any) -> Any:
     return device
 
 
-def _free_memory(device: Any) -> int:
-    import torch
-
+def _room(device: Any) -> int:
     if device.type == "cpu":
         return 1 << 62  # rows of the host are there already
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(_SHARE * free)
+    return int(_SHARE * _free_bytes(device))
+
+
+def _block_numbers(device: Any) -> int:
+    """When the engine is made, so that all its passes have the same blocks."""
+    if device.type == "cpu":
+        return _HOST_NUMBERS
+    return min(_BLOCK_NUMBERS, int(_BLOCK_SHARE * _free_bytes(device)))
+
+
+def _free_bytes(device: Any) -> int:
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0])
