@@ -123,6 +123,19 @@ def test_a_gram_matrix_is_that_of_the_local_engine(order, device):
     np.testing.assert_allclose(one, other, atol=1e-10)
 
 
+def test_a_full_device_is_said(device, monkeypatch):
+    """Whatever it was that did not fit."""
+    from fairnepv.engines import device as module
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 40.00 GiB")
+
+    monkeypatch.setattr(module, "_free_bytes", lambda device: 3 << 30)
+    pool = pose([rows(60, 5, 1)], 5, engine=f"torch:{device}").pool
+    with pytest.raises(InputError, match=r"3\.0 GiB are free.* for a block of 60 rows"):
+        pool.map(full, None)
+
+
 @pytest.mark.parametrize(
     ("named", "words"),
     [

@@ -6,8 +6,9 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,6 +78,33 @@ def to_device(array: Any, device: Any) -> Any:
     if not array.flags.writeable or not array.flags.c_contiguous:
         array = np.array(array, order="C")
     return torch.from_numpy(array).to(device)
+
+
+class Stream:
+    """Blocks on their way to a device, ahead of the work on them.
+
+    The host fills page-locked memory while the device copies the block before and computes with
+    the one before that; PyTorch's allocators keep that memory until the copies are done.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._copying: Any = None
+
+    def send(self, rows: Any) -> Any:
+        if self._device.type == "cpu":
+            return to_device(rows, self._device)
+        import torch
+
+        if self._copying is None:
+            self._copying = torch.cuda.Stream(self._device)
+        locked = to_device(rows, torch.device("cpu")).pin_memory()
+        with torch.cuda.stream(self._copying):
+            there = locked.to(self._device, non_blocking=True)
+        computing = torch.cuda.current_stream(self._device)
+        computing.wait_stream(self._copying)
+        there.record_stream(computing)
+        return there
 
 
 def alike(arrays: list[Any]) -> list[Any]:
@@ -181,15 +209,16 @@ class TorchEngine:
         stop: int,
         place: Place,
     ) -> Any:
-        block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
-        parts = [x[start:stop] for x in aligned]
-        if getattr(task, "portable", False):
-            there = tuple(_Uploaded.of(view, self.place) for view in block.views)
-            block = replace(block, views=there, place=place)
-            return task(block, state, *(to_device(x, self.device) for x in parts))
-        here = tuple(_Fetched(view, self.place) for view in block.views)
-        block = Block(block.start, block.stop, here)
-        return task(block, state, *map(self.place.get, parts))
+        with _out_of_memory(self.device, stop - start):
+            block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
+            parts = [x[start:stop] for x in aligned]
+            if getattr(task, "portable", False):
+                there = tuple(_Uploaded.of(view, self.place) for view in block.views)
+                block = replace(block, views=there, place=place)
+                return task(block, state, *(to_device(x, self.device) for x in parts))
+            here = tuple(_Fetched(view, self.place) for view in block.views)
+            block = Block(block.start, block.stop, here)
+            return task(block, state, *map(self.place.get, parts))
 
 
 class _Fetched:
@@ -231,6 +260,21 @@ class _Uploaded(_Fetched):
 
     def coarse(self, anchor: Any) -> Any:
         return self._place.put(self._block.coarse(anchor))
+
+
+@contextlib.contextmanager
+def _out_of_memory(device: Any, rows: int) -> Iterator[None]:
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        free = _free_bytes(device) / 2**30
+        raise InputError(
+            f"{device} has no memory left ({free:.1f} GiB are free) for a block of {rows:,} rows "
+            "and what is made of it; keep fewer rows there (TorchEngine(memory=BYTES)), take "
+            "smaller blocks (block_rows), or lower k"
+        ) from error
 
 
 def _empty_like(result: Any, n: int) -> Any:

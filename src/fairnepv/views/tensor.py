@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.engines import Engine, RowBlock
-from fairnepv.engines.device import TorchEngine, to_device, to_host
+from fairnepv.engines.device import Stream, TorchEngine, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
 from fairnepv.views.base import Floats, Indices, View
@@ -139,6 +139,7 @@ class TensorView(DenseView):
         super().__init__(data, eps)
         self._device, self._tensor = device, tensor
         self._scale_there: Any = None
+        self._ahead = Stream(device)
 
     @classmethod
     def of(cls, view: DenseView, device: Any, room: int) -> TensorView:
@@ -147,7 +148,7 @@ class TensorView(DenseView):
         if tensor is not None and tensor.device != device and tensor.nbytes <= room:
             tensor = tensor.to(device)
         elif tensor is None and view.n * view.p * view.data.dtype.itemsize <= room:
-            tensor = _uploaded(view.data, device)
+            tensor = _uploaded(view.data, device)  # None, where others took the room meanwhile
         other = cls(view.data, view.eps, device, tensor)
         if "_raw_squared_norms" in vars(view):  # a pass that need not be made again
             vars(other)["_raw_squared_norms"] = view.raw_squared_norms()
@@ -163,7 +164,7 @@ class TensorView(DenseView):
 
     def block(self, start: int, stop: int) -> RowBlock:
         if self._tensor is None:
-            rows = to_device(self.data[start:stop], self._device)
+            rows = self._ahead.send(self.data[start:stop])
         else:
             rows = self._tensor[start:stop]
         scale = None if self._scale_there is None else self._scale_there[start:stop]
@@ -236,12 +237,14 @@ def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
     """All rows on the device, some at a time."""
     import torch
 
-    first = to_device(data[:1], device)
     n, p = data.shape
-    tensor = torch.empty((n, p), dtype=first.dtype, device=device)
-    size = max(1, _CHUNK_NUMBERS // p)
+    try:
+        tensor = torch.empty((n, p), dtype=to_device(data[:1], device).dtype, device=device)
+    except torch.OutOfMemoryError:
+        return None
+    size, ahead = max(1, _CHUNK_NUMBERS // p), Stream(device)
     for start in range(0, n, size):
-        tensor[start : start + size] = to_device(data[start : start + size], device)
+        tensor[start : start + size] = ahead.send(data[start : start + size])
     return tensor
 
 
