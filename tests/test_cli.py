@@ -274,7 +274,7 @@ def test_a_number_of_shards_that_cannot_be_is_one_line(run, folder, shards, matc
 
 
 def test_a_plan_knows_of_shards(run, folder):
-    plan = run(f"select {POSED} --hierarchical 3 --no-certify --plan").out
+    plan = run(f"select {POSED} --hierarchical 3 --no-certify --plan --json").out
     assert "3 shards of up to" in plan
     assert "winners" in plan
 
