@@ -166,15 +166,17 @@ def _share(rate: float, ceiling: float, kind: str) -> str:
 
 def selections(data: dict[str, Any], k: int, device: Any, balanced: bool) -> list[Row]:
     engine, found = f"torch:{device}", []
+    (n, p), kind = next(iter(data.values())).shape, next(iter(data.values())).dtype
+    pool = f"n = {n:,}, two views of {p} ({str(kind).removeprefix('torch.')})"
     seconds, quick = clock(
         lambda: fairnepv.select(data, k, engine=engine, effort="fast", certify=False), device, 2
     )
-    found.append(("`fast`", seconds, f"F = {quick.fair_score:.4f}"))
+    found.append((f"`fast`, {pool}", seconds, f"F = {quick.fair_score:.4f}"))
     if balanced:
         seconds, whole = clock(lambda: fairnepv.select(data, k, engine=engine, gap=GAP), device)
         proof = whole.certificate
         said = f"F = {whole.fair_score:.4f} <= {proof.upper_bound:.4f}, gap {proof.duality_gap:.1e}"
-        found.append(("`balanced` with certificate", seconds, said))
+        found.append((f"`balanced` with certificate, {pool}", seconds, said))
         stages: dict[str, float] = {}
         for step in whole.trace:
             stages[step.stage] = max(stages.get(step.stage, 0.0), step.seconds)
@@ -229,9 +231,10 @@ def main() -> None:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         large = [view(10 * n, p // 2, device, seed, torch.float16) for seed in (1, 2)]
-        say(selections({"text": large[0], "vision": large[1]}, k, device, balanced=False))
+        data = {"text": large[0], "vision": large[1]}
+        ((what, seconds, said),) = selections(data, k, device, balanced=False)
         peak = torch.cuda.max_memory_allocated() / 2**30
-        say([(f"  n = {10 * n:,}, two views of {p // 2} in float16", 0.0, f"peak {peak:.1f} GiB")])
+        say([(what, seconds, f"{said}; peak {peak:.1f} GiB")])
     if options.json:
         Path(options.json).write_text(json.dumps({"about": about, "rows": rows}, indent=1))
 

@@ -3,7 +3,8 @@
 A pass takes latency * blocks + flops / rate + bytes / bandwidth. The three constants of every kind
 of pass are fitted by non-negative least squares on relative errors; the largest instances are held
 out, and the error on them is stated. `--engine torch:cuda` on a machine with a GPU; `--json FILE`
-keeps the numbers. The data is simulated.
+keeps the numbers, and `--publish FILE... --write` makes the tables of BENCHMARKS.md from them, with
+what they foretell for a thousand million rows. The data is simulated.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +32,7 @@ from fairnepv.posing import pose
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
-from sections import markdown
+from sections import markdown, publish
 
 VIEWS = 2
 SIZES = {
@@ -88,6 +90,11 @@ def _clock(call: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
+def numbers_of_block(engine: Any) -> int:
+    """How many numbers a block may hold: the engine's own rule, asked about rows of one."""
+    return int(engine.rows_of_block(SimpleNamespace(row_width=1, n=1), 1))
+
+
 def fit(points: list[tuple[float, Cost]]) -> np.ndarray:
     """Seconds per block, per flop and per byte."""
     A = np.array([cost for _, cost in points]) / np.array([[s] for s, _ in points])
@@ -106,12 +113,67 @@ def maker(engine: Any) -> Callable[[int, int, int], Any]:
     return lambda n, p, q: torch.randn(n, p, device=engine.device) + 0.3
 
 
+# --- a thousand million rows ----------------------------------------------------------------------
+
+N, P, K = 1_000_000_000, 1024, 10_000  # rows, columns of each view, items
+NETWORK = 10e9  # bytes/s into a worker: assumed, not measured
+WORKERS = {"gpu": (64, "GPUs"), "cpu": (1000, "workers of two cores")}
+
+
+def foretold(kept: dict[str, Any]) -> list[list[str]]:
+    """Seconds of one pass when rows are spread evenly; state goes to all workers along a tree."""
+    workers, said = WORKERS[kept["kind"]]
+    rows = N // workers
+    state = {
+        "gram": 8.0 * (VIEWS * P) ** 2,
+        "prices": 8.0 * VIEWS * K * P,
+        "swaps": 4.0 * VIEWS * (K * P + K**2),
+    }
+    width = {"gram": VIEWS * P, "prices": VIEWS * K, "swaps": 4 * (VIEWS + 2) * K}
+    table = []
+    for kind, constants in kept["constants"].items():
+        blocks = rows / max(64, kept["numbers"] // max(VIEWS * P, width[kind]))
+        cost = costs(kind, rows, P, K, blocks)
+        travel = state[kind] / NETWORK * np.ceil(np.log2(workers))
+        seconds = float(np.array(constants) @ np.array(cost))
+        table.append(
+            [
+                f"{workers} {said}",
+                kind,
+                f"{cost.flops * workers:.1e}",
+                f"{seconds:,.0f}",
+                f"{travel:.1f}",
+                f"{4.0 * rows * VIEWS * P / 2**30:,.1f}",
+            ]
+        )
+    return table
+
+
+def publication(files: list[str], write: bool) -> None:
+    bodies, predictions = [], []
+    for file in files:
+        kept = json.loads(Path(file).read_text())
+        bodies.append(f"{kept['about']}\n\n{kept['table']}")
+        predictions += foretold(kept)
+    headings = ["on", "pass", "flops in all", "s a pass", "s for state", "GiB of float32 rows each"]
+    words = (
+        f"Foretold for n = {N:,}, two views of {P:,}, k = {K:,}; a network of {NETWORK / 1e9:.0f} "
+        "GB/s into each worker is assumed:"
+    )
+    publish("model", "\n\n".join([*bodies, words, markdown(headings, predictions)]), write=write)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", default="local")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--publish", metavar="FILE", nargs="+", help="what --json kept")
+    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.publish:
+        publication(options.publish, options.write)
+        return
     engine = engine_of(options.engine)
     gpu = getattr(getattr(engine, "device", None), "type", "") == "cuda"
     rows, widths, sizes, held = SIZES["gpu" if gpu else "cpu"]
@@ -143,21 +205,17 @@ def main() -> None:
         )
     where = "GPU" if gpu else f"{os.cpu_count()} cores, {platform.machine()}"
     given = f" --engine {options.engine}" if options.engine != "local" else ""
-    print(
-        f"`python benchmarks/model.py{given}`, {datetime.date.today()}, {where}; held out: {held}."
+    about = (
+        f"`python benchmarks/model.py{given}`, {datetime.date.today()}, {where}. Held out: n = "
+        f"{held[0]:,}, two views of {held[1]}, k = {held[2]}."
     )
-    headings = [
-        "pass",
-        "ms/block",
-        "TFlop/s",
-        "GB/s",
-        "error, fitted",
-        "held out, s",
-        "foretold, s",
-    ]
-    print("\n" + markdown([*headings, "error"], table))
+    headings = ["pass", "ms/block", "TFlop/s", "GB/s", "error, fitted", "held out, s"]
+    body = markdown([*headings, "foretold, s", "error"], table)
+    print(f"{about}\n\n{body}")
     if options.json:
-        Path(options.json).write_text(json.dumps({"constants": constants}, indent=1))
+        kept = {"about": about, "table": body, "constants": constants}
+        kept |= {"kind": "gpu" if gpu else "cpu", "numbers": numbers_of_block(engine)}
+        Path(options.json).write_text(json.dumps(kept, indent=1))
 
 
 if __name__ == "__main__":
