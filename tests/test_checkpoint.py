@@ -110,3 +110,48 @@ def test_files_that_cannot_be_checkpoints_are_refused(tmp_path):
 def test_several_sizes_have_no_common_checkpoint(tmp_path):
     with pytest.raises(InputError, match="checkpoint is for one size"):
         fairnepv.select(DATA, [3, 4], checkpoint=tmp_path / "state")
+
+
+class Interrupter(Listener):
+    """Ctrl-C at a step, which the selection absorbs."""
+
+    def __call__(self, step):
+        self.steps.append((step.stage, step.step))
+        if len(self.steps) == self.crash_at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("hierarchical", [False, 3])
+def test_an_interruption_at_any_step_changes_nothing(tmp_path, hierarchical):
+    """Also at the first step of a run, when nothing of it is written but later runs are."""
+    options = {"method": "nepv", "effort": "fast", "hierarchical": hierarchical}
+    whole = Listener()
+    expected = _choose(whole, **options)
+    first = [i + 1 for i, (_, step) in enumerate(whole.steps) if step == 0]
+    for at in sorted({*first, 2, len(whole.steps) // 2}):
+        path = tmp_path / f"{at}.state"
+        _choose(Interrupter(at), path, **options)
+        found = _choose(None, path, **options)
+        assert found.indices.tolist() == expected.indices.tolist()
+        assert found.status is expected.status
+
+
+def test_a_time_limit_within_a_shard_is_not_for_ever(tmp_path):
+    options = {"method": "greedy", "certify": False, "hierarchical": 3}
+    expected = _choose(**options)
+    for limit in (1e-6, 1e-3, 3e-3):
+        path = tmp_path / f"{limit}.state"
+        _choose(checkpoint=path, time_limit=limit, **options)
+        found = _choose(checkpoint=path, **options)
+        assert found.indices.tolist() == expected.indices.tolist()
+        assert found.status is expected.status
+
+
+def test_rows_of_equal_norms_are_told_apart(tmp_path):
+    rng = np.random.default_rng(3)
+    signs = [np.sign(rng.standard_normal((60, 12))) for _ in range(2)]
+    for kind in (lambda x: x, lambda x: fairnepv.KernelView(x @ x.T / 12)):
+        path = tmp_path / f"{kind(signs[0])!r:.9}.state"
+        fairnepv.select({"a": kind(signs[0])}, 5, effort="fast", checkpoint=path)
+        with pytest.raises(InputError, match="of another problem"):
+            fairnepv.select({"a": kind(signs[1])}, 5, effort="fast", checkpoint=path)

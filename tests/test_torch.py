@@ -39,6 +39,7 @@ POOLS = {
     "dense": lambda n: {"a": rows(n, 9, 1), "b": rows(n, 5, 2)},
     "float32": lambda n: {"a": rows(n, 9, 1).astype("f4"), "b": rows(n, 30, 2).astype("f4")},
     "float16": lambda n: {"a": rows(n, 9, 1).astype("f2"), "b": rows(n, 30, 2).astype("f2")},
+    "big-endian": lambda n: {"a": rows(n, 9, 1).astype(">f4"), "b": rows(n, 5, 2)},
     "integers": lambda n: {"a": (10 * rows(n, 9, 1)).astype("i2"), "b": rows(n, 4, 2)},
     "one view": lambda n: {"a": rows(n, 9, 1)},
     "sparse beside": lambda n: {"a": rows(n, 9, 1), "b": words(n, 40, 3)},
@@ -109,6 +110,19 @@ def test_tensors_are_rows(kind, device):
 
 def _pair(n: int) -> list[tuple[str, np.ndarray]]:
     return [("a", rows(n, 8, 1)), ("b", rows(n, 6, 2))]
+
+
+def test_columns_of_a_tensor_are_views(device):
+    both = torch.from_numpy(np.hstack([rows(80, 5, 1), rows(80, 4, 2)])).bfloat16().to(device)
+    columns = {"a": slice(0, 5), "b": slice(5, 9)}
+    here = fairnepv.select(both.double().cpu().numpy(), 4, views=columns)
+    same(here, fairnepv.select(both, 4, views=columns, engine=f"torch:{device}"))
+
+
+@pytest.mark.parametrize("options", [{"block_rows": 0}, {"block_rows": 2.5}, {"memory": -1}])
+def test_sizes_that_make_no_sense_are_refused(options):
+    with pytest.raises(InputError, match="must be a whole number from"):
+        TorchEngine("cpu", **options)
 
 
 def test_gradients_stay_behind(device):

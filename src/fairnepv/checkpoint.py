@@ -67,11 +67,11 @@ class Journal:
             "select stage, steps, objective, status, state from runs where number = ?",
             (self._number,),
         ).fetchone()
+        if row is None or row[3] is None:  # what came after a run that had to stop came of that
+            self._file.execute("delete from runs where number > ?", (self._number,))
         if row is None:
             return None
         stage, steps, objective, status, blob = row
-        if status is None:  # what came after a run that had to stop came of where it stopped
-            self._file.execute("delete from runs where number > ?", (self._number,))
         if stage != method.stage:
             raise InputError(
                 f"checkpoint {self._path} has {stage!r} where {method.stage!r} is next: another "
@@ -86,6 +86,8 @@ class Journal:
         in which it ended always."""
         began = time.monotonic()
         if status is None and began - self._written < _SHARE * self._took:
+            return
+        if getattr(state, "stopped", ""):  # in the middle of a step: the state before it is whole
             return
         blob = _blob(pack(state))
         if len(blob) > _LARGEST:
@@ -108,7 +110,12 @@ class Journal:
 
 def _blob(arrays: Mapping[str, Any]) -> bytes:
     written = io.BytesIO()
-    np.savez(written, **arrays)
+    try:
+        np.savez(written, **arrays)
+    except ValueError as error:  # what zipfile makes of an interruption
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
     return written.getvalue()
 
 

@@ -26,7 +26,7 @@ from fairnepv.certificate import (
 )
 from fairnepv.certificate import certify as make_certificate
 from fairnepv.checkpoint import Journal, fingerprint_of
-from fairnepv.engines import Engine, block_threads
+from fairnepv.engines import Block, Engine, block_threads, portable
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.io.memory import check_memory_limit
@@ -57,8 +57,9 @@ from fairnepv.selection import (
     score_subset,
 )
 from fairnepv.tiers import check_hierarchical, find_in_tiers, shards_of
-from fairnepv.views import Pool
+from fairnepv.views import KernelView, Pool
 from fairnepv.views.arrays import check_positive
+from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
 
@@ -560,7 +561,7 @@ def _session(time_limit: Any, progress: Progress | None, journal: Journal | None
 
 @contextlib.contextmanager
 def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal | None]:
-    """Of this very selection: norms tell pools apart, and the limits need not be the same."""
+    """Of this very selection; only the limits need not be the same."""
     if wishes.checkpoint is None:
         yield None
         return
@@ -569,12 +570,33 @@ def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal |
     rules, pool = problem.constraints, problem.pool
     groups = () if rules.quotas is None else (rules.quotas.groups,)
     norms = (pool.squared_norms, pool.offsets)
-    fingerprint = fingerprint_of(settings, *norms, rules.fixed_in, rules.fixed_out, *groups)
+    with block_threads(problem.work()):
+        rows = _probe(pool)
+    fingerprint = fingerprint_of(settings, *norms, *rows, rules.fixed_in, rules.fixed_out, *groups)
     journal = Journal(Path(wishes.checkpoint), fingerprint)
     try:
         yield journal
     finally:
         journal.close()
+
+
+def _probe(pool: Pool) -> list[Any]:
+    """What tells rows of equal norms apart: their products with a vector; kernels themselves."""
+    kernels = [view.kernel for view in pool.views if isinstance(view, KernelView)]
+    others = [(n, view) for n, view in pool.items() if not isinstance(view, KernelView)]
+    if not others:
+        return kernels
+    names, views = zip(*others, strict=True)
+    rng = np.random.default_rng(0)
+    vectors = tuple(rng.standard_normal(view.p) for view in views)
+    products = pool.with_views(names, views).map(_probe_rows, vectors, fixed=True)
+    return [*kernels, pool.place.get(products)]
+
+
+@portable
+def _probe_rows(block: Block, vectors: tuple[Floats, ...]) -> Any:
+    products = [x.features() @ block.put(r) for x, r in zip(block.views, vectors, strict=True)]
+    return block.xp.stack(products, axis=1)
 
 
 # --- the method -----------------------------------------------------------------------------------

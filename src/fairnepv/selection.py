@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairnepv.certificate import Certificate
 from fairnepv.engines import Block, block_threads, few_threads
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
@@ -104,7 +104,7 @@ class Selection(Score):
             _ = self._survey
         except KeyboardInterrupt:
             return replace(self, status=Status.INTERRUPTED)._unsurveyed()
-        except InputError as error:
+        except FairnepvError as error:
             note = f"coverage is not known, since the data could not be read again: {error}"
             return replace(self, run_notes=(*self.run_notes, note))._unsurveyed()
         return self

@@ -73,6 +73,8 @@ def to_device(array: Any, device: Any) -> Any:
     if isinstance(array, torch.Tensor):
         return array if array.device == device else array.to(device)
     array = np.asarray(array)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.float64)  # of these PyTorch knows the names alone
     if not array.flags.writeable or not array.flags.c_contiguous:
@@ -149,6 +151,10 @@ class TorchEngine:
         return _room(self.device) if self.memory is None else self.memory
 
     def __post_init__(self) -> None:
+        for name in ("block_rows", "memory"):
+            value, least = getattr(self, name), 1 if name == "block_rows" else 0
+            if value is not None and (type(value) is not int or value < least):
+                raise InputError(f"{name} must be a whole number from {least} on, not {value!r}")
         device = _device(self.device)
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "place", Place(device))

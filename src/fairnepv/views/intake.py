@@ -20,7 +20,7 @@ from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
 from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
-from fairnepv.views.tensor import tensor_rows
+from fairnepv.views.tensor import TensorRows, tensor_rows
 
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
@@ -170,6 +170,8 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
         array = _sound_csr("data", data)
     elif isinstance(data, RowFile):
         array = data
+    elif isinstance(tensor := tensor_rows(data, "data"), TensorRows):
+        array = tensor.tensor
     elif hasattr(data, "__array__") and np.ndim(data) == 2:
         array = plain_array(data, "data")
     else:

@@ -65,7 +65,7 @@ def tensor_rows(value: Any, what: str) -> TensorRows | NDArray[Any] | None:
     if tensor.ndim != 2:
         raise InputError(f"{what} must have two dimensions, not shape {tuple(tensor.shape)}")
     if tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
-        return np.asarray(tensor.numpy())
+        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
     return TensorRows(tensor, what)
 
 
@@ -145,8 +145,8 @@ class TensorView(DenseView):
     def of(cls, view: DenseView, device: Any, room: int) -> TensorView:
         """The same view on a device, resident if that takes no more than `room` bytes."""
         tensor = view.data.tensor if isinstance(view.data, TensorRows) else None
-        if tensor is not None and tensor.device != device and tensor.nbytes <= room:
-            tensor = tensor.to(device)
+        if tensor is not None and tensor.device != device:
+            tensor = tensor.to(device) if tensor.nbytes <= room else None
         elif tensor is None and view.n * view.p * view.data.dtype.itemsize <= room:
             tensor = _uploaded(view.data, device)  # None, where others took the room meanwhile
         other = cls(view.data, view.eps, device, tensor)
