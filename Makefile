@@ -5,6 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TORCH ?= torch==2.13.0  # an unpinned one may bring gigabytes for GPUs that tests do not need
 
 .PHONY: demo test lint format bench clean
 
@@ -27,6 +28,8 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py --write
 	$(BIN)/python benchmarks/scale.py --large --write
+	$(BIN)/python benchmarks/tiers.py --write
+	$(BIN)/python benchmarks/cluster.py --write
 	$(BIN)/python benchmarks/certainty.py --write
 	$(BIN)/python benchmarks/solvers.py --write
 	$(BIN)/python benchmarks/peers.py --write
@@ -44,7 +47,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch]" $(TORCH)
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

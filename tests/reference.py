@@ -749,3 +749,14 @@ def view_scores(Ls: Kernels, subsets: Sequence[Subset]) -> Array:
 def prioritized(d: Array, tau: float, priorities: Array) -> float:
     """-tau log sum_q pi_q exp(-d_q/tau): the soft-min with weights of its own."""
     return float(-tau * logsumexp(-np.asarray(d) / tau, b=priorities))
+
+
+def tiered_greedy(Ls: Kernels, shards: Sequence[Subset], k: int, tau: float) -> list[int]:
+    """Fair greedy within every shard, then among all that were chosen; or what one shard chose,
+    if that is better."""
+    chosen = [fair_greedy(Ls, min(k, len(rows)), tau, rows) for rows in shards]
+    best = fair_greedy(Ls, k, tau, sorted(i for S in chosen for i in S))
+    for S in sorted((S for S in chosen if len(S) == k), key=lambda S: -fair_score(Ls, S, tau)):
+        if fair_score(Ls, S, tau) > fair_score(Ls, best, tau) + TIE:
+            best = S
+    return best

@@ -37,6 +37,7 @@ from fairnepv import selection as selection_module
 from fairnepv.cli import commands, main
 from fairnepv.cli.progress import StageBar
 from fairnepv.data import Pictograms, openmoji
+from fairnepv.engines import LocalEngine
 from fairnepv.errors import Status
 from fairnepv.io import read_picks
 from fairnepv.io.write import TABLES
@@ -149,6 +150,82 @@ def interrupt(monkeypatch, kind: type, method: str, calls: int) -> None:
     monkeypatch.setattr(kind, method, step)
 
 
+# --- engines --------------------------------------------------------------------------------------
+
+
+class Named:
+    """What stands for an engine of a name, and says that it was used."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.passes = 0
+
+    def of(self, name: Any, workers: Any = None) -> Any:
+        self.asked.append((name, workers))
+        return self
+
+    def map(self, *arguments: Any, **options: Any) -> Any:
+        self.passes += 1
+        return LocalEngine().map(*arguments, **options)
+
+    def reduce(self, *arguments: Any, **options: Any) -> Any:
+        self.passes += 1
+        return LocalEngine().reduce(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"select {POSED} --effort fast --json",
+        f"certify {POSED} --json",
+        f"compare {POSED} --method greedy --json",
+        f"relax {POSED} --max-steps 3 --json",
+        f"score {VIEWS} --picks rows.npy --json",
+        f"verify-bound bound.npz {VIEWS} --json",
+    ],
+    ids=lambda line: line.split()[0],
+)
+def test_every_command_takes_an_engine(run, folder, monkeypatch, line):
+    np.save("rows.npy", np.arange(K))
+    assert run(f"certify {POSED} --out bound.npz").code == 0
+    expected, named = run(line), Named()
+    with monkeypatch.context() as patched:
+        patched.setattr("fairnepv.engines.engine_of", named.of)
+        found = run(f"{line} --engine local-ray --workers 3")
+    assert found.code == expected.code == 0, found.err
+    assert named.asked == [("local-ray", 3)]
+    assert named.passes > 0
+    assert _timeless(found.out) == _timeless(expected.out)
+
+
+def _timeless(text: str) -> str:
+    return re.sub(r'"(seconds|time)": [\d.e-]+', "", text)
+
+
+def test_engines_that_cannot_be_are_refused(run, folder):
+    for options, reason in {
+        "--engine quick": "there is no engine 'quick'; name 'local', 'torch'",
+        "--workers 2": "workers are for the engine 'local-ray', not for 'local'",
+        "--engine ray://host": "write the address as in 'ray://HOST:10001'",
+        "--engine local-ray --workers 0": "0 is not in the range x>=1",
+    }.items():
+        if "ray" in options:
+            pytest.importorskip("ray", reason="Ray is not installed (fairnepv[ray])")
+        result = run(f"select {POSED} {options}")
+        assert result.code == 2
+        assert reason in result.err
+        assert len(result.err.splitlines()) == 1
+
+
+def test_a_plan_starts_no_engine(run, folder, monkeypatch):
+    monkeypatch.setattr("fairnepv.engines.engine_of", lambda *_: pytest.fail("started"))
+    for command in ("select", "certify"):
+        assert run(f"{command} {POSED} --plan --engine local-ray").code == 0
+    monkeypatch.undo()
+    data = {"v": np.ones((50, 3))}
+    assert fairnepv.plan(data, 3, engine="ray://nowhere:1").passes > 0
+
+
 # --- select ---------------------------------------------------------------------------------------
 
 
@@ -169,6 +246,8 @@ def interrupt(monkeypatch, kind: type, method: str, calls: int) -> None:
         ("--method random --seed 3", {"method": "random", "random_state": 3}),
         ("--effort fast", {"effort": "fast"}),
         ("--effort thorough", {"effort": "thorough"}),
+        ("--hierarchical", {"hierarchical": True}),
+        ("--hierarchical 2 --effort fast", {"hierarchical": 2, "effort": "fast"}),
     ],
 )
 def test_select_is_the_library_call(run, folder, pool, options, knobs):
@@ -181,6 +260,23 @@ def test_select_is_the_library_call(run, folder, pool, options, knobs):
     assert document["upper_bound"] == pytest.approx(expected.upper_bound, abs=1e-12)
     assert document["status"] == expected.status.name
     assert document["settings"] == json.loads(json.dumps(dict(expected.settings)))
+
+
+@pytest.mark.parametrize(
+    ("shards", "match"),
+    [("some", "not a number of shards"), ("0", "from 1, not 0"), ("1000", "give at most")],
+)
+def test_a_number_of_shards_that_cannot_be_is_one_line(run, folder, shards, match):
+    refused = run(f"select {POSED} --hierarchical {shards}")
+    assert refused.code == 2
+    assert match in refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_a_plan_knows_of_shards(run, folder):
+    plan = run(f"select {POSED} --hierarchical 3 --no-certify --plan --json").out
+    assert "3 shards of up to" in plan
+    assert "winners" in plan
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,7 @@ def test_settings_tell_how_the_selection_was_made():
         "priorities": None,
         "floors": None,
         "random_state": 7,
+        "hierarchical": None,
     }
     assert dict(result.settings) == expected
     assert result.calibration.rule == "unit-diagonal"
@@ -1183,7 +1184,7 @@ def test_coverage_does_not_know_of_quality():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "gpu"}, "engine must be"),
+        ({"engine": "gpu"}, "there is no engine 'gpu'; name 'local'"),
         ({"progress": True}, "progress must be"),
         ({"quality": np.zeros(20)}, "0 in every row"),
     ],

@@ -416,7 +416,7 @@ def test_restarts_are_few_where_a_pass_is_dear():
     problem = pose(cases.random_views(np.random.default_rng(0), 40, [6, 5]), 8, 0.05, [0.1, 0.1])
     effort = Effort("some", max_passes=100, pairs=0, restarts=50, patience=9)
     work = problem.work()
-    made = [replace(effort, work=c * work).restarts_for(problem) for c in (0, 0.5, 3.5, 1e9)]
+    made = [replace(effort, work=c * work).restarts_for(work) for c in (0, 0.5, 3.5, 1e9)]
     assert made == [0, 0, 3, 50]
     start = improve(problem, found(*range(8)), effort, Session())
     impatient = replace(effort, work=1e9 * work, patience=0)

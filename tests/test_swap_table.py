@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv import DiagonalView, KernelView, Status
+from fairnepv.engines import Block
 from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
@@ -349,7 +350,7 @@ def rise_of(standing: Standing, ratios: np.ndarray) -> np.ndarray:
     """Swaps for one slot with these ratios (M, m), a third of them for the sake of v."""
     c = (ratios / 3.0).T
     v = np.sqrt(2.0 * ratios / 3.0).T[:, :, None]
-    return standing.rise(v, c, np.ones((len(ratios), 1)))[:, 0]
+    return standing.rise(Block(0, len(v), ()), v, c, np.ones((len(ratios), 1)))[:, 0]
 
 
 # --- Where the search ends ------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_columns_of_one_array():
         ({"sample": 1}, "sample must be at least 2"),
         ({"sample": "all"}, "sample must be a whole number"),
         ({"random_state": -1}, "random_state must be a non-negative integer"),
-        ({"engine": 3}, "engine must be an engine"),
+        ({"engine": 3}, "engine must be 'local'"),
         ({"data": []}, "data has no views"),
         ({"data": [np.full((30, 2), np.nan)]}, "view0"),
     ],

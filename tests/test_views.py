@@ -415,17 +415,17 @@ def test_gathered_rows_are_blocks(given_view):
 
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_trail_grows_by_one(given_view, coarse):
-    """What is appended is what would have been made at once."""
-    view, trail = given_view.view, given_view.view.trail(len(ROWS) + 3, coarse)
-    coefficients = np.tril(np.random.default_rng(1).standard_normal((len(ROWS), len(ROWS))))
-    block = view.block(0, N)
+    """Coordinates are those of the Cholesky factor of L[S, S], pick by pick."""
+    view, K, eps = given_view.view, given_view.K, 0.5
+    trail, block = view.trail(len(ROWS) + 3, coarse), view.block(0, N)
     for t, row in enumerate(ROWS):
-        trail.add(int(row), coefficients[t, : t + 1])
-        picks = given_view.K[:, ROWS[: t + 1]]
-        directions = picks @ coefficients[: t + 1, : t + 1].T
+        here = ROWS[: t + 1]
+        v = trail.coordinates(np.array([row]))[:, 0] if t else np.empty(0)
+        trail.add(int(row), v, float(np.sqrt(K[row, row] + eps - v @ v)))
+        C = np.linalg.cholesky(K[np.ix_(here, here)] + eps * np.eye(t + 1))
+        directions = np.linalg.solve(C, K[here]).T
         assert len(trail) == t + 1
-        _close(block.cross(trail.picks()), picks, given_view)
-        np.testing.assert_array_equal(trail.coefficients, coefficients[: t + 1, : t + 1])
+        _close(trail.coordinates(OTHERS), directions[OTHERS].T, given_view)
         for first in {0, t}:
             made = block.cross(trail.directions(first))
             if coarse:

@@ -25,6 +25,10 @@ class NumericalError(FairnepvError, ArithmeticError):
     """Under `strict=True`: a run ended in a status that is not a success."""
 
 
+class ClusterError(FairnepvError, RuntimeError):
+    """Workers failed; what was asked for may be sound."""
+
+
 class RankWarning(UserWarning):
     """k exceeds the rank of a view, whose score then fills with log eps."""
 

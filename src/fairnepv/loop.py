@@ -108,6 +108,24 @@ class Outcome(Generic[S]):
     steps: int  # from the very start, for `run(..., state=..., steps=...)` to go on counting
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a journal knows of a run: where it was, and how it ended if it did."""
+
+    state: Any
+    steps: int
+    objective: float
+    status: Status | None
+
+
+class Journal(Protocol):
+    """Where states are written, of one run after the other (`checkpoint.Journal`)."""
+
+    def resume(self, method: Method[Any]) -> Kept | None: ...
+
+    def keep(self, state: Any, row: Step, status: Status | None = None) -> None: ...
+
+
 def run(
     method: Method[S],
     *,
@@ -115,6 +133,7 @@ def run(
     state: S | None = None,
     steps: int = 0,
     progress: Progress | None = None,
+    journal: Journal | None = None,
 ) -> Outcome[S]:
     """Drive `method` from `state` (or its own start) until it is done or the budget is spent.
 
@@ -135,6 +154,8 @@ def run(
             if progress is not None:
                 progress(row)
             status = method.done(state) or budget.spent(steps, state.passes)
+            if journal is not None:
+                journal.keep(state, row, status)
             if status is not None:
                 return Outcome(state, status, tuple(trace), steps)
             successor = method.step(state)
@@ -161,10 +182,12 @@ class Session:
         time_limit: float | None = None,
         progress: Progress | None = None,
         goal: float | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.progress = progress
         self.goal = goal  # an objective that is good enough
+        self.journal = journal
         self.trace: list[Step] = []
         self.notes: list[str] = []  # what a stage wants the user to know besides its status
         self.stopped: Status | None = None
@@ -197,11 +220,30 @@ class Session:
         state: S | None = None,
     ) -> Outcome[S]:
         budget = Budget(max_steps, max_passes, self.deadline)
-        outcome = run(method, budget=budget, state=state, progress=self.progress)
+        outcome = self._resumed(method, budget, state)
         self.trace.extend(outcome.trace)
         if outcome.status.stops_everything:
             self.stopped = outcome.status
         return outcome
+
+    def _resumed(self, method: Method[S], budget: Budget, state: S | None) -> Outcome[S]:
+        """The run as the journal knows it, or what follows from there."""
+        kept = None if self.journal is None else self.journal.resume(method)
+        steps = 0
+        if kept is not None:
+            state, steps = kept.state, kept.steps
+            assert state is not None
+            if kept.status is not None:
+                last = Step(method.stage, steps, state.passes, 0.0, kept.objective)
+                return Outcome(state, kept.status, (last,), steps)
+        return run(
+            method,
+            budget=budget,
+            state=state,
+            steps=steps,
+            progress=self.progress,
+            journal=self.journal,
+        )
 
 
 def _finite(row: Step) -> bool:

@@ -49,6 +49,7 @@ class Plan:
     oversampling: float = 3.0
     node_limit: int | None = None
     certificate: Certificate | None = None  # whose relaxed solution is a start
+    shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)
 
 
 def check_method(problem: Problem, name: Any) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
+from fairnepv.engines import Block
 from fairnepv.problem import Problem
 from fairnepv.stiefel import Geometry
 from fairnepv.views import Pool, View
@@ -154,21 +155,16 @@ class Standing(NamedTuple):
         slopes = soft_min_weights(d, self.tau) / self.size
         return float(soft_min(d, self.tau) - slopes @ log_ratios), slopes
 
-    def rise(self, v: Any, c: Any, pivots: Any) -> Any:
+    def rise(self, block: Block, v: Any, c: Any, pivots: Floats) -> Any:
         """(b, k) what F_tau could rise by, times k and plus 1, where determinants change by the
-        factors c_iq pivot_qj + v_iqj^2; in the precision of v.
+        factors c_iq pivot_qj + v_iqj^2; in the precision of v, where the block is.
 
         F is concave in the log-determinants and log r <= r - 1, so F can rise by at most
         (1/k) sum_q w_q (r_q - 1): no logarithm is needed to see that most swaps are hopeless.
         """
-        w = soft_min_weights(self._d, self.tau).astype(v.dtype)
-        rise = (c * w) @ pivots
-        square = np.empty_like(rise)
-        for q, w_q in enumerate(w):
-            np.multiply(v[:, q], v[:, q], out=square)
-            square *= w_q
-            rise += square
-        return rise
+        w = soft_min_weights(self._d, self.tau)
+        rise = (c * block.put(w.astype(pivots.dtype))) @ block.put(pivots)
+        return block.place.add_squares(rise, v, w.tolist())
 
     def needed_rise(self, value: float) -> float:
         """What `rise` must reach for the merit to exceed `value`."""

@@ -6,9 +6,10 @@ import contextlib
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -24,12 +25,13 @@ from fairnepv.certificate import (
     refuse_unreachable_floors,
 )
 from fairnepv.certificate import certify as make_certificate
-from fairnepv.engines import Engine, block_threads
+from fairnepv.checkpoint import Journal, fingerprint_of
+from fairnepv.engines import Block, Engine, block_threads, portable
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Progress, Session, Step, check_progress
-from fairnepv.methods import OWN_METHODS, Plan, check_method, find, refusal
+from fairnepv.methods import OWN_METHODS, Plan, check_method, refusal
 from fairnepv.planning import Forecast, fit, foresee
 from fairnepv.posing import (
     Posing,
@@ -54,8 +56,10 @@ from fairnepv.selection import (
     make_selection,
     score_subset,
 )
-from fairnepv.views import Pool
+from fairnepv.tiers import check_hierarchical, find_in_tiers, shards_of
+from fairnepv.views import KernelView, Pool
 from fairnepv.views.arrays import check_positive
+from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
 
@@ -88,11 +92,13 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     gap: float = GAP,
     target_efficiency: float | None = None,
     node_limit: int | None = None,
+    hierarchical: bool | int = False,
     random_state: int = 0,
     time_limit: float | None = None,
     strict: bool = False,
     memory_limit: int | str | None = None,
-    engine: Engine | None = None,
+    checkpoint: str | Path | None = None,
+    engine: Engine | str | None = None,
     progress: Progress | None = None,
 ) -> Any:
     """Choose k items so that no view is left behind, and say how good the choice is.
@@ -124,11 +130,16 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     certify: also bound what any k items could score, to within a duality gap of `gap`.
     target_efficiency: stop as soon as the certified efficiency is this high, between 0 and 1.
     node_limit: of 'exact': the best so far and the gap proven by then are returned.
+    hierarchical: choose k of every shard by fair greedy, then among those by `method`. Shards are
+        the files of the first view where it has several, else runs of rows; a number says how many.
+        A bound is still one on the whole pool.
     time_limit: seconds for the search; the best so far is returned and marked. Reading and
         calibration come on top, and so does the bound, which gets as long again.
     strict: raise NumericalError unless the search ended well.
     memory_limit: bytes, or text such as '2GiB', that may be added to the data in memory: kept by
         keeping less, at the cost of time; what is then done says `plan` beforehand.
+    checkpoint: a file to which the state is written after every step; whoever does the same again,
+        after an interruption or a crash, goes on there and gets the same items.
     progress: called with a `Step` after every step of every stage.
     """
     posing: Posing = {
@@ -160,8 +171,13 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
         strict,
         progress,
         memory_limit,
+        hierarchical,
+        checkpoint,
     )
-    if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray):
+    one = isinstance(k, str) or not isinstance(k, Sequence | np.ndarray)
+    if checkpoint is not None and not one:
+        raise InputError("checkpoint is for one size; call select for each of them")
+    if one:
         if nested:
             raise InputError("nested needs several sizes, as in k=[100, 500]")
         return _select_one(data, k, posing, wishes)
@@ -182,11 +198,14 @@ class Wishes(NamedTuple):
     strict: bool = False
     progress: Progress | None = None
     memory_limit: int | str | None = None
+    hierarchical: bool | int = False
+    checkpoint: str | Path | None = None
 
 
 def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
     gap = check_positive("gap", wishes.gap)
     target = _check_target(wishes)
+    check_hierarchical(wishes.hierarchical, wishes.method)
     posing, means = _within_limit(data, k, posing, wishes)
     problem = pose(data, k, **posing, means=means)
     plan = Plan(
@@ -194,15 +213,17 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 
         check_effort(wishes.effort).for_size(problem),
         _check_oversampling(wishes.oversampling),
         _check_node_limit(wishes),
+        shards=shards_of(problem.pool, problem.k, wishes.hierarchical),
     )
-    proving = _session(wishes.time_limit, wishes.progress)
     refuse_unreachable_floors(problem)
-    if wishes.certify:
-        plan = replace(plan, certificate=_certify(problem, gap, proving))
-    session = _session(wishes.time_limit, wishes.progress).following(proving)
-    if target is not None and plan.certificate is not None:
-        session.goal = plan.certificate.upper_bound + math.log(target)
-    selection = _carry_out(problem, plan, session)
+    with _journal(problem, plan, wishes) as journal:
+        proving = _session(wishes.time_limit, wishes.progress, journal)
+        if wishes.certify:
+            plan = replace(plan, certificate=_certify(problem, gap, proving))
+        session = _session(wishes.time_limit, wishes.progress, journal).following(proving)
+        if target is not None and plan.certificate is not None:
+            session.goal = plan.certificate.upper_bound + math.log(target)
+        selection = _carry_out(problem, plan, session)
     _warn(_rank_notes(problem, plan.certificate), depth)
     if wishes.strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
@@ -274,6 +295,7 @@ def plan(
     method: str | None = "auto",
     effort: str = "balanced",
     certify: bool = True,
+    hierarchical: bool | int = False,
     memory_limit: int | str | None = None,
     **options: Any,
 ) -> Forecast:
@@ -283,11 +305,16 @@ def plan(
     this machine as it is now; what depends on the data is an estimate. With `method=None`: what
     `certify` would take.
     """
+    if isinstance(options.get("engine"), str):
+        options["engine"] = None  # who is named here might have to be started
     posing: Posing = {name: options[name] for name in options if name in Posing.__annotations__}  # type: ignore[assignment]
     unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
     if unknown:
         raise InputError(f"plan has no option {sorted(unknown)[0]!r}; it takes those of select")
-    wishes = Wishes(effort=effort, certify=certify, memory_limit=memory_limit)
+    check_hierarchical(hierarchical, method)
+    wishes = Wishes(
+        effort=effort, certify=certify, memory_limit=memory_limit, hierarchical=hierarchical
+    )
     _, forecast = _foreseen(data, k, posing, wishes, () if method is None else (method,))
     return forecast
 
@@ -299,7 +326,7 @@ def verify_bound(
     views: Mapping[str, Any] | None = None,
     quality: Any = None,
     ids: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
 ) -> Verified:
     """What the dual variables of a certificate prove for this data, whoever made them.
 
@@ -384,7 +411,7 @@ def score(
     quality: Any = None,
     ids: Any = None,
     priorities: Mapping[str, float] | None = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
 ) -> Score:
     """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
 
@@ -510,7 +537,8 @@ def _foreseen(
     limit = check_memory_limit(wishes.memory_limit)
     problem = sketch(data, k, posing)
     effort = check_effort(wishes.effort).for_size(problem)
-    plans = [Plan(_known_method(problem, name), effort) for name in methods]
+    shards = shards_of(problem.pool, problem.k, wishes.hierarchical)
+    plans = [Plan(_known_method(problem, name), effort, shards=shards) for name in methods]
     efficiency = problem.calibration.rule == "efficiency"
     foretell = partial(
         foresee, plans=plans, certify=wishes.certify, efficiency=efficiency, rates=rates
@@ -525,10 +553,50 @@ def _known_method(problem: Problem, name: Any) -> str:
     return name
 
 
-def _session(time_limit: Any, progress: Progress | None) -> Session:
+def _session(time_limit: Any, progress: Progress | None, journal: Journal | None = None) -> Session:
     listener = check_progress(progress)
     limit = None if time_limit is None else check_positive("time_limit", time_limit)
-    return Session(time_limit=limit, progress=listener)
+    return Session(time_limit=limit, progress=listener, journal=journal)
+
+
+@contextlib.contextmanager
+def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal | None]:
+    """Of this very selection; only the limits need not be the same."""
+    if wishes.checkpoint is None:
+        yield None
+        return
+    options = (wishes.certify, wishes.gap, wishes.target_efficiency, wishes.node_limit)
+    settings = {**_settings(problem, plan), "options": options, "means": problem.means}
+    rules, pool = problem.constraints, problem.pool
+    groups = () if rules.quotas is None else (rules.quotas.groups,)
+    norms = (pool.squared_norms, pool.offsets)
+    with block_threads(problem.work()):
+        rows = _probe(pool)
+    fingerprint = fingerprint_of(settings, *norms, *rows, rules.fixed_in, rules.fixed_out, *groups)
+    journal = Journal(Path(wishes.checkpoint), fingerprint)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+def _probe(pool: Pool) -> list[Any]:
+    """What tells rows of equal norms apart: their products with a vector; kernels themselves."""
+    kernels = [view.kernel for view in pool.views if isinstance(view, KernelView)]
+    others = [(n, view) for n, view in pool.items() if not isinstance(view, KernelView)]
+    if not others:
+        return kernels
+    names, views = zip(*others, strict=True)
+    rng = np.random.default_rng(0)
+    vectors = tuple(rng.standard_normal(view.p) for view in views)
+    products = pool.with_views(names, views).map(_probe_rows, vectors, fixed=True)
+    return [*kernels, pool.place.get(products)]
+
+
+@portable
+def _probe_rows(block: Block, vectors: tuple[Floats, ...]) -> Any:
+    products = [x.features() @ block.put(r) for x, r in zip(block.views, vectors, strict=True)]
+    return block.xp.stack(products, axis=1)
 
 
 # --- the method -----------------------------------------------------------------------------------
@@ -537,7 +605,7 @@ def _session(time_limit: Any, progress: Progress | None) -> Session:
 def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
     began = time.monotonic()
     with block_threads(problem.work()):
-        found = find(problem, plan, session)
+        found = find_in_tiers(problem, plan, session)
         indices = found.indices
         if not found.ordered or problem.constraints:
             with session.absorbing_interruption():
@@ -595,6 +663,7 @@ def _settings(problem: Problem, plan: Plan) -> dict[str, Any]:
         "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
         "floors": None if problem.floors is None else _floors(problem),
         "oversampling": plan.oversampling,
+        "hierarchical": len(plan.shards) - 1 if plan.shards else None,  # shards
         "random_state": problem.random_state,
     }
 

@@ -46,7 +46,7 @@ class Posing(TypedDict, total=False):
     priorities: Mapping[str, float] | None
     floors: Mapping[str, float] | None
     random_state: int
-    engine: Engine | None
+    engine: Engine | str | None
 
 
 def pose(
@@ -67,7 +67,7 @@ def pose(
     priorities: Any = None,
     floors: Any = None,
     random_state: Any = 0,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
     means: Means | None = None,
 ) -> Problem:
     tau, seed = check_tau(tau), check_random_state(random_state)

@@ -185,13 +185,14 @@ class Constraints:
 
     def take(self, rows: Indices) -> Constraints:
         """The same rules for a sub-pool of these rows; items fixed in must be among them."""
-        position = {int(row): i for i, row in enumerate(rows)}
-        inside = [position[int(i)] for i in self.fixed_in]
-        outside = [position[int(i)] for i in self.fixed_out if int(i) in position]
+        order = np.argsort(rows, kind="stable")
+
+        def positions(items: Indices) -> Indices:
+            return order[np.searchsorted(rows, items, sorter=order)]
+
+        out_there = self.fixed_out[np.isin(self.fixed_out, rows)]
         quotas = self.quotas and replace(self.quotas, groups=self.quotas.groups[rows])
-        return Constraints(
-            np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64), quotas
-        )
+        return Constraints(positions(self.fixed_in), positions(out_there), quotas)
 
 
 def _rank_within(groups: Codes) -> Codes:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.certificate import Certificate
-from fairnepv.engines import Block, block_threads
-from fairnepv.errors import InputError, Status
+from fairnepv.engines import Block, block_threads, few_threads
+from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
@@ -104,7 +104,7 @@ class Selection(Score):
             _ = self._survey
         except KeyboardInterrupt:
             return replace(self, status=Status.INTERRUPTED)._unsurveyed()
-        except InputError as error:
+        except FairnepvError as error:
             note = f"coverage is not known, since the data could not be read again: {error}"
             return replace(self, run_notes=(*self.run_notes, note))._unsurveyed()
         return self
@@ -233,9 +233,11 @@ def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
 
 
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
-    gains = subset_gains(problem.pool, indices)
+    with few_threads(float(len(indices)) ** 2 * problem.pool.width):
+        gains = subset_gains(problem.pool, indices)
+        scores = _score_fields(problem, indices)
     return Selection(
-        **_score_fields(problem, indices),
+        **scores,
         indices=indices,
         ids=_ids(problem, indices),
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},

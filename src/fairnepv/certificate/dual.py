@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from fairnepv.certificate.spectral import score_rounding
-from fairnepv.engines import Block, few_threads
+from fairnepv.engines import Block, few_threads, portable
 from fairnepv.objective import entropy_price
 from fairnepv.problem import Problem
 from fairnepv.views import View
@@ -95,13 +95,14 @@ def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
         _view_pass(view, dual, q, dual.weights[q] / problem.k) for q, view in enumerate(pool.views)
     )
     shifted = any(own.shift for own in state)  # or T, which may be everyone, need not travel
-    return pool.map(
+    prices = pool.map(
         _price_rows,
         (dual.rows if shifted else None, state, coarse),
         pool.squared_norms,
         width=sum(v.combine.shape[1] for v in dual.views),
         fixed=True,
     )
+    return np.asarray(pool.place.get(prices))
 
 
 def view_constant(problem: Problem, dual: Dual, q: int) -> float:
@@ -156,22 +157,24 @@ def _slack(view: View, m: int) -> float:
     return 4.0 * (view.p + m + 16) * _UNIT
 
 
+@portable
 def _price_rows(
-    block: Block, state: tuple[Indices | None, tuple[_ViewPass, ...], bool], squared_norms: Floats
-) -> Floats:
+    block: Block, state: tuple[Indices | None, tuple[_ViewPass, ...], bool], squared_norms: Any
+) -> Any:
     """s_i of a block, rounded up."""
     rows, views, coarse = state
-    prices = np.zeros(block.stop - block.start)
+    xp, prices = block.xp, 0.0 * squared_norms[:, 0]
     for q, (view, own) in enumerate(zip(block.views, views, strict=True)):
         if own.share == 0:
             continue
         v = view.coarse(own.anchor) if coarse else view.cross(own.anchor)
         if rows is not None and own.correction is not None:
             low, high = np.searchsorted(rows, [block.start, block.stop])
-            v[rows[low:high] - block.start] -= own.shift * own.correction[low:high]
+            here = block.put(rows[low:high] - block.start)
+            v[here] -= block.put(own.shift * own.correction[low:high])
         norms = squared_norms[:, q]
-        sure = np.sqrt(np.einsum("ij,ij->i", v, v)) * (1.0 - own.slack)
-        sure = np.maximum(sure - own.slack * own.size * np.sqrt(norms), 0.0)
+        sure = xp.sqrt(xp.einsum("ij,ij->i", v, v)) * (1.0 - own.slack)
+        sure = (sure - own.slack * own.size * xp.sqrt(norms)).clip(0.0)
         whole = own.level * (norms - own.shift + own.slack * norms)
-        prices += own.share * np.maximum(whole - sure**2, 0.0) * (1.0 + 8.0 * _UNIT)
+        prices += own.share * (whole - sure**2).clip(0.0) * (1.0 + 8.0 * _UNIT)
     return prices

@@ -60,7 +60,8 @@ def certify(
 
     output = output_at("--out", out, (".npz",), force=force, inputs=problem.files)
     if plan:
-        forecast = foretell(k=k, **problem.read(), method=None, memory_limit=memory_limit)
+        given = problem.read(engine=False)
+        forecast = foretell(k=k, **given, method=None, memory_limit=memory_limit)
         show_plan([forecast], as_json=as_json)
         return
     with stage_bar(time_limit) as progress:
@@ -95,7 +96,7 @@ def verify_bound(problem: ProblemOptions, bound: str, as_json: bool) -> None:
     """Check a stored bound against the data, from its dual variables alone.
 
     The problem (k, tau, eps, calibration, constraints) comes with the bound; of the options only
-    --view, --ids and --quality are read. Exit code 1 if the bound does not follow.
+    --view, --ids, --quality and --engine are read. Exit code 1 if the bound does not follow.
 
     \b
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy
@@ -108,7 +109,7 @@ def verify_bound(problem: ProblemOptions, bound: str, as_json: bool) -> None:
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
     given = problem.read()
-    data = {name: given[name] for name in ("data", "ids", "quality") if name in given}
+    data = {name: given[name] for name in ("data", "ids", "quality", "engine") if name in given}
     verified = verify(certificate=proof, **data)
     if as_json:
         print_json(verified_record(verified))

@@ -25,6 +25,8 @@ class ProblemOptions:
     knobs: Mapping[str, Any]
     quality: Mapping[str, str] = field(default_factory=dict)  # likewise
     rules: Mapping[str, str] = field(default_factory=dict)  # files of include, exclude, groups
+    engine: str | None = None
+    workers: int | None = None  # that it starts
 
     @property
     def files(self) -> list[Path]:
@@ -40,9 +42,13 @@ class ProblemOptions:
         files = {"views": self.views, "ids": self.ids, "quality": self.quality, **self.rules}
         return {**{name: value for name, value in files.items() if value}, **self.knobs}
 
-    def read(self) -> dict[str, Any]:
-        """The keyword arguments that every library call takes, `data` among them."""
+    def read(self, *, engine: bool = True) -> dict[str, Any]:
+        """The keyword arguments that every library call takes, `data` among them.
+
+        Plans need no `engine`, and one may take seconds to start.
+        """
         from fairnepv.cli.alignment import own_ids
+        from fairnepv.engines import engine_of
         from fairnepv.io import read_features, read_ids, read_numbers, read_picks
 
         data = {
@@ -55,6 +61,7 @@ class ProblemOptions:
             name: reading(read_numbers, "--quality", "", text)
             for name, text in self.quality.items()
         }
+        named = engine and (self.engine, self.workers) != (None, None)
         column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
         rules = {
             name: reading(
@@ -71,12 +78,13 @@ class ProblemOptions:
             **({"quality": quality.get("", quality)} if quality else {}),
             **rules,
             **self.knobs,
+            **({"engine": engine_of(self.engine, self.workers)} if named else {}),
         }
 
 
 def posing(command: Command) -> Command:
-    """--view, --ids, --tau, --eps, --calibration, --quality and --priority, handed on as one
-    `ProblemOptions`."""
+    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine and --workers,
+    handed on as one `ProblemOptions`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -88,6 +96,8 @@ def posing(command: Command) -> Command:
         calibration: tuple[str, ...],
         quality: tuple[str, ...],
         priority: tuple[str, ...],
+        engine: str | None,
+        workers: int | None,
         **options: Any,
     ) -> None:
         named = _assignments(view)
@@ -105,6 +115,8 @@ def posing(command: Command) -> Command:
             _files_by_view("--ids", ids, names),
             knobs,
             _files_by_view("--quality", quality, names),
+            engine=engine,
+            workers=workers,
         )
         command(problem=problem, **options)
 
@@ -150,6 +162,17 @@ def posing(command: Command) -> Command:
             multiple=True,
             metavar="NAME=WEIGHT",
             help="Weight of a view in the soft-min; they sum to 1.",
+        ),
+        click.option(
+            "--engine",
+            metavar="NAME",
+            help="Who computes: local, torch, torch:cuda, ray (the cluster of this machine), "
+            "ray://HOST:PORT or local-ray.  [default: local]",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            help="How many processes --engine local-ray starts.  [default: one for each core]",
         ),
     ]
     return _decorate(wrapped, decorators)
@@ -265,6 +288,31 @@ class Sizes(Size):
         return sizes[0] if len(sizes) == 1 else sizes
 
 
+class Shards(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A number of shards, or True where none was named."""
+
+    name = "shards"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
+        if isinstance(value, bool) or value == _SHARDS_OF_THE_POOL:
+            return bool(value)
+        try:
+            return int(value)
+        except ValueError:
+            return self.fail(f"{value!r} is not a number of shards", parameter, context)
+
+
+_SHARDS_OF_THE_POOL = "auto"
+hierarchical_option = click.option(
+    "--hierarchical",
+    type=Shards(),
+    is_flag=False,
+    flag_value=_SHARDS_OF_THE_POOL,
+    default=False,
+    metavar="[SHARDS]",
+    help="Choose within shards first, then among those chosen: for pools that are too large to "
+    "search at once. Shards are files of the first view, else runs of rows, as many as are named.",
+)
 size_option = click.option(
     "-k", "k", type=Size(), required=True, help="How many items, or a fraction of them."
 )

@@ -15,6 +15,7 @@ from fairnepv.cli.options import (
     effort_option,
     force_option,
     gap_option,
+    hierarchical_option,
     json_option,
     memory_limit_option,
     plan_option,
@@ -51,8 +52,14 @@ if TYPE_CHECKING:
     help="Stop once so much of the best possible is certain, such as 0.95.",
 )
 @click.option("--node-limit", type=click.IntRange(min=1), help="Of --method exact.")
+@hierarchical_option
 @time_limit_option
 @memory_limit_option
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Write the state there after every step, and go on from there.",
+)
 @plan_option
 @seed_option
 @click.option(
@@ -107,7 +114,7 @@ def select(
         "assign": files.at("--assign", assign, TABLES),
     }
     if plan:
-        given = problem.read()
+        given = problem.read(engine=False)
         forecasts = [foretell(k=size, **given, **wishes) for size in sizes or [k]]
         show_plan(forecasts, as_json=as_json)
         return

@@ -8,18 +8,68 @@ With `fixed=True` the partition itself is canonical, a function of the source al
 or multiplied there comes out the same to the last bit at any block size. A pass may also go over
 some rows only (`rows`), which are gathered.
 Tasks are module-level functions and their states plain records, so that they travel to workers.
+
+A task that is `portable` computes where the engine keeps the rows: it takes its functions from
+`block.xp`, brings small arrays there by `block.put` and what it makes for the host back by
+`block.get`; with NumPy all of these do nothing. Other tasks see NumPy arrays on any engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 R = TypeVar("R")
+Task = TypeVar("Task", bound=Callable[..., Any])
 Array = NDArray[Any]
+
+
+def portable(task: Task) -> Task:
+    """Mark a task that asks its block for functions and never NumPy itself."""
+    task.portable = True  # type: ignore[attr-defined]
+    return task
+
+
+class Host:
+    """Where NumPy computes: the functions, and no way to go."""
+
+    xp: Any = np
+
+    @staticmethod
+    def put(array: Any) -> Any:
+        return array
+
+    @staticmethod
+    def get(array: Any) -> Any:
+        return array
+
+    @staticmethod
+    def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
+        """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
+        square = np.empty_like(total)
+        for q, weight in enumerate(weights):
+            np.multiply(terms[:, q], terms[:, q], out=square)
+            square *= weight
+            total += square
+        return total
+
+    @staticmethod
+    def square_sums(rows: Any) -> Any:
+        """(b,) squared lengths of (b, k) rows."""
+        return np.einsum("ij,ij->i", rows, rows)
+
+    @staticmethod
+    def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
+        """Rows and columns of the entries that exceed `least`, few as a rule."""
+        rows, columns = np.nonzero(matrix > least)
+        return rows, columns
+
+
+HOST = Host()
 
 
 class RowBlock(Protocol):
@@ -49,6 +99,18 @@ class Block:
     start: int
     stop: int
     views: tuple[RowBlock, ...]
+    place: Any = HOST
+
+    @property
+    def xp(self) -> Any:
+        """The array functions of the place where these rows are."""
+        return self.place.xp
+
+    def put(self, array: Any) -> Any:
+        return self.place.put(array)
+
+    def get(self, array: Any) -> Any:
+        return self.place.get(array)
 
 
 class Source(Protocol):
@@ -68,8 +130,14 @@ class Source(Protocol):
         """Rows `rows[start:stop]` as a block."""
         ...
 
+    def lean(self) -> Source:
+        """The same for a worker: without the engine, and whatever no block needs."""
+        ...
+
 
 class Engine(Protocol):
+    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""
+
     def map(
         self,
         task: Callable[..., Array],

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.engines.base import Array, R, Source, tree_fold
+from fairnepv.engines.base import Array, Block, R, Source, tree_fold
 from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
@@ -61,10 +61,9 @@ class LocalEngine:
         out: Array | None = None,
     ) -> Array:
         n = source.n if rows is None else len(rows)
-        size = self.rows_of_block(source, width, fixed)
-        if rows is not None:
-            size = min(size, -(-n // -(-n // _GATHERED)))
-        calls = _calls(task, source, state, aligned, size, rows)
+        size = self.rows_of_pass(source, width, fixed, rows)
+        block_of = source.block if rows is None else functools.partial(source.gather, rows)
+        calls = block_calls(task, block_of, n, state, aligned, size)
         for start, result in zip(range(0, n, size), in_order(calls, self.threads), strict=True):
             if out is None:
                 out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
@@ -84,12 +83,17 @@ class LocalEngine:
         fixed: bool = False,
     ) -> R:
         size = self.rows_of_block(source, width, fixed, total)
-        calls = _calls(task, source, state, aligned, size)
+        calls = block_calls(task, source.block, source.n, state, aligned, size)
         return tree_fold(in_order(calls, self.threads), combine)
 
     def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
         canonical = max(64, max(self.block_numbers, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
+
+    def rows_of_pass(self, source: Source, width: int, fixed: bool, rows: Array | None) -> int:
+        """The same of a `map`, where blocks of gathered rows are smaller."""
+        size = self.rows_of_block(source, width, fixed)
+        return size if rows is None else min(size, -(-len(rows) // -(-len(rows) // _GATHERED)))
 
     def threads_for(self, work: float) -> int:
         """How many blocks are worked on at once, where a product takes so many multiply-adds."""
@@ -133,21 +137,19 @@ def _promised(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left
     return future
 
 
-def _calls(
+def block_calls(
     task: Callable[..., R],
-    source: Source,
+    block_of: Callable[[int, int], Block],
+    n: int,
     state: Any,
     aligned: tuple[Array, ...],
     size: int,
-    rows: Array | None = None,
 ) -> list[Callable[[], R]]:
     """The task on one block after the other; a block is made by the thread that works on it."""
 
     def on(start: int, stop: int) -> R:
-        block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
-        return task(block, state, *(x[start:stop] for x in aligned))
+        return task(block_of(start, stop), state, *(x[start:stop] for x in aligned))
 
-    n = source.n if rows is None else len(rows)
     return [functools.partial(on, start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -177,7 +179,7 @@ def block_threads(work: float) -> Iterator[None]:
     with one thread and 7 s with two (DESIGN 3.2).
     """
     token = _allowed.set(_cores() if work > _SMALL_WORK else 1)
-    _keep_freed_memory()
+    keep_freed_memory()
     try:
         with _blas_threads(1):
             yield
@@ -186,7 +188,7 @@ def block_threads(work: float) -> Iterator[None]:
 
 
 @functools.cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let glibc keep some freed memory for the next who asks, instead of giving it back at once.
 
     A pass makes the same temporaries for every block; getting their pages anew each time took
@@ -222,13 +224,28 @@ def _blas_threads(threads: int) -> Iterator[None]:
     if _limited.get() == threads:
         yield
         return
-    before = [library.num_threads for library in _blas()]
-    for library in _blas():
+    libraries = (*_blas(), *([_Torch] if "torch" in sys.modules else []))
+    before = [library.num_threads for library in libraries]
+    for library in libraries:
         library.set_num_threads(threads)
     token = _limited.set(threads)
     try:
         yield
     finally:
         _limited.reset(token)
-        for library, earlier in zip(_blas(), before, strict=True):
+        for library, earlier in zip(libraries, before, strict=True):
             library.set_num_threads(earlier)
+
+
+class _TorchThreads:
+    """PyTorch on the host, which has threads of its own."""
+
+    @property
+    def num_threads(self) -> int:
+        return int(sys.modules["torch"].get_num_threads())
+
+    def set_num_threads(self, threads: int) -> None:
+        sys.modules["torch"].set_num_threads(threads)
+
+
+_Torch = _TorchThreads()

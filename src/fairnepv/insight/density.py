@@ -26,7 +26,7 @@ def typicality(
     sample: int = 2048,
     views: Mapping[str, Any] | None = None,
     random_state: int = 0,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
 ) -> dict[str, Floats]:
     """Per view (n,) qualities for `select(quality=...)`: low where a row has nothing near it.
 

@@ -48,6 +48,10 @@ class Fingerprint:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker may stand in another folder."""
+        return {**vars(self), "path": self.path.absolute()}
+
     def check(self, start: int, stop: int) -> None:
         """Refuse to read rows `start:stop` of a file that is not what it was."""
         try:
@@ -79,6 +83,10 @@ class RowFile(ABC):
     @abstractmethod
     def gather(self, indices: Indices) -> Rows:
         """These rows, within bounds and not negative, in this order."""
+
+    def squared_norms(self) -> Rows | None:
+        """(n,) in float64, where that takes no reading."""
+        return None
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairnepv.errors import InputError
 
@@ -17,6 +18,10 @@ class Source:
 
     def __str__(self) -> str:
         return str(self.path) if self.part is None else f"{self.path}:{self.part}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Whoever unpickles this may stand in another folder."""
+        return {**vars(self), "path": self.path.absolute()}
 
     @property
     def ending(self) -> str:

@@ -6,6 +6,7 @@ from the pools of `benchmarks/scale.py`, and its note says so.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from fairnepv.planning.forecast import Stage
 from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM, coordinate_work
 from fairnepv.relaxation.frames import affordable_count
-from fairnepv.search.effort import Effort
+from fairnepv.search.effort import Effort, check_effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
 from fairnepv.views import DenseView, KernelView, Pool, View
 
@@ -40,22 +41,24 @@ _CALL = 1e-3  # seconds of a pass over however few rows
 
 
 class Count:
-    """The arithmetic of all stages of one problem."""
+    """The arithmetic of all stages of one problem, or of them on some of its `rows`."""
 
-    def __init__(self, problem: Problem, rates: Rates) -> None:
+    def __init__(self, problem: Problem, rates: Rates, rows: int | None = None) -> None:
         self.problem, self.rates = problem, rates
         pool, engine = problem.pool, problem.pool.engine
-        self.n, self.k, self.M = problem.n, problem.k, len(pool.views)
+        self.n, self.k, self.M = rows or problem.n, problem.k, len(pool.views)
+        share = self.n / problem.n
+        self.work = share * problem.work()
         self.views = pool.views
         self.P = sum(view.p for view in self.views)
         self.engine = engine if isinstance(engine, LocalEngine) else LocalEngine()
-        self.threads = self.engine.threads_for(problem.work())
+        self.threads = self.engine.threads_for(self.work)
         self.single = _float32_likely(problem)
         self.row_bytes = sum(map(row_bytes, self.views))
         costs = sum(row_bytes(view) * reading_cost(view) for view in self.views)
         self.reading = costs / self.row_bytes  # bytes that are moved for each that is read
-        self.dense = float(sum(v.stored for v in self.views if not is_sparse(v)))
-        self.sparse = float(sum(v.stored for v in self.views if is_sparse(v)))
+        self.dense = share * sum(v.stored for v in self.views if not is_sparse(v))
+        self.sparse = share * sum(v.stored for v in self.views if is_sparse(v))
 
     # The stages, in the order in which they run.
 
@@ -204,6 +207,8 @@ class Count:
 
     def method(self, plan: Plan, certify: bool) -> list[Stage]:
         """What a method by name goes through."""
+        if len(plan.shards) > 2:
+            return self._tiers(plan)
         effort, limited = plan.effort, plan.effort.limited
         if plan.method == "greedy":
             return [self.greedy()]
@@ -218,13 +223,44 @@ class Count:
         if self.problem.means.relaxation and (not limited or effort.name == "thorough"):
             stages.append(self.relaxation(1 + (effort.name == "thorough")))
         starts = 1 + (2 + effort.samples if certify else 1)
-        searches = 1.0 if limited else starts + effort.restarts_for(self.problem) / 5
+        searches = 1.0 if limited else starts + effort.restarts_for(self.work) / 5
         stages.append(self.swaps(effort, searches))
         small = self.n <= MOST_ROWS and self.k <= DEEPEST
         if plan.method == "exact" or (certify and small):
             note = "small pools only; how long a proof takes depends on the data"
             stages.append(self._stage("branch and bound", 0, 1e6, note=note))
         return stages
+
+    def _tiers(self, plan: Plan) -> list[Stage]:
+        """Greedy within shards, of which one is held at a time, then a method among the winners."""
+        sizes = [stop - start for start, stop in itertools.pairwise(plan.shards)]
+        largest = Count(self.problem, self.rates, max(sizes))
+        each, whole = largest.greedy(), self.greedy()
+        note = f"{len(sizes):,} shards of up to {max(sizes):,} rows, one at a time"
+        memory = each.memory + largest.copied(array=False)
+        first = replace(whole, name="shards", memory=memory, note=note)
+        second = Count(self.problem, self.rates, sum(min(self.k, size) for size in sizes))
+        effort = check_effort(plan.effort.name).for_work(second.work)
+        stages = second.method(replace(plan, effort=effort, shards=()), False)
+        return [first, *(second.as_second_tier(stage, self.n) for stage in stages)]
+
+    def as_second_tier(self, stage: Stage, n: int) -> Stage:
+        """A stage on these rows as one of a pool of n: its passes count as shares of one."""
+        among = f"among {self.n:,} winners"
+        return replace(
+            stage,
+            passes=stage.passes * self.n / n,
+            memory=stage.memory + self.copied(),
+            note=f"{among}; {stage.note}" if stage.note else among,
+        )
+
+    def copied(self, array: bool = True) -> float:
+        """Bytes of these rows in memory; those of an `array` need not be copied to be a shard."""
+        dense = [v for v in self.views if isinstance(v, DenseView)]
+        apart = [v for v in dense if array or isinstance(v.data, RowFile)]
+        others = [v for v in self.views if not isinstance(v, DenseView)]
+        wide = sum(v.p * v.data.dtype.itemsize for v in apart)
+        return float(self.n * (wide + sum(map(row_bytes, others))))
 
     def _baseline(self, plan: Plan) -> list[Stage]:
         stages = [self.greedy()]
@@ -249,7 +285,7 @@ class Count:
                 stays = view.data.dtype.itemsize == wanted and not isinstance(view.data, RowFile)
                 total += 0 if stays else (wanted + view.data.dtype.itemsize) * view.p
             elif is_sparse(view):
-                total += _SPARSE_ENTRY * view.stored / self.n + 20 * self.k
+                total += _SPARSE_ENTRY * view.stored / view.n + 20 * self.k
             else:
                 total += 8 * self.k
         return total
@@ -257,7 +293,7 @@ class Count:
     def row_features(self) -> float:
         """Bytes by row of calibrated features in float64."""
         return float(
-            sum(_SPARSE_ENTRY * v.stored / self.n if is_sparse(v) else 16 * v.p for v in self.views)
+            sum(_SPARSE_ENTRY * v.stored / v.n if is_sparse(v) else 16 * v.p for v in self.views)
         )
 
     def _blocks(self, width: int, row: float) -> float:

@@ -179,6 +179,7 @@ class _Solve:
     ) -> None:
         self.problem, self.solver, self.session = problem, solver, session
         self.trace: list[Step] = []
+        self._steps = 0  # of the whole solve: a resumed stage leaves a shorter trace
         self.passes = 0
         self._enter(coordinates)
 
@@ -300,6 +301,7 @@ class _Solve:
             max_passes=self._passes_left,
         )
         self.trace.extend(outcome.trace)
+        self._steps += outcome.steps
         self.passes += outcome.state.passes
         return outcome
 
@@ -307,10 +309,6 @@ class _Solve:
     def _passes_left(self) -> int | None:
         most = self.solver.max_passes
         return None if most is None else max(0, most - self.passes)
-
-    @property
-    def _steps(self) -> int:
-        return count_steps(self.trace)
 
     def _record(self, point: Point, status: Status, curvature: Curvature | None) -> Relaxation:
         pool = self.problem.pool

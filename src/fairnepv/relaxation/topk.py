@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 
+from fairnepv.engines import few_threads
 from fairnepv.objective import soft_min, soft_min_weights
 from fairnepv.problem import Constraints
 from fairnepv.views import View
@@ -74,7 +75,8 @@ class Rows:
             assert self.kernel is not None
             root = np.sqrt(x).astype(self.kernel.dtype)
             matrix = root[:, None] * self.kernel * root
-        lam, Y = _leading(matrix, k)
+        with few_threads(float(len(matrix)) ** 3):
+            lam, Y = _leading(matrix, k)
         r, mean = split(lam, float(np.trace(matrix, dtype=np.float64)), k)
         lam, Y = lam[:r], Y[:, :r]
         value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))

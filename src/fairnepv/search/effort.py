@@ -42,16 +42,19 @@ class Effort:
         """The same effort without pair exchanges."""
         return replace(self, pairs=0)
 
-    def restarts_for(self, problem: Problem) -> int:
-        """Small problems are perturbed often, large ones hardly."""
-        return min(self.restarts, int(self.work / problem.work()))
+    def restarts_for(self, work: float) -> int:
+        """Small problems, by `Problem.work`, are perturbed often, large ones hardly."""
+        return min(self.restarts, int(self.work / work))
 
-    def for_size(self, problem: Problem) -> Effort:
+    def for_work(self, work: float) -> Effort:
         """The same effort, or less of it where every pass takes long."""
-        if problem.work() <= _LONG_PASS:
+        if work <= _LONG_PASS:
             return self
         passes, pairs = self.large
         return replace(self, max_passes=passes, pairs=pairs, restarts=0, limited=True)
+
+    def for_size(self, problem: Problem) -> Effort:
+        return self.for_work(problem.work())
 
 
 EFFORTS = {
@@ -128,7 +131,7 @@ def improve(
 
 def restart_from(problem: Problem, found: Found, effort: Effort, session: Session) -> Found:
     """The best of a local optimum and of what its perturbations lead to."""
-    restarts, failures = effort.restarts_for(problem), 0
+    restarts, failures = effort.restarts_for(problem.work()), 0
     found_without = found
     for restart in range(restarts):
         if session.ended(found.status) or failures >= effort.patience:

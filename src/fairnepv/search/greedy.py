@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block
+from fairnepv.engines import Block, portable
 from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
@@ -38,7 +38,7 @@ _LATELY = 4  # picks ago
 _FEW = 1024  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
-_CLOSED = np.float32(-1e30)  # in place of the logarithm for rows that are chosen
+_CLOSED = -1e30  # in place of the logarithm for rows that are chosen
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
 _LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 
@@ -115,9 +115,15 @@ class Frontier:
         self.problem, self.judge = problem, judge
         self.indices = indices[:0]
         self.logdets = np.zeros(len(pool.views))
-        self.variances = pool.squared_norms.copy()  # (n, M) c_i without the ridge, or above it
-        self._known = np.zeros(pool.n, dtype=np.int32)  # so many picks are in the variances
-        self._logs = _logs(self.variances, pool.eps)  # (M, n) float32
+        # What is known of all rows lies where the engine keeps them.
+        self._place = place = pool.place
+        self._eps = place.put(pool.eps[:, None])
+        largest = float((pool.largest_norms + pool.eps).max())
+        self._moderate = pool.eps.min() > _LEAST_SINGLE and largest < _MOST_SINGLE
+        norms = np.array(pool.squared_norms.T, order="C")
+        self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
+        self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
+        self._logs = self._logarithms(self.variances)  # (M, n) float32
         self._since = 0  # so many picks everybody knows of
         self._gathered = 0  # rows since the last pass
         self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
@@ -125,7 +131,6 @@ class Frontier:
         self._error = coarse_error(problem)
         self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
-        # Their coefficients are inverses of the lower Cholesky factors of L[S, S].
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
@@ -158,16 +163,13 @@ class Frontier:
 
     def extend(self, row: int) -> None:
         """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
-        logdets, coefficients = self.logdets.copy(), []
-        for q, trail in enumerate(self._trails):
-            v, c = self._condition(q, np.array([row]))
-            if not c[0] > 0:
-                raise np.linalg.LinAlgError("a variance is not positive")
-            coefficients.append(np.append(-(v[:, 0] @ trail.coefficients), 1.0) / np.sqrt(c[0]))
-            logdets[q] += np.log(c[0])
-        for trail, own in zip(self._trails, coefficients, strict=True):
-            trail.add(row, own)
-        self.indices, self.logdets = np.append(self.indices, np.int64(row)), logdets
+        coordinates, c = self._condition(np.array([row]))
+        if not (c > 0).all():
+            raise np.linalg.LinAlgError("a variance is not positive")
+        for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
+            trail.add(row, v[:, 0], float(root))
+        self.indices = np.append(self.indices, np.int64(row))
+        self.logdets = self.logdets + np.log(c[:, 0])
         self._logs[:, row] = _CLOSED
 
     def _closed(self) -> NDArray[np.bool_] | None:
@@ -196,7 +198,7 @@ class Frontier:
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
             self._refresh(rows)
-            looks.append((rows, *self._look_at(rows, standing)))
+            looks.append(self._look_at(rows, standing))
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
@@ -204,32 +206,32 @@ class Frontier:
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
-    def _highest(
-        self, heights: NDArray[np.float32], reach: float, seen: float
-    ) -> tuple[Indices, float]:
+    def _highest(self, heights: Any, reach: float, seen: float) -> tuple[Any, float]:
         """Rows of heights from `reach` to below `seen`, or the highest of them if they are many;
         and what heights are seen with them."""
-        rows = np.flatnonzero(heights >= reach)
+        rows = self._place.xp.nonzero(heights >= reach)[0]
         found = heights[rows]
         if np.isfinite(seen):
             rows, found = rows[found < seen], found[found < seen]
         if len(rows) <= self._batch:
             return rows, reach
-        reach = float(np.partition(found, len(rows) - self._batch)[len(rows) - self._batch])
+        reach = _nth_largest(found, self._batch)
         return rows[found >= reach], reach
 
-    def _look_at(self, rows: Indices, standing: Scores) -> tuple[Floats, Floats]:
-        """(M, m) log c of these rows and (m,) their scores."""
-        logs: Floats = np.log(self.variances[rows] + self.problem.pool.eps).T
+    def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
+        """These rows, (M, m) log c of them and (m,) their scores."""
+        place = self._place
+        logs: Floats = place.get(place.xp.log(self.variances[:, rows] + self._eps))
         scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
             raise np.linalg.LinAlgError("a score is not a number")
-        return logs, scores
+        return place.get(rows), logs, scores
 
-    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-        heights: NDArray[np.float32] = weights.astype(np.float32) @ self._logs
+    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
+        """(n,) float32, where the rows are."""
+        heights = self._place.put(weights.astype(np.float32)) @ self._logs
         if closed is not None:
-            heights[closed] = -np.inf
+            heights[self._place.put(closed)] = -np.inf
         return heights
 
     def _confirm(self, rows: Indices) -> Floats:
@@ -238,19 +240,20 @@ class Frontier:
         parts = []
         for start in range(0, len(rows), _CONFIRM):
             part = rows[start : start + _CONFIRM]
-            c = np.array([self._condition(q, part)[1] for q in range(len(self.logdets))])  # (M, m)
-            parts.append(standing.fair_scores(np.log(c)))
+            parts.append(standing.fair_scores(np.log(self._condition(part)[1])))
         return np.concatenate(parts)
 
-    def _condition(self, q: int, rows: Indices) -> tuple[Floats, Floats]:
-        """v = C^-1 K[S, rows] (t, m), and c = L_ii - |v_i|^2 (m,), which is at least the ridge."""
-        view, t = self.problem.pool.views[q], len(self.indices)
-        norms = self.problem.pool.squared_norms[rows, q]
-        if not t:
-            return np.empty((0, len(rows))), norms + view.ridge
-        trail = self._trails[q]
-        v = trail.coefficients @ view.gather(rows).cross(trail.picks()).T
-        return v, np.maximum(norms - (v**2).sum(axis=0), 0.0) + view.ridge
+    def _condition(self, rows: Indices) -> tuple[list[Any], Floats]:
+        """v = C^-1 K[S, rows] (t, m) of every view, where the rows are, and c = L_ii - |v_i|^2
+        (M, m), which is at least the ridge."""
+        pool, place = self.problem.pool, self._place
+        norms = pool.squared_norms[rows].T
+        if not len(self.indices):
+            return [np.empty((0, len(rows)))] * len(norms), norms + pool.eps[:, None]
+        coordinates = [trail.coordinates(rows) for trail in self._trails]
+        squares = [(place.put(v) ** 2).sum(axis=0) for v in coordinates]
+        explained = place.get(place.xp.stack(squares))
+        return coordinates, np.maximum(norms - explained, 0.0) + pool.eps[:, None]
 
     # --- what rows know -------------------------------------------------------------------------
 
@@ -261,7 +264,7 @@ class Frontier:
             self._explain(None, self._since)
         self._since, self._gathered = t, 0
 
-    def _refresh(self, rows: Indices) -> None:
+    def _refresh(self, rows: Any) -> None:
         """These rows up to date; or everybody, once many rows were gathered."""
         t = len(self.indices)
         stale = rows[self._known[rows] < t]
@@ -270,29 +273,48 @@ class Frontier:
         if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
             return
-        late = self._known[stale] < t - _LATELY  # those who have heard lately miss few directions
-        few = len(stale) <= _FEW
-        for part in (stale,) if few else (stale[late], stale[~late]):
+        for part, since in self._by_age(stale):
             if len(part):
-                self._explain(part, int(self._known[part].min()))
+                self._explain(part, since)
 
-    def _explain(self, rows: Indices | None, since: int) -> None:
+    def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
+        """Rows with how many picks they know of, at the least. To ask a device takes longer than
+        to tell it once more."""
+        if not isinstance(rows, np.ndarray):
+            return [(rows, self._since)]
+        known = self._known[rows]
+        parts = [rows]
+        if len(rows) > _FEW:
+            late = known < len(self.indices) - _LATELY  # the others miss few directions
+            parts = [rows[late], rows[~late]]
+        return [(part, int(self._known[part].min(initial=2**31 - 1))) for part in parts]
+
+    def _explain(self, rows: Any, since: int) -> None:
         """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
         pool, t = self.problem.pool, len(self.indices)
         directions = tuple(trail.directions(since) for trail in self._trails)
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
-            Explain(since, t, directions, self._coarse),
+            Explain(since, np.arange(since, t), directions, self._coarse),
             self._known[here],
             width=(t - since) * len(pool.views),
             rows=rows,
         )
-        variances = np.maximum(self.variances[here] - explained, 0.0)
-        logs = _logs(variances, pool.eps)
+        variances = (self.variances[:, here] - explained.T).clip(0.0)
+        logs = self._logarithms(variances)
         if rows is None:
-            logs[:, self.indices] = _CLOSED
-        self.variances[here], self._logs[:, here], self._known[here] = variances, logs, t
+            logs[:, self._place.put(self.indices)] = _CLOSED
+        self.variances[:, here], self._logs[:, here], self._known[here] = variances, logs, t
+
+    def _logarithms(self, variances: Any) -> Any:
+        """(M, m) log c in float32"""
+        xp = self._place.xp
+        with np.errstate(**_OVERFLOWS):
+            c = variances + self._eps
+            if self._moderate:
+                c = xp.astype(c, xp.float32)
+            return xp.astype(xp.log(c).clip(_CLOSED), xp.float32, copy=False)
 
     @property
     def _missed(self) -> int:
@@ -321,35 +343,37 @@ class _Lead(NamedTuple):
 
 class Explain(NamedTuple):
     since: int
-    until: int
+    picks: NDArray[np.int64]  # since then, by number
     anchors: tuple[Any, ...]  # of the directions in between
     coarse: bool
 
 
-def _explained(block: Block, state: Explain, known: NDArray[np.int32]) -> Floats:
+@portable
+def _explained(block: Block, state: Explain, known: Any) -> Any:
     """(b, M) squares along the directions that rows do not know of."""
-    explained = np.empty((len(known), len(block.views)))
-    ahead = np.flatnonzero(known > state.since)  # they know some of the directions already
-    them: Any = ahead if 2 * len(ahead) < len(known) else slice(None)  # quicker than most of them
-    news = np.arange(state.since, state.until) >= known[them, None]
+    xp, explained = block.xp, []
+    them = _ahead(known, state.since)
+    news = block.put(state.picks) >= known[them, None]
     with np.errstate(**_OVERFLOWS):
-        for q, (view, anchor) in enumerate(zip(block.views, state.anchors, strict=True)):
+        for view, anchor in zip(block.views, state.anchors, strict=True):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
-            if len(ahead):
-                v[them] *= news
-            explained[:, q] = np.einsum("ij,ij->i", v, v)
-    return explained
+            v[them] *= news
+            explained.append(block.place.square_sums(v))
+    return xp.astype(xp.stack(explained, axis=1), xp.float64)
 
 
-def _logs(variances: Floats, eps: Floats) -> NDArray[np.float32]:
-    """(M, n) log c"""
-    with np.errstate(**_OVERFLOWS):
-        c = (variances + eps).T
-        if not _LEAST_SINGLE < c.min(initial=1.0) <= c.max(initial=1.0) < _MOST_SINGLE:
-            c = np.log(c)
-            return np.maximum(c, _CLOSED).astype(np.float32, order="C")
-        c = c.astype(np.float32, order="C")
-        return np.maximum(np.log(c, out=c), _CLOSED, out=c)
+def _ahead(known: Any, since: int) -> Any:
+    """Rows that know some of the directions already; all of them where that is quicker."""
+    if not isinstance(known, np.ndarray):
+        return slice(None)
+    rows = np.flatnonzero(known > since)
+    return rows if 2 * len(rows) < len(known) else slice(None)
+
+
+def _nth_largest(values: Any, n: int) -> float:
+    if isinstance(values, np.ndarray):
+        return float(np.partition(values, len(values) - n)[len(values) - n])
+    return float(values.topk(n).values[-1])
 
 
 def _largest_log(problem: Problem) -> float:
@@ -368,10 +392,11 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     """
     if len(indices) == problem.k:
         return indices
+    pool = problem.pool
     with np.errstate(**_OVERFLOWS):
         frontier = Frontier(problem, functools.partial(Standing.of, problem), indices, coarse=False)
-        c = frontier.variances + problem.pool.eps
-        scores = frontier.standing(len(indices) + 1).fair_scores(np.log(c).T)
+        logs = np.log(pool.place.get(frontier.variances) + pool.eps[:, None])
+        scores = frontier.standing(len(indices) + 1).fair_scores(logs)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     while len(indices) < problem.k:

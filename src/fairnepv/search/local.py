@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block
+from fairnepv.engines import Block, few_threads, portable
 from fairnepv.errors import Status
 from fairnepv.objective import Standing, subset_merit
 from fairnepv.problem import Problem
@@ -154,7 +154,8 @@ class LocalSearch:
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
     def _score(self, indices: Indices) -> float:
-        return subset_merit(self.problem, indices)
+        with few_threads(float(len(indices)) ** 2 * self.problem.pool.width):
+            return subset_merit(self.problem, indices)
 
     @property
     def _gain(self) -> float:
@@ -334,29 +335,29 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
     for start in range(0, len(moves), size):
         rows, slots = moves[start : start + size].T
         once, at = np.unique(rows, return_inverse=True)
-        v, c = source.responses(pool.gather(once, 0, len(once)), pool.squared_norms[once])
-        ratios = (c[at] * state.pivots[:, slots].T + v[at, :, slots] ** 2).T
+        block = pool.gather(once, 0, len(once))
+        v, c = source.responses(block, block.put(pool.squared_norms[once]))
+        chosen = block.get(v[block.put(at), :, block.put(slots)])
+        ratios = (block.get(c)[at] * state.pivots[:, slots].T + chosen**2).T
         ladders = ladders.joined(state.ladders(slots, rows, ratios, coarse=False))
     return ladders
 
 
+@portable
 def _rank_swaps(
-    block: Block,
-    state: SwapPass,
-    squared_norms: Floats,
-    blocked: NDArray[np.bool_],
-    groups: NDArray[np.int64],
-    *table: NDArray[Any],
+    block: Block, state: SwapPass, squared_norms: Any, blocked: Any, groups: Any, *table: Any
 ) -> SwapLadders:
     v, c = table if table else state.source.responses(block, squared_norms)
-    rise = state.standing.rise(v, c, state.pivots)  # (b, k)
+    rise = state.standing.rise(block, v, c, state.pivots)  # (b, k)
     rise[blocked] = -np.inf
     if not state.allowed.all():
-        rise[~state.allowed[groups]] = -np.inf
-    rows, slots = np.nonzero(rise > state.standing.needed_rise(state.above - state.ties[0]))
-    ratios = c[rows].T * state.pivots[:, slots] + v[rows, :, slots].T ** 2  # (M, found)
-    coarse = state.source.coarse
-    return state.ladders(slots, rows + block.start, ratios.astype(np.float64), coarse=coarse)
+        rise[~block.put(state.allowed)[groups]] = -np.inf
+    needed = state.standing.needed_rise(state.above - state.ties[0])
+    rows, slots = block.place.entries_above(rise, needed)
+    ratios = c[rows].T * block.put(state.pivots)[:, slots] + v[rows, :, slots].T ** 2  # (M, found)
+    rows, slots = block.get(rows) + block.start, block.get(slots)
+    found = block.get(ratios).astype(np.float64)
+    return state.ladders(slots, rows, found, coarse=state.source.coarse)
 
 
 def _ladders(

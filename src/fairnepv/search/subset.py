@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dpotri
 
+from fairnepv.engines import few_threads
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
@@ -31,10 +32,11 @@ class Subset:
     def of(cls, problem: Problem, indices: Indices) -> Subset:
         inverses, logdets = [], []
         for view in problem.pool.views:
-            L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
-            C = cholesky(L, lower=True, check_finite=False)
+            with few_threads(float(len(indices)) ** 3):
+                L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
+                C = cholesky(L, lower=True, check_finite=False)
+                B, _ = dpotri(C, lower=1)
             logdets.append(2.0 * np.log(np.diagonal(C)).sum())
-            B, _ = dpotri(C, lower=1)
             inverses.append(np.tril(B) + np.tril(B, -1).T)
         return cls(problem, indices, tuple(inverses), np.array(logdets))
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block
+from fairnepv.engines import Block, portable
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.ties import COARSEST, blur, coarse_error
@@ -45,18 +45,18 @@ class RowSource(NamedTuple):
         kind = np.float32 if coarse else np.float64
         return cls(anchors, tuple(B.astype(kind) for B in subset.inverses), pool.eps, coarse)
 
-    def responses(self, block: Block, squared_norms: Floats) -> tuple[NDArray[Any], NDArray[Any]]:
-        rows, k = block.stop - block.start, len(self.inverses[0])
-        v = np.empty((rows, len(self.inverses), k), dtype=self.inverses[0].dtype)
-        c = np.empty(v.shape[:2], dtype=v.dtype)
-        for q, (view, B) in enumerate(zip(block.views, self.inverses, strict=True)):
-            anchor = self.anchors[q]
-            K = (view.coarse(anchor) if self.coarse else view.cross(anchor)).astype(
-                v.dtype, copy=False
-            )
-            np.matmul(K, B, out=v[:, q])
-            explained = np.einsum("ij,ij->i", K, v[:, q])
-            c[:, q] = np.maximum(squared_norms[:, q] - explained, 0.0) + self.eps[q]
+    def responses(self, block: Block, squared_norms: Any) -> tuple[Any, Any]:
+        xp, rows, k = block.xp, block.stop - block.start, len(self.inverses[0])
+        inverses = [block.put(B) for B in self.inverses]
+        like = {"dtype": inverses[0].dtype, "device": inverses[0].device}
+        v = xp.empty((rows, len(inverses), k), **like)
+        c = xp.empty((rows, len(inverses)), **like)
+        for q, (view, B) in enumerate(zip(block.views, inverses, strict=True)):
+            K = view.coarse(self.anchors[q]) if self.coarse else view.cross(self.anchors[q])
+            K = xp.astype(K, v.dtype, copy=False)
+            xp.matmul(K, B, out=v[:, q])
+            explained = xp.einsum("ij,ij->i", K, v[:, q])
+            c[:, q] = (squared_norms[:, q] - explained).clip(0.0) + float(self.eps[q])
         return v, c
 
 
@@ -64,7 +64,7 @@ class RowSource(NamedTuple):
 class SwapTable:
     subset: Subset
     source: RowSource
-    joined: NDArray[Any] | None  # (n, M (k + 1)) v and c of all rows; None where that is too large
+    joined: Any  # (n, M (k + 1)) v and c of all rows, where these are; None if that is too large
     age: int = 0  # swaps since it was made
 
     @classmethod
@@ -82,7 +82,7 @@ class SwapTable:
         return cls(subset, source, joined)
 
     @property
-    def aligned(self) -> tuple[NDArray[Any], ...]:
+    def aligned(self) -> tuple[Any, ...]:
         """v (n, M, k) and c (n, M), or nothing."""
         return () if self.joined is None else _parts(self.joined, len(self.subset.inverses))
 
@@ -108,7 +108,7 @@ class SwapTable:
             return SwapTable.of(anew, out=self.joined if reuse else None)
         pool, updates = subset.problem.pool, []
         for move in moves:
-            updates.append(_Update.of(subset, move, self.joined.dtype))
+            updates.append(_Update.of(subset, move, self.source.inverses[0].dtype))
             subset = subset.exchange(move)
         joined = pool.map(
             _update_responses,
@@ -167,18 +167,18 @@ class _Update(NamedTuple):
             tuple(B[move.slot].astype(kind) for B in subset.inverses),
             move.slot,
             tuple(u.astype(kind) for _, u, _ in move.updates),
-            tuple(s for _, _, s in move.updates),
+            tuple(float(s) for _, _, s in move.updates),
         )
 
 
-def _respond(block: Block, source: RowSource, squared_norms: Floats) -> NDArray[Any]:
+@portable
+def _respond(block: Block, source: RowSource, squared_norms: Any) -> Any:
     v, c = source.responses(block, squared_norms)
-    return np.concatenate([v.reshape(len(v), -1), c], axis=1)
+    return block.xp.concat([v.reshape(len(v), -1), c], axis=1)
 
 
-def _update_responses(
-    block: Block, state: tuple[tuple[_Update, ...], Floats], joined: NDArray[Any]
-) -> NDArray[Any]:
+@portable
+def _update_responses(block: Block, state: tuple[tuple[_Update, ...], Floats], joined: Any) -> Any:
     """v and c after some exchanges.
 
     Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,
@@ -186,25 +186,27 @@ def _update_responses(
     falls by t^2 / s.
     """
     updates, eps = state
-    joined = joined.copy()
+    xp = block.xp
+    joined = xp.asarray(joined, copy=True)
     v, c = _parts(joined, len(block.views))
-    coarse = joined.dtype == np.float32
+    coarse = joined.dtype == xp.float32
     for q, view in enumerate(block.views):
         own = v[:, q]
         for update in updates:
-            b, u, s, slot = update.columns[q], update.directions[q], update.scales[q], update.slot
-            gone = own[:, slot] / b[slot]
+            s, slot = update.scales[q], update.slot
+            b, pivot = block.put(update.columns[q]), float(update.columns[q][slot])
+            gone = own[:, slot] / pivot
             own -= gone[:, None] * b
             anchor = update.anchors[q]
             K = view.coarse(anchor) if coarse else view.cross(anchor)
-            t = own @ update.kernels[q] - K[:, 0]
-            own += t[:, None] * (u / joined.dtype.type(s))
+            t = own @ block.put(update.kernels[q]) - xp.astype(K[:, 0], own.dtype, copy=False)
+            own += t[:, None] * block.put(update.directions[q] / s)
             own[:, slot] = -t / s  # exactly, where the subtraction left rounding
-            c[:, q] = np.maximum(c[:, q] + gone**2 * b[slot] - t**2 / s, eps[q])
+            c[:, q] = (c[:, q] + gone**2 * pivot - t**2 / s).clip(float(eps[q]))
     return joined
 
 
-def _parts(joined: NDArray[Any], views: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _parts(joined: Any, views: int) -> tuple[Any, Any]:
     n, width = joined.shape
     v = joined[:, : width - views].reshape(n, views, -1)
     return v, joined[:, width - views :]

@@ -86,6 +86,10 @@ class View(ABC):
         """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
         return Trail(self, most)
 
+    def lean(self) -> Self:
+        """For a worker, which asks for blocks alone."""
+        return self
+
     def reordered(self, order: Indices) -> Self:
         """All rows in another order; what lies in a file stays there."""
         return self.take(order)

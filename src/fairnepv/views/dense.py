@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.engines import RowBlock, in_order
+from fairnepv.engines import Block, Engine, RowBlock, in_order
+from fairnepv.engines.device import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
@@ -64,18 +65,19 @@ class DenseView(View):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
+        known = self.data.squared_norms() if isinstance(self.data, RowFile) else None
+        if known is not None:
+            return known
         size = max(1, _CHUNK_NUMBERS // self.p)
         calls = [functools.partial(self._norms_of, s, s + size) for s in range(0, self.n, size)]
         return np.concatenate(list(in_order(calls)))
 
     def _norms_of(self, start: int, stop: int) -> Floats:
-        raw = self.data[start : min(stop, self.n)]
-        norms = np.empty(len(raw))
-        step = max(1, _CACHED_NUMBERS // self.p)
-        for first in range(0, len(raw), step):
-            rows = raw[first : first + step].astype(np.float64)
-            np.einsum("ij,ij->i", rows, rows, out=norms[first : first + step])
-        return norms
+        return _squared_norms(self.data[start : min(stop, self.n)])
+
+    def measure(self, engine: Engine) -> None:
+        """Have the norms computed by workers that read the rows themselves."""
+        self._raw_squared_norms = engine.map(_measure_rows, RawRows(self.data), None)
 
     def raw_squared_norms(self) -> Floats:
         return self._raw_squared_norms
@@ -84,7 +86,7 @@ class DenseView(View):
         return DenseBlock(self.data[start:stop], self._scales(slice(start, stop)), self._single)
 
     def gather(self, indices: Indices) -> RowBlock:
-        data = self.data  # for an array `take` is quicker than brackets
+        indices, data = to_host(indices), self.data  # `take` is quicker than brackets
         rows = data[indices] if isinstance(data, RowFile) else np.take(data, indices, axis=0)
         return DenseBlock(rows, self._scales(indices), self._single)
 
@@ -94,6 +96,11 @@ class DenseView(View):
         norms = self._raw_squared_norms
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
+
+    def lean(self) -> DenseView:
+        view = self._with(_single=self._single)  # or a worker would read all rows to know it
+        vars(view).pop("_raw_squared_norms", None)
+        return view
 
     @property
     def coarse_error(self) -> float:
@@ -109,7 +116,7 @@ class DenseView(View):
     def combined(self, anchor: Floats, combine: Floats) -> Floats:
         return combine.T @ anchor
 
-    def trail(self, most: int, coarse: bool) -> DenseTrail:
+    def trail(self, most: int, coarse: bool) -> Trail:
         return DenseTrail(self, most, np.float32 if coarse and self._single else np.float64)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
@@ -123,8 +130,15 @@ class DenseView(View):
         return spectrum_of_rows(self.rows(indices))
 
     def take(self, indices: Indices) -> DenseView:
-        view = DenseView(self.data[indices], self.eps)
+        view = DenseView(self.data[self._stretch(indices)], self.eps)
         return view.scaled(self._scales(indices), self.offset)
+
+    def _stretch(self, indices: Indices) -> Indices | slice:
+        """Consecutive rows of an array as a slice, which copies nothing; a file must be asked for
+        its rows every time, or be read."""
+        if isinstance(self.data, RowFile) or not len(indices) or (np.diff(indices) != 1).any():
+            return indices
+        return slice(int(indices[0]), int(indices[-1]) + 1)
 
     def reordered(self, order: Indices) -> DenseView:
         if not isinstance(self.data, RowFile):
@@ -138,25 +152,61 @@ class DenseView(View):
         return view.scaled(self._scales(order), self.offset)
 
 
+class RawRows:
+    """Rows before anything is known of them, as a source of blocks for workers."""
+
+    def __init__(self, data: NDArray[Any] | RowFile) -> None:
+        self.data = data
+        self.n, self.row_width = data.shape
+
+    def block(self, start: int, stop: int) -> Block:
+        return Block(start, stop, (DenseBlock(self.data[start:stop], None, False),))
+
+    def gather(self, rows: Indices, start: int, stop: int) -> Block:
+        return Block(start, stop, (DenseBlock(self.data[rows[start:stop]], None, False),))
+
+    def lean(self) -> RawRows:
+        return self
+
+
+def _measure_rows(block: Block, state: None) -> Floats:
+    (rows,) = block.views
+    assert isinstance(rows, DenseBlock)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked into by who asks
+        return _squared_norms(rows._data)
+
+
+def _squared_norms(raw: NDArray[Any]) -> Floats:
+    """(b,) in float64 of rows of any type, a few at a time: a copy of all would not stay cached."""
+    norms = np.empty(len(raw))
+    step = max(1, _CACHED_NUMBERS // raw.shape[1])
+    for first in range(0, len(raw), step):
+        rows = raw[first : first + step].astype(np.float64)
+        np.einsum("ij,ij->i", rows, rows, out=norms[first : first + step])
+    return norms
+
+
 class DenseTrail(Trail):
-    """Rows and directions stay where they were put: a direction is made once."""
+    """Directions stay where they were put: the next one is what the others leave of its row."""
 
     def __init__(self, view: DenseView, most: int, precision: Any) -> None:
-        super().__init__(view, most)
-        self._rows = np.empty((most, view.p))
-        self._directions = np.empty((most, view.p), dtype=precision)
+        super().__init__(view, 0)
+        self._directions = np.zeros((most, view.p))
+        self._coarse = self._directions.astype(precision, copy=False)
 
-    def add(self, pick: int, coefficients: Floats) -> None:
+    def coordinates(self, rows: Indices) -> Floats:
+        product: Floats = self._directions[: len(self)] @ self._view.rows(rows).T
+        return product
+
+    def add(self, pick: int, coordinates: Floats, root: float) -> None:
         t = len(self)
-        self._rows[t] = self._view.rows(np.array([pick]))[0]
-        self._directions[t] = coefficients @ self._rows[: t + 1]
-        super().add(pick, coefficients)
-
-    def picks(self) -> Floats:
-        return self._rows[: len(self)]
+        row = self._view.rows(np.array([pick]))[0]
+        self._directions[t] = (row - coordinates @ self._directions[:t]) / root
+        self._coarse[t] = self._directions[t]
+        self._length = t + 1
 
     def directions(self, first: int) -> NDArray[Any]:
-        return self._directions[first : len(self)]
+        return self._coarse[first : len(self)]
 
 
 def spectrum_of_rows(rows: Floats) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fairnepv.engines import Engine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
 from fairnepv.views.arrays import check_positive, plain_array, read_array
@@ -19,6 +20,7 @@ from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
 from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
+from fairnepv.views.tensor import TensorRows, tensor_rows
 
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
@@ -48,18 +50,19 @@ def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
     return named
 
 
-def check_view(name: str, value: Any) -> View:
-    """One view, with every promise of the view contract made sure of."""
+def check_view(name: str, value: Any, engine: Engine | None = None) -> View:
+    """One view, with every promise of the view contract made sure of; workers of the engine read
+    what lies in files."""
     if isinstance(value, DiagonalView):
         return _checked_diagonal(name, value)
     if isinstance(value, KernelView):
         return _checked_kernel(name, value)
     if isinstance(value, DenseView | SparseView):
-        view = check_view(name, value.data)
+        view = check_view(name, value.data, engine)
         return view if value.eps is None else view.with_eps(check_positive("eps", value.eps, name))
     if sp.issparse(value):
         return _checked_sparse(name, value)
-    return _checked_dense(name, value)
+    return _checked_dense(name, value, engine)
 
 
 def sketch_view(name: str, value: Any) -> View:
@@ -77,7 +80,9 @@ def sketch_view(name: str, value: Any) -> View:
         _check_shape(name, value.shape)
         _numeric(name, value)
         return SparseView(value)
-    array = value if isinstance(value, RowFile) else read_array(value, f"view {name!r}")
+    what = f"view {name!r}"
+    array = value if isinstance(value, RowFile) else tensor_rows(value, what)
+    array = read_array(value, what) if array is None else array
     _check_shape(name, array.shape)
     _numeric(name, array)
     return DenseView(array)
@@ -165,6 +170,8 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
         array = _sound_csr("data", data)
     elif isinstance(data, RowFile):
         array = data
+    elif isinstance(tensor := tensor_rows(data, "data"), TensorRows):
+        array = tensor.tensor
     elif hasattr(data, "__array__") and np.ndim(data) == 2:
         array = plain_array(data, "data")
     else:
@@ -189,12 +196,16 @@ def _numeric(name: str, array: Any) -> None:
         raise InputError(f"view {name!r} has dtype {array.dtype}; at most float64 is supported")
 
 
-def _checked_dense(name: str, value: Any) -> DenseView:
-    array = value if isinstance(value, RowFile) else plain_array(value, f"view {name!r}")
+def _checked_dense(name: str, value: Any, engine: Engine | None) -> DenseView:
+    what = f"view {name!r}"
+    array = value if isinstance(value, RowFile) else tensor_rows(value, what)
+    array = plain_array(value, what) if array is None else array
     _check_shape(name, array.shape)
     _numeric(name, array)
     view = DenseView(array)
     with np.errstate(over="ignore", invalid="ignore"):
+        if engine is not None and isinstance(array, RowFile) and getattr(engine, "remote", False):
+            view.measure(engine)
         norms = view.raw_squared_norms()  # which it keeps: all checks take one pass over a file
     _check_finite(name, array, np.flatnonzero(~np.isfinite(norms)))
     _check_magnitude(name, view)

@@ -11,6 +11,7 @@ from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
 from fairnepv.engines import RowBlock
+from fairnepv.engines.device import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
 
@@ -54,7 +55,7 @@ class KernelView(View):
         return KernelBlock(self, slice(start, stop))
 
     def gather(self, indices: Indices) -> RowBlock:
-        return KernelBlock(self, indices)
+        return KernelBlock(self, to_host(indices))
 
     def rows(self, indices: Indices | slice) -> Floats:
         return multiply_rows(self._scales(indices), self.factor[indices])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block, Engine, LocalEngine
+from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
@@ -23,6 +24,7 @@ from fairnepv.views.intake import (
     named_views,
     sketch_view,
 )
+from fairnepv.views.tensor import preferred_engine, settled
 
 R = TypeVar("R")
 
@@ -46,16 +48,16 @@ class Pool:
         eps: float | Mapping[str, float] = 0.1,
         ids: Any = None,
         quality: Any = None,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
     ) -> Pool:
         """Views by name, aligned by row, or by id where `ids` maps view names to row ids.
 
         A quality vector of a view goes with the rows of that view, as they were handed in; one
         that is common to all views goes with the rows of the pool, which are those of the first.
         """
-        _check_engine(engine)
+        engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
-        checked = {name: check_view(name, value) for name, value in named.items()}
+        checked = {name: check_view(name, value, engine) for name, value in named.items()}
         ridges = _ridges(eps, checked)
         checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
         orders: dict[str, Indices] = {}
@@ -73,9 +75,9 @@ class Pool:
         qualities = check_quality(quality, tuple(checked), n)
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
-        return cls(
-            tuple(checked), tuple(checked.values()), engine or LocalEngine(), common_ids, qualities
-        )
+        engine = engine_of(engine or preferred_engine(checked.values()))
+        there = settled(tuple(checked.values()), engine)
+        return cls(tuple(checked), there, engine, common_ids, qualities)
 
     @classmethod
     def sketch(
@@ -84,20 +86,25 @@ class Pool:
         *,
         views: Mapping[str, Any] | None = None,
         eps: float | Mapping[str, float] = 0.1,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
-        _check_engine(engine)
+        engine = engine_of(engine)
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
-        return cls(tuple(sketched), tuple(sketched.values()), engine or LocalEngine())
+        return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
     def n(self) -> int:
         return self.views[0].n
+
+    @property
+    def place(self) -> Any:
+        """Where portable tasks compute: that of the engine, if it has one of its own."""
+        return getattr(self.engine, "place", HOST)
 
     def items(self) -> Iterator[tuple[str, View]]:
         """The views with their names."""
@@ -128,11 +135,17 @@ class Pool:
         return np.array([view.offset for view in self.views])
 
     def block(self, start: int, stop: int) -> Block:
-        return Block(start, stop, tuple(view.block(start, stop) for view in self.views))
+        views = tuple(view.block(start, stop) for view in self.views)
+        return Block(start, stop, views, self.place)
 
     def gather(self, rows: Indices, start: int, stop: int) -> Block:
         chosen = rows[start:stop]
-        return Block(start, stop, tuple(view.gather(chosen) for view in self.views))
+        views = tuple(view.gather(chosen) for view in self.views)
+        return Block(start, stop, views, self.place)
+
+    def lean(self) -> Pool:
+        views = tuple(view.lean() for view in self.views)
+        return Pool(self.names, views, LocalEngine())
 
     def map(
         self,
@@ -167,7 +180,8 @@ class Pool:
     @functools.cached_property
     def gram(self) -> Floats:
         """(P, P) Phi^T Phi of all views side by side; one pass, float64."""
-        return self.reduce(_block_gram, np.add, None, width=self.width, fixed=True)
+        gram = self.reduce(_block_gram, operator.add, None, width=self.width, fixed=True)
+        return np.asarray(self.place.get(gram))
 
     @functools.cached_property
     def squared_norms(self) -> Floats:
@@ -186,26 +200,22 @@ class Pool:
         return self.with_views((name,), (self.views[self.names.index(name)],))
 
     def take(self, indices: Indices) -> Pool:
-        """The pool of these rows alone."""
+        """The pool of these rows alone, for the host: they are few."""
         return replace(
             self,
+            engine=self.engine if self.place is HOST else LocalEngine(),
             views=tuple(view.take(indices) for view in self.views),
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
         )
 
 
-def _check_engine(engine: Any) -> None:
-    if engine is not None and not (hasattr(engine, "map") and hasattr(engine, "reduce")):
-        raise InputError(f"engine must be an engine such as LocalEngine(), not {engine!r}")
-
-
-def _block_gram(block: Block, state: None) -> Floats:
+@portable
+def _block_gram(block: Block, state: None) -> Any:
     features = [view.features() for view in block.views]
     dense = [x.toarray() if sp.issparse(x) else x for x in features]
-    Phi = dense[0] if len(dense) == 1 else np.hstack(dense)
-    gram: Floats = Phi.T @ Phi
-    return gram
+    Phi = dense[0] if len(dense) == 1 else block.xp.concat(dense, axis=1)
+    return Phi.T @ Phi
 
 
 def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
+from fairnepv.engines.device import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import spectrum_of_rows
@@ -77,7 +78,7 @@ class SparseView(View):
         return _scaled(self.data[indices], self._scales(indices))
 
     def gather(self, indices: Indices) -> RowBlock:
-        return SparseBlock(self.rows(indices))
+        return SparseBlock(self.rows(to_host(indices)))
 
     def anchor(self, indices: Indices) -> Factored:
         return Factored(self.rows(indices).T.tocsr(), None)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from fairnepv.engines import RowBlock
 from fairnepv.engines.base import Array
+from fairnepv.engines.device import alike, side_by_side
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -42,6 +43,10 @@ class SumView(View):
     def gather(self, indices: Indices) -> RowBlock:
         return SumBlock(tuple(part.gather(indices) for part in self.parts), self.weights)
 
+    def lean(self) -> SumView:
+        parts = tuple(part.lean() for part in self.parts)
+        return self._with(parts=parts, _bare=())
+
     @property
     def coarse_error(self) -> float:
         return max(part.coarse_error for part in self.parts)
@@ -74,6 +79,7 @@ class SumView(View):
 class SumBlock:
     def __init__(self, parts: tuple[RowBlock, ...], weights: tuple[float, ...]) -> None:
         self._parts, self._weights = parts, weights
+        self.on_device = any(getattr(part, "on_device", False) for part in parts)
 
     def features(self) -> Any:
         return _beside(self._weights, [part.features() for part in self._parts])
@@ -91,17 +97,20 @@ class SumBlock:
 
 
 class SumTrail(Trail):
+    """The parts of directions that lie side by side."""
+
     def __init__(self, view: SumView, most: int, coarse: bool) -> None:
-        super().__init__(view, most)
+        super().__init__(view, 0)
         self._parts = tuple(part.trail(most, coarse) for part in view.parts)
+        self._weights = view.weights
 
-    def add(self, pick: int, coefficients: Floats) -> None:
-        super().add(pick, coefficients)
+    def coordinates(self, rows: Indices) -> Any:
+        return _weigh(self._weights, [part.coordinates(rows) for part in self._parts])
+
+    def add(self, pick: int, coordinates: Any, root: float) -> None:
         for part in self._parts:
-            part.add(pick, coefficients)
-
-    def picks(self) -> tuple[Any, ...]:
-        return tuple(part.picks() for part in self._parts)
+            part.add(pick, coordinates, root)
+        self._length += 1
 
     def directions(self, first: int) -> tuple[Any, ...]:
         return tuple(part.directions(first) for part in self._parts)
@@ -112,6 +121,7 @@ def _times(left: Floats | None, right: Floats | None) -> Floats | None:
 
 
 def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
+    terms = alike(terms)
     total: Array = weights[0] * terms[0]
     for weight, term in zip(weights[1:], terms[1:], strict=True):
         total = total + weight * term
@@ -119,7 +129,7 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 
 
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
-    scaled = [np.sqrt(w) * x for w, x in zip(weights, features, strict=True)]
+    scaled = alike([float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)])
     if any(sp.issparse(x) for x in scaled):
         return sp.hstack(scaled, format="csr")
-    return np.hstack(scaled)
+    return side_by_side(scaled)

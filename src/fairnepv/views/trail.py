@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairnepv.engines.device import to_host
+
 if TYPE_CHECKING:
-    from fairnepv.views.base import Floats, View
+    from fairnepv.views.base import Floats, Indices, View
 
 
 class Trail:
-    """Of any view: anchors are made anew when they are asked for."""
+    """Of any view: the coefficients of every direction on the picks, and an anchor of these.
+
+    With a ridge in the lengths they are the inverse of the Cholesky factor of L[S, S].
+    """
 
     def __init__(self, view: View, most: int) -> None:
         self._view = view
@@ -27,23 +32,27 @@ class Trail:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, pick: int, coefficients: Floats) -> None:
-        """One more pick, and the coefficients (t + 1,) of its direction on all picks."""
+    def coordinates(self, rows: Indices) -> Any:
+        """(t, m) of these rows along the directions; their squares are what the picks explain."""
+        kernel = self._view.gather(rows).cross(self._picks_anchor())
+        return self._made(0) @ kernel.T
+
+    def add(self, pick: int, coordinates: Any, root: float) -> None:
+        """One more pick, its coordinates (t,) and the length of what they leave of it."""
         t = self._length
-        self._picks[t], self._coefficients[t, : t + 1] = pick, coefficients
+        self._coefficients[t, :t] = -(to_host(coordinates) @ self._made(0)) / root
+        self._coefficients[t, t] = 1.0 / root
+        self._picks[t] = pick
         self._anchor, self._length = None, t + 1
-
-    @property
-    def coefficients(self) -> Floats:
-        """(t, t) lower triangular: row i makes direction i of the picks."""
-        return self._coefficients[: self._length, : self._length]
-
-    def picks(self) -> Any:
-        """`View.anchor` of the picks."""
-        if self._anchor is None:
-            self._anchor = self._view.anchor(self._picks[: self._length])
-        return self._anchor
 
     def directions(self, first: int) -> Any:
         """Anchor of the directions from number `first` on."""
-        return self._view.combined(self.picks(), self.coefficients[first:].T)
+        return self._view.combined(self._picks_anchor(), self._made(first).T)
+
+    def _made(self, first: int) -> Floats:
+        return self._coefficients[first : self._length, : self._length]
+
+    def _picks_anchor(self) -> Any:
+        if self._anchor is None:
+            self._anchor = self._view.anchor(self._picks[: self._length])
+        return self._anchor

@@ -1,0 +1,43 @@
+"""The engine that a user names: "local", "torch", "torch:cuda", "ray://..." or "local-ray"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairnepv.engines.base import Engine
+from fairnepv.engines.local import LocalEngine
+from fairnepv.errors import InputError
+
+_NAMES = "'local', 'torch', 'torch:DEVICE', 'ray', 'ray://HOST:PORT' or 'local-ray'"
+
+
+def engine_of(named: Any, workers: int | None = None) -> Engine:
+    """An engine by its name; one that was made already is itself. None is the local one.
+
+    `workers` is for "local-ray" alone: how many processes it starts.
+    """
+    if named is None or named == "local":
+        engine: Engine = LocalEngine()
+    elif not isinstance(named, str):
+        if not (hasattr(named, "map") and hasattr(named, "reduce")):
+            raise InputError(
+                f"engine must be {_NAMES}, or an engine such as LocalEngine(), not {named!r}"
+            )
+        engine = named
+    elif named == "torch" or named.startswith("torch:"):
+        from fairnepv.engines.device import TorchEngine
+
+        engine = TorchEngine(named.partition(":")[2] or None)
+    elif named == "local-ray":
+        from fairnepv.engines.cluster import RayEngine
+
+        return RayEngine.local(workers)
+    elif named == "ray" or named.startswith("ray://"):
+        from fairnepv.engines.cluster import RayEngine
+
+        engine = RayEngine.connect("auto" if named == "ray" else named)
+    else:
+        raise InputError(f"there is no engine {named!r}; name {_NAMES}")
+    if workers is not None:
+        raise InputError(f"workers are for the engine 'local-ray', not for {named or 'local'!r}")
+    return engine

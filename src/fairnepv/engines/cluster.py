@@ -1,0 +1,240 @@
+"""Ray: blocks are worked on by processes of one machine or of many, and the answer is the same.
+
+A pass is cut into the blocks that the local engine would make. A Ray task works on a run of
+consecutive blocks; of a reduction it folds a whole subtree of the fixed tree. So results are those
+of the local engine, bit for bit, for any number of workers and when some of them die. Rows in
+files are read by the worker that needs them; arrays go to Ray's object store once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import socket
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fairnepv.engines.base import Array, Block, R, Source, tree_fold
+from fairnepv.engines.freight import Layout, Slices, pack, unpack_source
+from fairnepv.engines.local import LocalEngine, block_calls, in_order, keep_freed_memory
+from fairnepv.engines.session import Session, join, launch
+from fairnepv.errors import InputError
+
+_RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
+_RUN_BYTES = 1 << 28  # of the results of one task, which are in memory twice for a moment
+_GATHERED = 1 << 16  # rows; fewer are gathered where the driver is, in less time than a task takes
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Make one with `RayEngine.local` or `RayEngine.connect`.
+
+    `blocks` says what the blocks are; passes of a single block, and those over few gathered rows,
+    it carries out itself.
+    """
+
+    session: Session
+    blocks: LocalEngine = field(default_factory=LocalEngine)
+    remote: ClassVar[bool] = True  # who has rows in files should leave it to workers to read them
+
+    @classmethod
+    def local(cls, workers: int | None = None) -> RayEngine:
+        """Of a cluster that is started here, on the loopback interface, with so many workers (by
+        default one for each core); it ends with this process, or with `close`."""
+        return cls(launch(workers))
+
+    @classmethod
+    def connect(cls, address: str = "auto") -> RayEngine:
+        """Of a cluster that is there: "ray://HOST:PORT", or "auto" for that of this machine."""
+        return cls(join(address))
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        self.session.close()
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def map(
+        self,
+        task: Callable[..., Array],
+        source: Source,
+        state: Any,
+        *aligned: Array,
+        width: int = 0,
+        fixed: bool = False,
+        rows: Array | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        n = source.n if rows is None else len(rows)
+        size = self.blocks.rows_of_pass(source, width, fixed, rows)
+        if n <= size or (rows is not None and n < _GATHERED):
+            return self.blocks.map(
+                task, source, state, *aligned, width=width, fixed=fixed, rows=rows, out=out
+            )
+        count = -(-n // size)
+        few = _RUN_BYTES // (8 * size * max(1, source.row_width, width))
+        run = max(1, min(-(-count // (_RUNS * self.session.workers)), few))
+        jobs = self._jobs(task, None, source, state, aligned, size, run * size, rows)
+        start = 0
+        for results in self._in_order(jobs):
+            for result in results:
+                if out is None:
+                    out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
+                out[start : start + len(result)] = result
+                start += len(result)
+        assert out is not None, "a pass has at least one row"
+        return out
+
+    def reduce(
+        self,
+        task: Callable[..., R],
+        combine: Callable[[R, R], R],
+        source: Source,
+        state: Any,
+        *aligned: Array,
+        width: int = 0,
+        total: int = 0,
+        fixed: bool = False,
+    ) -> R:
+        size = self.blocks.rows_of_block(source, width, fixed, total)
+        count = -(-source.n // size)
+        if count == 1:
+            return self.blocks.reduce(
+                task, combine, source, state, *aligned, width=width, total=total, fixed=fixed
+            )
+        # A power of two, so that what a task folds is a subtree of the tree over all blocks.
+        run = 1 << max(0, (count // (_RUNS * self.session.workers)).bit_length() - 1)
+        jobs = self._jobs(task, combine, source, state, aligned, size, run * size, None)
+        folded: R = tree_fold(self._in_order(jobs), combine)
+        return folded
+
+    def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
+        return self.blocks.rows_of_block(source, width, fixed, total)
+
+    def _jobs(
+        self,
+        task: Callable[..., Any],
+        combine: Callable[[Any, Any], Any] | None,
+        source: Source,
+        state: Any,
+        aligned: tuple[Array, ...],
+        size: int,
+        stretch: int,
+        rows: Array | None,
+    ) -> Iterator[Any]:
+        """Promises of what the task makes of one stretch of rows after the other, each begun when
+        it is asked for."""
+        self.session.check()
+        n = source.n if rows is None else len(rows)
+        packed = self.session.freight.packed(source)
+        slices = Slices(aligned)
+        order = self.session.put(pack(Order(task, combine, state, size, slices.layouts)))
+        for start in range(0, n, stretch):
+            stop = min(start + stretch, n)
+            yield self.session.submit(
+                _work,
+                order,
+                (start, stop),
+                slices.cut(start, stop),
+                None if rows is None else rows[start:stop],
+                packed.key,
+                packed.blob,
+                *packed.arrays,
+            )
+
+    def _in_order(self, jobs: Iterator[Any]) -> Iterator[Any]:
+        """Results in order; the workers have something to do while one of them is waited for."""
+        ahead: deque[Any] = deque()
+        most = 2 * self.session.workers + 1
+        try:
+            for job in jobs:
+                ahead.append(job)
+                if len(ahead) >= most:
+                    yield self._result(ahead.popleft())
+            while ahead:
+                yield self._result(ahead.popleft())
+        finally:
+            for job in ahead:  # after an error or an interruption
+                self.session.cancel(job)
+
+    def _result(self, job: Any) -> Any:
+        result = self.session.get(job)
+        if isinstance(result, Failure):
+            raise result.error
+        return result
+
+
+# --- in a worker ----------------------------------------------------------------------------------
+
+
+class Order(NamedTuple):
+    """What all tasks of a pass have in common."""
+
+    task: Callable[..., Any]
+    combine: Callable[[Any, Any], Any] | None  # None: the results of all blocks are wanted
+    state: Any
+    size: int  # rows of a block
+    layouts: tuple[Layout, ...]
+
+
+class Failure(NamedTuple):
+    """What a task raised. Ray would print it for every task whose result is not wanted any more."""
+
+    error: Exception
+
+
+def _work(order: bytes, *arguments: Any) -> Any:
+    keep_freed_memory()
+    try:
+        return _work_on(pickle.loads(order), *arguments)
+    except Exception as error:
+        error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
+        return Failure(error)
+
+
+def _work_on(
+    order: Order,
+    span: tuple[int, int],
+    parts: list[Array],
+    rows: Array | None,
+    key: str,
+    blob: bytes,
+    *arrays: Array,
+) -> Any:
+    """The results of the blocks of a stretch of rows, or these combined."""
+    with _host_named():
+        source: Source = unpack_source(key, blob, arrays)
+    aligned = tuple(layout.restored(parts) for layout in order.layouts)
+    start, stop = span
+
+    def block_of(first: int, last: int) -> Block:
+        with _host_named():
+            if rows is None:
+                return source.block(start + first, start + last)
+            block = source.gather(rows, first, last)
+            return replace(block, start=start + first, stop=start + last)
+
+    calls = block_calls(order.task, block_of, stop - start, order.state, aligned, order.size)
+    results = in_order(calls, 1)
+    return list(results) if order.combine is None else tree_fold(results, order.combine)
+
+
+@contextlib.contextmanager
+def _host_named() -> Iterator[None]:
+    """Files that cannot be read: on which machine?"""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{error} (said by a worker on {socket.gethostname()}; workers must see the same files "
+            "as the driver)"
+        ) from None

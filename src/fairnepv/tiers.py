@@ -1,0 +1,232 @@
+"""Selection in two tiers: fair greedy within every shard, then any method among what it chose.
+
+A calibrated pool takes its row scales, ridges and offsets along with its rows, so F_tau of a set is
+the same number in both tiers and in the whole pool. The first tier holds one shard at a time.
+
+What this loses against a search of the whole pool has no guarantee beforehand. That of [GreeDi]
+is for monotone submodular functions. A log-determinant is submodular, but an item may lower it, and
+the soft-min of several is not even submodular. What holds is what is proven of the pool: the bound
+of a certificate is about its rows and not about how a set was found, so F_tau of the best set of
+the whole pool is between the reported score and the reported bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairnepv.errors import InputError, Status, UnsupportedError
+from fairnepv.io.rows import Columns, Shards
+from fairnepv.loop import Session
+from fairnepv.methods import Plan, find
+from fairnepv.objective import subset_merit
+from fairnepv.problem import Constraints, Problem
+from fairnepv.search import Found, better, check_effort, greedy, improve
+from fairnepv.views import Pool
+from fairnepv.views.base import Indices, View
+
+TIERED = ("auto", "greedy", "nepv")  # methods for the second tier
+_LEAST = 2  # times k rows: smaller shards of files are joined, as they would be kept nearly whole
+
+
+# --- what a shard is ------------------------------------------------------------------------------
+
+
+def check_hierarchical(value: Any, method: Any) -> None:
+    """What can be refused before any data is looked at."""
+    counts = isinstance(value, int | np.integer) and value > 0
+    if not (isinstance(value, bool) or counts):
+        raise InputError(
+            f"hierarchical must be True, False or a number of shards from 1, not {value!r}"
+        )
+    if value and method not in TIERED:
+        raise UnsupportedError(
+            f"hierarchical does not support method {method!r}, which is about the whole pool; use "
+            f"one of {', '.join(map(repr, TIERED))}"
+        )
+
+
+def shards_of(pool: Pool, k: int, wanted: bool | int) -> tuple[int, ...]:
+    """Where every shard begins, and where the last one ends.
+
+    Those of the files that the first view lies in; else, or where a number is `wanted`, even runs
+    of rows, by default so many that both tiers see about sqrt(n k) rows at a time.
+    """
+    if not wanted:
+        return ()
+    files = _files(pool.views[0])
+    if wanted is True and files is not None:
+        return _joined(files, _LEAST * k)
+    count = max(1, round(math.sqrt(pool.n / k))) if wanted is True else int(wanted)
+    most = (pool.n - 1) // k
+    if count > max(1, most):
+        raise InputError(
+            f"hierarchical = {count} makes shards of at most {-(-pool.n // count)} rows, but k = "
+            f"{k} of each go on to the second tier, so that it would see all of them; give at most "
+            f"{max(1, most)}"
+        )
+    return tuple(s * pool.n // count for s in range(count + 1))
+
+
+def _files(view: View) -> Sequence[int] | None:
+    data = getattr(view, "data", None)
+    while isinstance(data, Columns):
+        data = data.rows
+    return data.starts if isinstance(data, Shards) else None
+
+
+def _joined(starts: Iterable[int], least: int) -> tuple[int, ...]:
+    """The same where every shard has so many rows, if there are so many at all."""
+    first, *_, n = ends = list(starts)
+    kept = [first]
+    for end in ends[1:]:
+        if end - kept[-1] >= least and n - end >= least:
+            kept.append(end)
+    return (*kept, n)
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+
+def find_in_tiers(problem: Problem, plan: Plan, session: Session) -> Found:
+    """The subset that a method finds among the winners of all shards, or comes from the best set
+    that one shard had, if that is better. One shard is no tier: the method sees the pool."""
+    if len(plan.shards) <= 2:
+        return find(problem, plan, session)
+    outcome = session.run(FirstTier(problem, plan.shards, session.deadline))
+    state = outcome.state
+    found = Found(_in_hand(problem, state), outcome.status)
+    if outcome.status is not Status.COMPLETE:
+        session.notes.append(
+            f"the first tier had looked at {state.done} of {len(plan.shards) - 1} shards when it "
+            "stopped; what the others hold is not known"
+        )
+        return found
+    with session.absorbing_interruption():
+        return _among_winners(problem, state, plan, session)
+    return found
+
+
+def _among_winners(problem: Problem, state: ShardsState, plan: Plan, session: Session) -> Found:
+    """The second tier. It gets no certificate: whatever is proven of the winners alone would be no
+    bound on the pool, and what is chosen should not depend on whether a bound was asked for."""
+    rows = np.unique(state.winners)
+    second = problem.take(rows)
+    effort = check_effort(plan.effort.name).for_size(second)
+    found = find(second, replace(plan, effort=effort, certificate=None, shards=()), session)
+    if len(state.best):
+        start = Found(np.searchsorted(rows, state.best), Status.COMPLETE)
+        if better(second, found, start) is start:
+            swaps = plan.method != "greedy"
+            found = improve(second, start, effort, session, goal=session.goal) if swaps else start
+    return replace(found, indices=rows[found.indices])
+
+
+def _in_hand(problem: Problem, state: ShardsState) -> Indices:
+    """The best set that one shard had; without any the winners so far, filled up from the first
+    rows on such that every rule is met."""
+    if len(state.best):
+        return state.best
+    wanted = -np.arange(problem.n, dtype=np.float64)
+    wanted[state.winners[::-1]] = 1.0 + np.arange(len(state.winners))
+    return np.sort(problem.constraints.best_set(wanted, problem.k)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ShardsState:
+    winners: Indices  # of all shards so far, each in greedy order
+    best: Indices  # the best whole selection that one shard had; empty while there is none
+    value: float  # F_tau of it, or of what the last shard chose
+    done: int = 0  # shards
+    stopped: str = ""  # the status by which the last of them ended too early
+
+    @property
+    def passes(self) -> int:
+        return min(self.done, 1)
+
+
+class FirstTier:
+    """Fair greedy within one shard after another; a step is a shard."""
+
+    stage = "shards"
+
+    def __init__(
+        self, problem: Problem, shards: Sequence[int], deadline: float | None = None
+    ) -> None:
+        self.problem, self._deadline = problem, deadline
+        self._shards = list(itertools.pairwise(shards))
+
+    def init(self) -> ShardsState:
+        none = np.empty(0, dtype=np.int64)
+        return ShardsState(none, none, 0.0)
+
+    def step(self, state: ShardsState) -> ShardsState:
+        start, stop = self._shards[state.done]
+        rows = np.arange(start, stop)
+        if len(self.problem.constraints.fixed_in):  # every shard is to complement them
+            rows = np.union1d(rows, self.problem.constraints.fixed_in)
+        aside = Session()  # one line per shard, not one per pick
+        aside.deadline = self._deadline
+        found, value = _winners(self.problem, rows, aside)
+        chosen = rows[found.indices]
+        best, value = self._best(state, chosen, value)
+        return ShardsState(
+            np.concatenate([state.winners, chosen]),
+            best,
+            value,
+            state.done + 1,
+            "" if found.status is Status.COMPLETE else found.status.name,
+        )
+
+    def _best(self, state: ShardsState, chosen: Indices, value: float) -> tuple[Indices, float]:
+        problem = self.problem
+        none_yet = not len(state.best)
+        whole = len(chosen) == problem.k and problem.constraints.is_met(chosen)
+        if whole and (none_yet or value > state.value + problem.tolerances.tie):
+            return chosen, value
+        return state.best, value if none_yet else state.value
+
+    def done(self, state: ShardsState) -> Status | None:
+        if state.stopped:
+            return Status[state.stopped]
+        return Status.COMPLETE if state.done == len(self._shards) else None
+
+    def report(self, state: ShardsState) -> Mapping[str, Any]:
+        return {
+            "objective": state.value,
+            "size": state.done,
+            "of": len(self._shards),
+            "winners": len(state.winners),
+        }
+
+
+def _winners(problem: Problem, rows: Indices, session: Session) -> tuple[Found, float]:
+    """What fair greedy chooses of these rows, at most k, and how it scores.
+
+    First under the rules as far as they can be met here: of every group as many as are asked for
+    or as there are, and no more than are allowed. Then, where these rows cannot fill k under them,
+    k regardless. So the winners of all shards always contain a set that meets every rule: of each
+    group they have as many as are asked for, since a shard has those or gives all it has; and k
+    that are allowed, from one shard or since every shard gives all that it is allowed to.
+    """
+    rules = problem.constraints.take(rows)
+    free = np.setdiff1d(np.arange(len(rows)), rules.fixed_out)
+    most = k = min(problem.k, len(free))
+    if rules.quotas is not None:
+        there = rules.quotas.count(free)
+        k = min(k, int(np.minimum(there, rules.quotas.most).sum()))
+        quotas = replace(rules.quotas, least=np.minimum(rules.quotas.least, there))
+        rules = replace(rules, quotas=quotas)
+    if most == len(rules.fixed_in):
+        return Found(rules.fixed_in, Status.COMPLETE), 0.0
+    shard = replace(problem, pool=problem.pool.take(rows), k=k, constraints=rules)
+    found = greedy(shard, session)
+    if k < most and found.status is Status.COMPLETE:
+        shard = replace(shard, k=most, constraints=Constraints(found.indices, rules.fixed_out))
+        found = greedy(shard, session)
+    return found, subset_merit(shard, found.indices)

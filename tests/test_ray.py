@@ -1,0 +1,567 @@
+"""The Ray engine: the contract of engines, the bits of the local one, deaths and bad addresses.
+
+Clusters are started and ended here, each for the tests that need it.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("ray", reason="Ray is not installed (fairnepv[ray])")
+
+import fairnepv
+from cases import SMALL, openmoji, random_views, uci
+from fairnepv import InputError, LocalEngine, Pool
+from fairnepv.engines import session as sessions
+from fairnepv.engines.cluster import RayEngine
+from fairnepv.engines.freight import Slices
+from fairnepv.errors import ClusterError
+from fairnepv.io import read_features
+from fairnepv.posing import pose
+from fairnepv.search.local import best_swaps
+from fairnepv.search.subset import Subset
+from fairnepv.search.table import SwapTable
+from test_engines import (  # noqa: F401 (the contract, which this module's fixtures hold Ray to)
+    _pool,
+    test_combine_may_be_a_partial,
+    test_each_row_is_seen_once_and_in_order,
+    test_gathered_rows_come_in_the_order_asked_for,
+    test_map_equals_the_one_block_result,
+    test_map_keeps_the_type_of_the_results,
+    test_map_lays_rows_end_to_end,
+    test_reduce_equals_the_one_block_result,
+    test_reduce_is_the_tree_over_the_blocks_to_the_last_bit,
+    test_reduce_sees_aligned_slices,
+    test_results_may_take_the_place_of_what_they_came_from,
+    test_the_state_and_the_rows_are_left_alone,
+    test_what_a_task_raises_comes_through,
+)
+
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray looks for 127.0.0.1 elsewhere without
+SRC = Path(fairnepv.__file__).parents[1]
+
+
+@pytest.fixture(scope="module", params=[2])
+def cluster(request):
+    """An engine of so many workers, 2 unless a test asks for others."""
+    with RayEngine.local(request.param) as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine_of(cluster):
+    return lambda rows: replace(cluster, blocks=LocalEngine(block_rows=rows))
+
+
+@pytest.fixture(params=[7, 100, 231])
+def pool(request, engine_of):
+    return _pool(engine_of(request.param))
+
+
+# --- the same answers -----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
+@pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
+def test_every_small_pool_gives_the_same(cluster):
+    here = LocalEngine(block_rows=3)
+    for case in SMALL:
+        data = {f"v{q}": x for q, x in enumerate(case.views)}
+        eps = {f"v{q}": value for q, value in enumerate(case.eps)}
+        terms = {"tau": case.tau, "eps": eps, "calibration": "none"}
+        found = [
+            fairnepv.select(data, case.k, engine=engine, effort="fast", **terms)
+            for engine in (here, replace(cluster, blocks=here))
+        ]
+        _same(*found)
+
+
+@pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
+@pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
+@pytest.mark.parametrize("data", [uci, openmoji], ids=["uci", "openmoji"])
+def test_real_pools_give_the_same(cluster, data):
+    here = LocalEngine(block_numbers=1 << 18)
+    found = [
+        fairnepv.select(data(), 20, effort="fast", gap=0.02, engine=engine)
+        for engine in (here, replace(cluster, blocks=here))
+    ]
+    _same(*found)
+
+
+@pytest.mark.parametrize("method", ["nepv", "averaged", "d-optimal", "k-dpp"])
+def test_methods_give_the_same(cluster, method):
+    here = LocalEngine(block_numbers=1 << 13)
+    found = [
+        fairnepv.select(_mixed(), 6, method=method, engine=engine)
+        for engine in (here, replace(cluster, blocks=here))
+    ]
+    _same(*found)
+
+
+def test_swap_tables_are_the_same(cluster):
+    """They are made by one pass, changed in place by others, and read by a third kind."""
+    data = dict(zip("ab", random_views(np.random.default_rng(5), 400, [9, 7]), strict=True))
+    here = LocalEngine(block_numbers=1 << 11)
+    found = []
+    for engine in (here, replace(cluster, blocks=here)):
+        problem = pose(data, 20, engine=engine)
+        table = SwapTable.of(Subset.of(problem, np.arange(20)))
+        move = table.subset.confirm(3, 77)
+        moved = table.after([move], reuse=True)
+        assert moved.age == 1
+        found.append((moved.joined, *best_swaps(moved)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_kernel_gives_the_same(cluster):
+    Phi = np.random.default_rng(3).standard_normal((300, 8))
+    data = {"kernel": fairnepv.KernelView(Phi @ Phi.T), "x": Phi[:, :5] ** 2}
+    here = LocalEngine(block_rows=50)
+    found = [
+        fairnepv.select(data, 4, engine=engine, effort="fast")
+        for engine in (here, replace(cluster, blocks=here))
+    ]
+    _same(*found)
+
+
+def _mixed(n=1200):
+    rng = np.random.default_rng(11)
+    dense = rng.standard_normal((n, 12)).astype(np.float32)
+    sparse = rng.standard_normal((n, 9)) * (rng.random((n, 9)) < 0.4)
+    sparse[:, 0] = 1.0
+    return {"dense": dense, "sparse": sp.csr_array(sparse)}
+
+
+def _same(one, other):
+    assert one.indices.tolist() == other.indices.tolist()
+    assert one.scores == other.scores
+    assert one.upper_bound == other.upper_bound
+    assert one.coverage == other.coverage
+
+
+# --- what travels ---------------------------------------------------------------------------------
+
+
+def pids(block, state):
+    return np.full(block.stop - block.start, os.getpid())
+
+
+def sleepy_pids(block, state):
+    time.sleep(state)
+    return np.full(block.stop - block.start, os.getpid())
+
+
+def test_blocks_go_to_all_workers_and_never_to_the_driver(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=5)))
+    seen = set(pool.map(sleepy_pids, 0.02).tolist())
+    assert len(seen) == 2
+    assert os.getpid() not in seen
+
+
+def test_passes_over_one_block_or_few_rows_stay_here(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=50)))
+    rows = np.arange(200)
+    assert set(pool.map(pids, None, rows=rows)) == {os.getpid()}
+    assert set(_pool(cluster).map(pids, None)) == {os.getpid()}
+
+
+def gathered_rows(block, state, values):
+    numbers = np.arange(block.start, block.stop)
+    return np.column_stack([numbers, block.views[0].features()[:, 0], values])
+
+
+def test_many_gathered_rows_go_to_workers(cluster, monkeypatch):
+    monkeypatch.setattr("fairnepv.engines.cluster._GATHERED", 100)
+    data, rng = {"v": np.arange(3000.0)[:, None] + 1.0}, np.random.default_rng(4)
+    rows, values = rng.permutation(3000)[:1500], rng.standard_normal(1500)
+    here, there = (Pool.of(data, engine=engine) for engine in (LocalEngine(), cluster))
+    assert os.getpid() not in there.map(pids, None, rows=rows)
+    expected = here.map(gathered_rows, None, values, rows=rows)
+    np.testing.assert_array_equal(there.map(gathered_rows, None, values, rows=rows), expected)
+
+
+def test_arrays_are_sent_once_and_let_go_with_the_pool(cluster, monkeypatch):
+    sent = []
+    freight = cluster.session.freight
+    put = freight._put
+    monkeypatch.setattr(freight, "_put", lambda thing: sent.append(thing) or put(thing))
+    data = {"v": np.random.default_rng(0).standard_normal((20_000, 8))}
+    pool = Pool.of(data, engine=replace(cluster, blocks=LocalEngine(block_rows=5000)))
+    for _ in range(3):
+        pool.map(pids, None)
+        replace(pool).map(pids, None)  # the same rows under other terms
+    assert [thing.shape for thing in sent if isinstance(thing, np.ndarray)] == [(20_000, 8)]
+    kept = len(freight._arrays), len(freight._sources)
+    sent.clear()
+    del pool, data
+    assert (len(freight._arrays), len(freight._sources)) == (kept[0] - 1, kept[1] - 1)
+
+
+def test_rows_in_files_are_read_by_the_workers(cluster, tmp_path, monkeypatch):
+    """Nothing of their size goes through the object store, and relative names find them."""
+    rows = np.random.default_rng(0).standard_normal((30_000, 8)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    monkeypatch.chdir(tmp_path)
+    blocks = LocalEngine(block_rows=5000)
+    sent = []
+    freight = cluster.session.freight
+    put = freight._put
+    monkeypatch.setattr(freight, "_put", lambda thing: sent.append(thing) or put(thing))
+    expected = Pool.of({"v": rows}, engine=blocks).map(first_column, None)
+    mapped = np.load("rows.npy", mmap_mode="r")
+    for data in (read_features("rows.npy"), mapped, mapped[:, 2:]):
+        pool = Pool.of({"v": data}, engine=replace(cluster, blocks=blocks))
+        column = expected if data.shape[1] == 8 else rows[:, 2].astype(np.float64)
+        np.testing.assert_array_equal(pool.map(first_column, None), column)
+        assert set(pool.map(pids, None)).isdisjoint({os.getpid()})
+    assert sent
+    assert not any(isinstance(thing, np.ndarray) for thing in sent)
+    assert sum(len(thing) for thing in sent) < 20_000
+
+
+def test_a_pool_of_files_is_checked_by_the_workers(cluster, tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((3000, 8)).astype(np.float32)
+    rows[1234] *= 1e3
+    np.save(tmp_path / "rows.npy", rows)
+    here = LocalEngine(block_rows=500)
+    expected = Pool.of({"v": rows}, engine=here).squared_norms
+    file = read_features(str(tmp_path / "rows.npy"))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(file), "read", lambda *_: pytest.fail("the driver reads all rows"))
+        pool = Pool.of({"v": file}, engine=replace(cluster, blocks=here))
+    np.testing.assert_array_equal(pool.squared_norms, expected)
+    rows[77, 3] = np.nan
+    np.save(tmp_path / "bad.npy", rows)
+    bad = {"v": read_features(str(tmp_path / "bad.npy"))}
+    with pytest.raises(InputError, match="row 77"):
+        Pool.of(bad, engine=replace(cluster, blocks=here))
+
+
+def first_column(block, state):
+    return block.views[0].features()[:, 0].copy()
+
+
+def test_shards_and_parquet_give_the_same(cluster, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((900, 6)).astype(np.float32)
+    (tmp_path / "shards").mkdir()
+    for s, part in enumerate(np.array_split(rows, 4)):
+        np.save(tmp_path / "shards" / f"part-{s}.npy", part)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 6)
+    pq.write_table(pa.table({"e": column}), tmp_path / "rows.parquet", row_group_size=100)
+    here = LocalEngine(block_rows=70)
+    expected = fairnepv.select({"v": rows}, 5, engine=here, effort="fast")
+    for name in ("shards", "rows.parquet"):
+        data = {"v": read_features(str(tmp_path / name))}
+        engine = replace(cluster, blocks=here)
+        _same(expected, fairnepv.select(data, 5, engine=engine, effort="fast"))
+
+
+def test_slices_lie_in_memory_as_they_did():
+    table = np.arange(60.0).reshape(10, 6)
+    v, c, plain = table[:, :4].reshape(10, 2, 2), table[:, 4:], np.arange(10)
+    slices = Slices((v, c, plain, np.asfortranarray(table)))
+    parts = slices.cut(3, 7)
+    assert [part.nbytes for part in parts] == [4 * 6 * 8, 4 * 8, 4 * 6 * 8]
+    found = [layout.restored(parts) for layout in slices.layouts]
+    for x, part in zip((v, c, plain), found, strict=False):
+        np.testing.assert_array_equal(part, x[3:7])
+        assert part.strides == x.strides
+    np.testing.assert_array_equal(found[3], table[3:7])
+    assert found[3].flags.f_contiguous
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+class DiesOnce:
+    """A task that takes its worker with it, the first time that a worker tries it."""
+
+    def __init__(self, task, marks):
+        self.task, self.marks = task, marks
+
+    def __call__(self, block, state, *aligned):
+        mark = self.marks / self.task.__name__
+        if os.getpid() != int(self.marks.name) and block.start > 0 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.task(block, state, *aligned)
+
+
+class Killing:
+    """An engine that loses a worker in every kind of pass."""
+
+    def __init__(self, engine, marks):
+        self.engine, self.marks = engine, marks
+        self.killed = set()
+
+    def map(self, task, *arguments, **options):
+        return self.engine.map(DiesOnce(task, self.marks), *arguments, **options)
+
+    def reduce(self, task, *arguments, **options):
+        return self.engine.reduce(DiesOnce(task, self.marks), *arguments, **options)
+
+
+def test_a_worker_killed_in_every_kind_of_pass_changes_nothing(cluster, tmp_path):
+    marks = tmp_path / str(os.getpid())
+    marks.mkdir()
+    here = LocalEngine(block_numbers=1 << 12)
+    killing = Killing(replace(cluster, blocks=here), marks)
+    for method, options in {"auto": {"effort": "fast"}, "nepv": {"certify": False}}.items():
+        found = [
+            fairnepv.select(_mixed(), 6, method=method, engine=engine, **options)
+            for engine in (here, killing)
+        ]
+        _same_indices(*found)
+    killed = {mark.name for mark in marks.iterdir()}
+    assert killed >= {"_block_gram", "_explained", "_rank_swaps", "_price_rows"}, killed
+
+
+def _same_indices(one, other):
+    assert one.indices.tolist() == other.indices.tolist()
+    assert one.scores == other.scores
+
+
+def die(block, state):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_task_that_always_dies_ends(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=100)))
+    with pytest.raises(ClusterError, match="died 3 times, each time with its worker"):
+        pool.map(die, None)
+    assert pool.map(pids, None).shape == (230,)  # the cluster is still of use
+
+
+def refuse_input(block, state):
+    raise InputError(f"rows {block.start} to {block.stop} are bad")
+
+
+def test_errors_of_tasks_are_themselves(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=100)))
+    with pytest.raises(InputError, match="rows 0 to 100 are bad") as raised:
+        pool.map(refuse_input, None)
+    assert str(raised.value) == "rows 0 to 100 are bad"
+    assert type(raised.value) is InputError
+    assert "refuse_input" in raised.value.__notes__[0]  # where in the worker
+
+
+def test_a_file_that_workers_cannot_see_is_named_with_their_host(cluster, tmp_path):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((300, 4)))
+    data = {"v": read_features(str(tmp_path / "rows.npy"))}
+    pool = Pool.of(data, engine=replace(cluster, blocks=LocalEngine(block_rows=100)))
+    (tmp_path / "rows.npy").rename(tmp_path / "elsewhere.npy")
+    with pytest.raises(InputError) as raised:
+        pool.map(first_column, None)
+    message = str(raised.value)
+    assert str(tmp_path / "rows.npy") in message
+    assert f"a worker on {socket.gethostname()}" in message
+
+
+def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
+    pool.map(pids, None)
+    session, cancelled = cluster.session, []
+
+    def interrupted(promise):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "get", interrupted)
+        patched.setattr(session, "cancel", lambda p, f=session.cancel: (cancelled.append(p), f(p)))
+        with pytest.raises(KeyboardInterrupt):
+            pool.map(sleepy_pids, 30.0)
+    assert len(cancelled) >= 4
+    began = time.monotonic()
+    assert len(pool.map(pids, None)) == 230  # the workers are free again
+    assert time.monotonic() - began < 20
+
+
+def test_a_local_cluster_listens_to_this_machine_alone(cluster):
+    import ray
+
+    node = ray.nodes()[0]
+    ports = [int(cluster.session.address.rpartition(":")[2])]
+    ports += [node["NodeManagerPort"], node["ObjectManagerPort"]]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing, but says which address would
+        outside = probe.getsockname()[0]
+    for port in ports:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        if not outside.startswith("127."):
+            with pytest.raises(OSError, match="refused"):
+                socket.create_connection((outside, port), timeout=5)
+
+
+def test_a_second_local_cluster_is_the_first_or_refused(cluster):
+    assert RayEngine.local().session is cluster.session
+    assert RayEngine.local(cluster.session.workers).session is cluster.session
+    with pytest.raises(InputError, match="runs with 2 workers already, not 3"):
+        RayEngine.local(3)
+
+
+def test_a_pass_after_the_end_is_refused():
+    """In a process of its own, for this one has its cluster."""
+    code = (
+        "import numpy as np, fairnepv\n"
+        "from fairnepv.engines.cluster import RayEngine\n"
+        "engine = RayEngine.local(1)\n"
+        "engine.close()\n"
+        "x = np.ones((3_000_000, 2))\n"
+        "try:\n    fairnepv.Pool.of({'a': x}, engine=engine).gram\n"
+        "except fairnepv.FairnepvError as error:\n    print(error)\n"
+    )
+    assert "was closed; make the engine anew" in _python(code)
+
+
+def _python(code, **environment):
+    path = os.pathsep.join([str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **{k: str(v) for k, v in environment.items()}},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_process_joins_a_cluster_and_leaves_it_running(cluster):
+    code = (
+        "import numpy as np, fairnepv\n"
+        "from fairnepv import LocalEngine\n"
+        "from dataclasses import replace\n"
+        "from fairnepv.engines import engine_of\n"
+        "engine = replace(engine_of('ray'), blocks=LocalEngine(block_rows=100))\n"
+        "x = np.random.default_rng(0).standard_normal((300, 5))\n"
+        "print(fairnepv.select({'a': x}, 4, engine=engine, effort='fast').indices.tolist())\n"
+        "engine.close()\n"
+    )
+    x = np.random.default_rng(0).standard_normal((300, 5))
+    printed = _python(code, RAY_ADDRESS=cluster.session.address, **LOOPBACK)
+    expected = fairnepv.select({"a": x}, 4, effort="fast").indices.tolist()
+    assert printed.strip() == str(expected)
+    assert len(_pool(cluster).map(pids, None)) == 230
+
+
+@pytest.fixture
+def unconnected(monkeypatch):
+    monkeypatch.setattr(sessions, "_current", None)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def test_addresses_that_do_not_answer_are_refused(unconnected, monkeypatch):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"ray://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"cluster at {address} does not answer"):
+            RayEngine.connect(address)
+        monkeypatch.setenv("RAY_ADDRESS", address.removeprefix("ray://"))
+        with pytest.raises(InputError, match="does not answer"):
+            RayEngine.connect()
+    for bad in ("ray://", "ray://host", "ray://host:x", "ray://:1"):
+        with pytest.raises(InputError, match="write the address as"):
+            RayEngine.connect(bad)
+
+
+def test_no_cluster_is_started_where_none_is(unconnected, monkeypatch):
+    monkeypatch.setattr("ray._private.utils.read_ray_address", lambda *_: None)
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("started"))
+    with pytest.raises(InputError, match="belongs to no Ray cluster; start one"):
+        RayEngine.connect()
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
+def test_workers_are_counted(workers):
+    with pytest.raises(InputError, match="workers must be a whole number of at least 1"):
+        RayEngine.local(workers)
+
+
+def test_versions_must_be_the_same(cluster, monkeypatch):
+    sessions.check_versions(cluster.session)
+    ours = {**sessions.versions(), "numpy": "0.9"}
+    monkeypatch.setattr(sessions, "versions", lambda: ours)
+    with pytest.raises(InputError, match=r"worker \S+ has numpy 2\S* and this process has 0.9"):
+        sessions.check_versions(cluster.session)
+
+
+def test_the_command_starts_a_cluster_and_ends_it(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((3000, 800)).astype(np.float32)  # two blocks
+    np.save(tmp_path / "rows.npy", rows)
+    line = ["select", "--view", f"v={tmp_path / 'rows.npy'}", "-k", "4", "--effort", "fast"]
+    here = _python(f"from fairnepv.cli import commands; commands({line})")
+    line += ["--engine", "local-ray", "--workers", "2"]
+    there = _python(
+        "from fairnepv.cli import commands\n"
+        "from fairnepv.engines import session\n"
+        f"commands({line}, standalone_mode=False)\n"
+        "print('Folder:', session._current._folder)\n"
+    )
+    picks = [re.search("Picks in order: (.*)", text)[1] for text in (here, there)]
+    assert picks[0] == picks[1]
+    assert not Path(re.search("Folder: (.*)", there)[1]).exists()  # what Ray wrote went with it
+
+
+DRIVER = """
+import sys, numpy as np, fairnepv
+from dataclasses import replace
+from fairnepv import LocalEngine
+from fairnepv.engines import engine_of
+engine = engine_of('local-ray', 1)
+print(engine.session._folder, flush=True)
+blocks = LocalEngine(block_numbers=1 << 12)
+data = {'x': np.random.default_rng(1).standard_normal((900, 12))}
+def tell(step):
+    print(step.stage, flush=True)
+fairnepv.select(data, 8, method='nepv', engine=replace(engine, blocks=blocks), progress=tell,
+                checkpoint=sys.argv[1])
+"""
+
+
+def test_a_driver_that_was_killed_goes_on(cluster, tmp_path):
+    state = tmp_path / "state"
+    path = os.pathsep.join([str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])])
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(state)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    folder = Path(driver.stdout.readline().strip())
+    told = [driver.stdout.readline().strip() for _ in range(8)]
+    driver.kill()
+    driver.communicate()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert all(told)
+    here = LocalEngine(block_numbers=1 << 12)
+    data = {"x": np.random.default_rng(1).standard_normal((900, 12))}
+    steps = {"whole": [], "rest": []}
+    expected = fairnepv.select(data, 8, method="nepv", engine=here, progress=steps["whole"].append)
+    found = fairnepv.select(
+        data,
+        8,
+        method="nepv",
+        engine=replace(cluster, blocks=here),
+        progress=steps["rest"].append,
+        checkpoint=state,
+    )
+    _same(expected, found)
+    assert len(steps["rest"]) < len(steps["whole"])
