@@ -9,6 +9,7 @@ import itertools
 import math
 import pickle
 import pickletools
+import tempfile
 import threading
 import time
 from functools import partial
@@ -469,6 +470,9 @@ def _run_everything(data):
         assert relaxed.leverage.shape == (MANY,)
     fairnepv.exhaustive({name: x[:12] for name, x in data.items()}, 3, engine=recorder)
     DenseView(np.ones((MANY, 3))).measure(recorder)  # as a pool of files is, on a cluster
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"effort": "fast", "certify": False, "checkpoint": Path(folder) / "state"}
+        fairnepv.select(data, 3, engine=recorder, **options)
     return recorder
 
 
