@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block, portable
+from fairnepv.engines import HOST, Block, portable
 from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
@@ -122,7 +122,9 @@ class Frontier:
         self._moderate = pool.eps.min() > _LEAST_SINGLE and largest < _MOST_SINGLE
         norms = np.array(pool.squared_norms.T, order="C")
         self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
-        self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
+        # So many picks are in these. To ask a device takes longer than to tell it once more: there
+        # variances are those of the last pass, and rows are told all that came since.
+        self._known = np.zeros(pool.n, dtype=np.int32) if place is HOST else None
         self._logs = self._logarithms(self.variances)  # (M, n) float32
         self._since = 0  # so many picks everybody knows of
         self._gathered = 0  # rows since the last pass
@@ -197,7 +199,6 @@ class Frontier:
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
-            self._refresh(rows)
             looks.append(self._look_at(rows, standing))
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
@@ -219,9 +220,9 @@ class Frontier:
         return rows[found >= reach], reach
 
     def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
-        """These rows, (M, m) log c of them and (m,) their scores."""
+        """These rows, (M, m) log c of them and (m,) their scores, up to date."""
         place = self._place
-        logs: Floats = place.get(place.xp.log(self.variances[:, rows] + self._eps))
+        logs: Floats = place.get(self._refreshed(rows))
         scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
             raise np.linalg.LinAlgError("a score is not a number")
@@ -264,24 +265,28 @@ class Frontier:
             self._explain(None, self._since)
         self._since, self._gathered = t, 0
 
-    def _refresh(self, rows: Any) -> None:
-        """These rows up to date; or everybody, once many rows were gathered."""
-        t = len(self.indices)
-        stale = rows[self._known[rows] < t]
+    def _refreshed(self, rows: Any) -> Any:
+        """(M, m) log c of these rows, who hear of all picks; so does everybody, once many rows were
+        gathered."""
+        xp, t = self._place.xp, len(self.indices)
+        stale = rows if self._known is None else rows[self._known[rows] < t]
         self._gathered += len(stale)
         coming = self._gathered / max(1, self._missed) * (self.problem.k - t)
         if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
-            return
-        for part, since in self._by_age(stale):
-            if len(part):
-                self._explain(part, since)
+        elif self._known is not None:
+            for part, since in self._by_age(stale):
+                if len(part):
+                    self._explain(part, since)
+        elif self._missed and len(rows):
+            logs = xp.log(self._without(rows, self._since) + self._eps)
+            self._logs[:, rows] = _single(xp, logs)
+            return logs
+        return xp.log(self.variances[:, rows] + self._eps)
 
-    def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
-        """Rows with how many picks they know of, at the least. To ask a device takes longer than
-        to tell it once more."""
-        if not isinstance(rows, np.ndarray):
-            return [(rows, self._since)]
+    def _by_age(self, rows: Indices) -> list[tuple[Indices, int]]:
+        """Rows with how many picks they know of, at the least."""
+        assert self._known is not None
         known = self._known[rows]
         parts = [rows]
         if len(rows) > _FEW:
@@ -289,23 +294,30 @@ class Frontier:
             parts = [rows[late], rows[~late]]
         return [(part, int(self._known[part].min(initial=2**31 - 1))) for part in parts]
 
-    def _explain(self, rows: Any, since: int) -> None:
+    def _explain(self, rows: Indices | None, since: int) -> None:
         """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
+        here = slice(None) if rows is None else rows
+        variances = self._without(rows, since)
+        logs = self._logarithms(variances)
+        if rows is None:
+            logs[:, self._place.put(self.indices)] = _CLOSED
+        self.variances[:, here], self._logs[:, here] = variances, logs
+        if self._known is not None:
+            self._known[here] = len(self.indices)
+
+    def _without(self, rows: Any, since: int) -> Any:
+        """(M, m) variances of rows, or of all, without what picks from `since` on explain."""
         pool, t = self.problem.pool, len(self.indices)
         directions = tuple(trail.directions(since) for trail in self._trails)
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
             Explain(since, np.arange(since, t), directions, self._coarse),
-            self._known[here],
+            *(() if self._known is None else (self._known[here],)),
             width=(t - since) * len(pool.views),
             rows=rows,
         )
-        variances = (self.variances[:, here] - explained.T).clip(0.0)
-        logs = self._logarithms(variances)
-        if rows is None:
-            logs[:, self._place.put(self.indices)] = _CLOSED
-        self.variances[:, here], self._logs[:, here], self._known[here] = variances, logs, t
+        return (self.variances[:, here] - explained.T).clip(0.0)
 
     def _logarithms(self, variances: Any) -> Any:
         """(M, m) log c in float32"""
@@ -314,7 +326,7 @@ class Frontier:
             c = variances + self._eps
             if self._moderate:
                 c = xp.astype(c, xp.float32)
-            return xp.astype(xp.log(c).clip(_CLOSED), xp.float32, copy=False)
+            return _single(xp, xp.log(c))
 
     @property
     def _missed(self) -> int:
@@ -349,15 +361,17 @@ class Explain(NamedTuple):
 
 
 @portable
-def _explained(block: Block, state: Explain, known: Any) -> Any:
-    """(b, M) squares along the directions that rows do not know of."""
+def _explained(block: Block, state: Explain, *known: Any) -> Any:
+    """(b, M) squares along the directions; without those that rows are `known` to know of."""
     xp, explained = block.xp, []
-    them = _ahead(known, state.since)
-    news = block.put(state.picks) >= known[them, None]
+    if known:
+        them = _ahead(known[0], state.since)
+        news = block.put(state.picks) >= known[0][them, None]
     with np.errstate(**_OVERFLOWS):
         for view, anchor in zip(block.views, state.anchors, strict=True):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
-            v[them] *= news
+            if known:
+                v[them] *= news
             explained.append(block.place.square_sums(v))
     return xp.astype(xp.stack(explained, axis=1), xp.float64)
 
@@ -368,6 +382,10 @@ def _ahead(known: Any, since: int) -> Any:
         return slice(None)
     rows = np.flatnonzero(known > since)
     return rows if 2 * len(rows) < len(known) else slice(None)
+
+
+def _single(xp: Any, logs: Any) -> Any:
+    return xp.astype(logs.clip(_CLOSED), xp.float32, copy=False)
 
 
 def _nth_largest(values: Any, n: int) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,8 +103,8 @@ class TensorBlock:
 
     on_device = True
 
-    def __init__(self, data: Any, scale: Any, single: bool) -> None:
-        self._data, self._scale, self._single = data, scale, single
+    def __init__(self, data: Any, scales: Scales | None, at: Any, single: bool) -> None:
+        self._data, self._scales, self._at, self._single = data, scales, at, single
         self._double: Any = None
 
     @property
@@ -114,20 +114,27 @@ class TensorBlock:
         return self._double
 
     def features(self) -> Any:
-        return self._rows if self._scale is None else self._rows * self._scale[:, None]
+        return self._rows if self._scales is None else self._rows * self._scales.double[self._at]
 
     def squared_norms(self) -> Any:
         return (self.features() ** 2).sum(dim=1)
 
     def cross(self, anchor: Any) -> Any:
         product = self._rows @ anchor.double().T
-        return product if self._scale is None else product.mul_(self._scale[:, None])
+        return product if self._scales is None else product.mul_(self._scales.double[self._at])
 
     def coarse(self, anchor: Any) -> Any:
         if not self._single:
             return self.cross(anchor)
         product = self._data.float() @ anchor.float().T
-        return product if self._scale is None else product.mul_(self._scale.float()[:, None])
+        return product if self._scales is None else product.mul_(self._scales.single[self._at])
+
+
+class Scales(NamedTuple):
+    """Of all rows, (n, 1), on the device."""
+
+    double: Any
+    single: Any
 
 
 class TensorView(DenseView):
@@ -138,7 +145,7 @@ class TensorView(DenseView):
     ) -> None:
         super().__init__(data, eps)
         self._device, self._tensor = device, tensor
-        self._scale_there: Any = None
+        self._scales_there: Scales | None = None
         self._ahead = Stream(device)
 
     @classmethod
@@ -159,16 +166,18 @@ class TensorView(DenseView):
         return 0 if self._tensor is None else int(self._tensor.nbytes)
 
     def scaled(self, scale: Floats | None, offset: float) -> TensorView:
-        there = None if scale is None else to_device(scale, self._device)
-        return self._with(scale=scale, offset=offset, _scale_there=there)
+        there = None
+        if scale is not None:
+            double = to_device(scale, self._device)[:, None]
+            there = Scales(double, double.float())
+        return self._with(scale=scale, offset=offset, _scales_there=there)
 
     def block(self, start: int, stop: int) -> RowBlock:
         if self._tensor is None:
             rows = self._ahead.send(self.data[start:stop])
         else:
             rows = self._tensor[start:stop]
-        scale = None if self._scale_there is None else self._scale_there[start:stop]
-        return TensorBlock(rows, scale, self._single)
+        return TensorBlock(rows, self._scales_there, slice(start, stop), self._single)
 
     def gather(self, indices: Any) -> RowBlock:
         there = to_device(indices, self._device)
@@ -176,8 +185,7 @@ class TensorView(DenseView):
             rows = to_device(self.data[to_host(there)], self._device)
         else:
             rows = self._tensor[there]
-        scale = None if self._scale_there is None else self._scale_there[there]
-        return TensorBlock(rows, scale, self._single)
+        return TensorBlock(rows, self._scales_there, there, self._single)
 
     def anchor(self, indices: Indices) -> Any:
         return self.gather(indices).features()
@@ -196,6 +204,14 @@ class TensorView(DenseView):
 
     def trail(self, most: int, coarse: bool) -> Trail:
         return TensorTrail(self, most, coarse and self._single, self._device)
+
+    def spectrum(self, indices: Indices) -> Floats:
+        import torch
+
+        eigenvalues = np.zeros(len(indices))
+        singular = to_host(torch.linalg.svdvals(self.anchor(indices)))
+        eigenvalues[: len(singular)] = singular**2
+        return eigenvalues
 
     def take(self, indices: Indices) -> DenseView:  # type: ignore[override]
         """Few rows, for the host."""
@@ -223,8 +239,9 @@ class TensorTrail(Trail):
         t = self._length
         if self._last is None or self._last[0].tolist() != [pick]:
             self._last = np.array([pick]), self._view.gather(np.array([pick])).features()
-        row = self._last[1][0]
-        rest = row - coordinates @ self._directions[:t] if t else row
+        rest = self._last[1][0]
+        if t:
+            rest = rest.addmv(self._directions[:t].T, coordinates, alpha=-1.0)
         self._directions[t] = rest / root
         self._coarse[t] = self._directions[t]
         self._length = t + 1
