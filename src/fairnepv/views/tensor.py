@@ -179,13 +179,20 @@ class TensorView(DenseView):
             rows = self._tensor[start:stop]
         return TensorBlock(rows, self._scales_there, slice(start, stop), self._single)
 
-    def gather(self, indices: Any) -> RowBlock:
+    def gather(self, indices: Any) -> TensorBlock:
         there = to_device(indices, self._device)
         if self._tensor is None:
             rows = to_device(self.data[to_host(there)], self._device)
         else:
             rows = self._tensor[there]
         return TensorBlock(rows, self._scales_there, there, self._single)
+
+    def row(self, index: int) -> Any:
+        """One row, without an index to be sent."""
+        if self._tensor is None:
+            return to_device(self.rows(np.array([index]))[0], self._device)
+        row = self._tensor[index].double()
+        return row if self.scale is None else row * float(self.scale[index])
 
     def anchor(self, indices: Indices) -> Any:
         return self.gather(indices).features()
@@ -222,27 +229,26 @@ class TensorView(DenseView):
 class TensorTrail(Trail):
     """As that of a dense view, on the device."""
 
+    prompt = True
+
     def __init__(self, view: TensorView, most: int, single: bool, device: Any) -> None:
         import torch
 
         super().__init__(view, 0)
+        self._rows = view
         self._directions = torch.zeros((most, view.p), device=device, dtype=torch.float64)
         self._coarse = self._directions.float() if single else self._directions
-        self._last: tuple[Indices, Any] | None = None  # rows that were asked for, and what they are
 
-    def coordinates(self, rows: Indices) -> Any:
-        features = self._view.gather(rows).features()
-        self._last = rows, features
-        return self._directions[: self._length] @ features.T
+    def coordinates(self, rows: Any) -> Any:
+        return self._directions[: self._length] @ self._rows.gather(rows).features().T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
-        t = self._length
-        if self._last is None or self._last[0].tolist() != [pick]:
-            self._last = np.array([pick]), self._view.gather(np.array([pick])).features()
-        rest = self._last[1][0]
+        import torch
+
+        t, rest = self._length, self._rows.row(pick)
         if t:
             rest = rest.addmv(self._directions[:t].T, coordinates, alpha=-1.0)
-        self._directions[t] = rest / root
+        torch.div(rest, root, out=self._directions[t])
         self._coarse[t] = self._directions[t]
         self._length = t + 1
 

@@ -22,6 +22,8 @@ class Trail:
     With a ridge in the lengths they are the inverse of the Cholesky factor of L[S, S].
     """
 
+    prompt = False  # whether coordinates of many rows are to be had at once
+
     def __init__(self, view: View, most: int) -> None:
         self._view = view
         self._picks = np.empty(most, dtype=np.int64)
