@@ -29,26 +29,26 @@ _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no mor
 # --- the soft-min -------------------------------------------------------------------------------
 
 
-def soft_min(d: Floats, tau: float) -> Any:
+def soft_min(d: Any, tau: float, xp: Any = np) -> Any:
     """F = d_min + tau log M - tau log sum_q exp(-(d_q - d_min)/tau) over the first axis.
 
     [FairNEPv, Eq. (softmin-identity)], as d_min - tau log1p(mean_q expm1(-(d_q - d_min)/tau)): no
     exponential can overflow, and nothing cancels for a large tau. tau = inf gives the mean, which
-    is the limit and the fixed-weight baseline.
+    is the limit and the fixed-weight baseline. `xp` has the functions for arrays of a device.
     """
     if np.isinf(tau):
         return d.mean(axis=0)
-    d_min = d.min(axis=0)
+    d_min = xp.min(d, axis=0)
     with np.errstate(over="ignore"):  # a quotient of -inf is as good as a very negative one
-        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).sum(axis=0) / len(d))
+        return d_min - tau * xp.log1p(xp.expm1((d_min - d) / tau).sum(axis=0) / len(d))
 
 
-def soft_min_weights(d: Floats, tau: float) -> Floats:
+def soft_min_weights(d: Any, tau: float, xp: Any = np) -> Any:
     """w_q proportional to exp(-d_q/tau), summing to one [FairNEPv, Proposition 2]."""
     if np.isinf(tau):
-        return np.full(len(d), 1.0 / len(d))
+        return xp.ones_like(d) / len(d)
     with np.errstate(over="ignore"):
-        w: Floats = np.exp((d.min() - d) / tau)
+        w = xp.exp((d.min() - d) / tau)
     w /= w.sum()
     return w
 
@@ -72,17 +72,17 @@ def entropy_price(weights: Floats, tau: float) -> float:
     return float(tau * (terms.sum() + absent) / len(weights))
 
 
-def merit(d: Floats, tau: float, floors: Floats | None) -> Any:
+def merit(d: Any, tau: float, floors: Any, xp: Any = np) -> Any:
     """What a search maximises: F_tau, less a price beyond all scores where a floor is missed.
 
     It rises with every d_q, so bounds on the views make a bound on it.
     """
-    F = soft_min(d, tau)
+    F = soft_min(d, tau, xp)
     if floors is None:
         return F
     least = floors.reshape((-1,) + (1,) * (d.ndim - 1)) - FLOOR_ROUNDING
-    missed = np.maximum(least - d, 0.0).sum(axis=0)
-    return F - np.where(missed > 0, _MISSED + _FLOOR_PRICE * missed, 0.0)
+    missed = (least - d).clip(0.0).sum(axis=0)
+    return F - xp.where(missed > 0, _MISSED + _FLOOR_PRICE * missed, 0.0)
 
 
 # --- subsets ------------------------------------------------------------------------------------
@@ -334,7 +334,8 @@ class Point:
     @functools.cached_property
     def weights(self) -> Floats:
         """(M,) w_q(V)."""
-        return soft_min_weights(self.view_values, self.objective.tau)
+        w: Floats = soft_min_weights(self.view_values, self.objective.tau)
+        return w
 
     @functools.cached_property
     def value(self) -> float:

@@ -9,6 +9,8 @@ with all directions they have missed in one product; now and then a pass refresh
 Variances are computed in float32 where the ridge allows it. Whoever could be the best for all that
 these say is confirmed in float64 from gathered rows, so neither the precision nor the order in
 which rows were refreshed shows in the result.
+
+A device answers slowly and computes fast: there the next picks are foreseen by a `Sprint`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.engines import Block, portable
+from fairnepv.objective import Standing
 from fairnepv.problem import Problem
+from fairnepv.search.sprint import CLOSED, Foreseen, Sprint
 from fairnepv.search.ties import COARSEST, SLACK, blur, coarse_error, lowest_tied
 from fairnepv.views.base import Floats, Indices
 
@@ -33,7 +37,6 @@ _LATELY = 4  # picks ago
 _FEW = 1024  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
-_CLOSED = -1e30  # in place of the logarithm for rows that are chosen
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
 _LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 
@@ -68,22 +71,20 @@ class Frontier:
         self._eps = place.put(pool.eps[:, None])
         largest = float((pool.largest_norms + pool.eps).max())
         self._moderate = pool.eps.min() > _LEAST_SINGLE and largest < _MOST_SINGLE
-        self._norms = place.put(pool.squared_norms.T)
         norms = np.array(pool.squared_norms.T, order="C")
         self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
         self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
-        self._logs = self._logarithms(self.variances + self._eps)  # (M, n) float32
+        self._logs = self._logarithms(self.variances)  # (M, n) float32
         self._since = 0  # so many picks everybody knows of
         self._gathered = 0  # rows since the last pass
         self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
         self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
-        error = coarse_error(problem)
-        self._coarse = coarse and error <= COARSEST
-        self._error = error if self._coarse else 0.0  # of log c, for float32
+        self._error = coarse_error(problem)
+        self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
-        self._prompt = all(trail.prompt for trail in self._trails)
-        self._looks: list[_Look] = []
+        self._sprint: Sprint | None = None
+        self._foreseen: list[Foreseen] = []
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
         if len(indices):
@@ -103,26 +104,56 @@ class Frontier:
 
     def best_addition(self) -> int:
         size = len(self.indices) + 1
+        if not self._foreseen:
+            self._look_ahead()
+        if self._foreseen:
+            return self._foreseen[0].row
         if self._missed >= WINDOW:
             self.refresh_all()
         unsure = blur(self.problem, size)
-        slack = max(SLACK, 10.0 * unsure)
-        contenders, scores = self._contenders(self.standing(size), slack, self._closed())
+        slack = max(SLACK, 10.0 * unsure) + (2.0 * self._error / size if self._coarse else 0.0)
+        contenders = self._contenders(self.standing(size), slack, self._closed())
         if len(contenders) == 1:
             return int(contenders[0])
-        tie = max(self.problem.tolerances.tie, unsure)
-        return int(contenders[lowest_tied(self._confirmed(contenders, scores), tie)])
+        confirmed = self._confirm(contenders)
+        return int(contenders[lowest_tied(confirmed, max(self.problem.tolerances.tie, unsure))])
 
     def extend(self, row: int) -> None:
         """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
-        coordinates, c = self._condition_of(row)
+        if self._foreseen and self._foreseen[0].row == row:
+            for trail in self._trails:
+                trail.adopt()
+            before, self.logdets = self.logdets, self._foreseen.pop(0).logdets
+            self._lead = _Lead(self.logdets - before, np.inf)
+        else:
+            self._foreseen = []
+            self._add(row)
+        self.indices = np.append(self.indices, np.int64(row))
+        self._logs[:, row] = CLOSED
+
+    def _add(self, row: int) -> None:
+        coordinates, c = self._condition(np.array([row]))
         if not (c > 0).all():
             raise np.linalg.LinAlgError("a variance is not positive")
-        for trail, v, root in zip(self._trails, coordinates, np.sqrt(c), strict=True):
-            trail.add(row, v, float(root))
-        self.indices = np.append(self.indices, np.int64(row))
-        self.logdets = self.logdets + np.log(c)
-        self._logs[:, row], self._looks = _CLOSED, []
+        for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
+            trail.add(row, v[:, 0], float(root))
+        self.logdets = self.logdets + np.log(c[:, 0])
+
+    def _look_ahead(self) -> None:
+        """Some more picks at once: on a device, from the second on (the first is mostly a tie of
+        all), and as long as the rules forbid the same rows."""
+        standing = self.standing(len(self.indices) + 1)
+        able = all(trail.foresees for trail in self._trails) and isinstance(standing, Standing)
+        if not able or not len(self.indices) or self.problem.constraints.quotas is not None:
+            return
+        if self._sprint is None:
+            error = self._error if self._coarse else 0.0
+            self._sprint = Sprint(self.problem, self._trails, error, self._rounding)
+        if self._missed:
+            self.refresh_all()
+        _, slopes = standing.ceiling(self._lead.logs)
+        heights = self._heights(slopes / slopes.sum(), self._closed())
+        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, len(self.indices))
 
     def _closed(self) -> NDArray[np.bool_] | None:
         """Rows that the rules forbid; chosen ones are closed anyhow."""
@@ -133,8 +164,8 @@ class Frontier:
 
     def _contenders(
         self, standing: Scores, slack: float, closed: NDArray[np.bool_] | None
-    ) -> tuple[Indices, Floats]:
-        """All rows that may be within `slack` of the best, ascending, and what they seem to score.
+    ) -> Indices:
+        """All rows that may be within `slack` of the best, ascending.
 
         The tangent at any point bounds all scores; it is taken where the last winner stood. Rows
         are looked at from the highest bound down, until the best is above what is left.
@@ -145,26 +176,18 @@ class Frontier:
         top = float(heights.max())
         if not np.isfinite(top):
             raise np.linalg.LinAlgError("a variance is not a number")
-        # In float32 a bound may be too low, and scores that are not prompt too high besides.
-        blind = self._error / (len(self.indices) + 1)
-        near, far = (slack, slack + blind) if self._prompt else (slack + 2.0 * blind,) * 2
         seen, reach = np.inf, min(self._lead.expected, top)
-        self._looks = looks = []
+        looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
-            if self._prompt and self._had_enough(len(rows)):
-                self.refresh_all()
-                return self._contenders(standing, slack, closed)
+            self._refresh(rows)
             looks.append(self._look_at(rows, standing))
-            best = max(looks, key=lambda look: float(look.scores.max(initial=-np.inf)))
-            at = int(best.scores.argmax())
-            reach = float((best.scores[at] - far - constant) / total) - self._rounding
-        self._lead = self._lead.followed(best.logs[:, at], reach)
-        rows = np.concatenate([look.rows for look in looks])
-        scores = np.concatenate([look.scores for look in looks])
-        close = np.flatnonzero(scores >= best.scores[at] - near)
-        close = close[np.argsort(rows[close])]
-        return rows[close], scores[close]
+            best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
+            at = int(best[2].argmax())
+            reach = float((best[2][at] - slack - constant) / total) - self._rounding
+        self._lead = self._lead.followed(best[1][:, at], reach)
+        near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
+        return np.sort(np.concatenate(near))
 
     def _highest(self, heights: Any, reach: float, seen: float) -> tuple[Any, float]:
         """Rows of heights from `reach` to below `seen`, or the highest of them if they are many;
@@ -178,21 +201,14 @@ class Frontier:
         reach = _nth_largest(found, self._batch)
         return rows[found >= reach], reach
 
-    def _look_at(self, rows: Any, standing: Scores) -> _Look:
-        """These rows, up to date."""
+    def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
+        """These rows, (M, m) log c of them and (m,) their scores."""
         place = self._place
-        if self._prompt:
-            coordinates, c = self._condition_many(rows)
-            self._logs[:, rows] = self._logarithms(c)
-        else:
-            self._refresh(rows)
-            coordinates, c = [], self.variances[:, rows] + self._eps
-        c = place.get(c)
-        logs = np.log(c)
-        scores = standing.fair_scores(logs)
+        logs: Floats = place.get(place.xp.log(self.variances[:, rows] + self._eps))
+        scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
             raise np.linalg.LinAlgError("a score is not a number")
-        return _Look(place.get(rows), c, logs, scores, coordinates)
+        return place.get(rows), logs, scores
 
     def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
         """(n,) float32, where the rows are."""
@@ -201,43 +217,26 @@ class Frontier:
             heights[self._place.put(closed)] = -np.inf
         return heights
 
-    def _confirmed(self, rows: Indices, scores: Floats) -> Floats:
+    def _confirm(self, rows: Indices) -> Floats:
         """F_tau of the set with each of these rows, from gathered rows: no block size enters."""
-        if self._prompt:
-            return scores
         standing = self.standing(len(self.indices) + 1)
         parts = []
         for start in range(0, len(rows), _CONFIRM):
-            c = self._place.get(self._condition(rows[start : start + _CONFIRM])[1])
-            parts.append(standing.fair_scores(np.log(c)))
+            part = rows[start : start + _CONFIRM]
+            parts.append(standing.fair_scores(np.log(self._condition(part)[1])))
         return np.concatenate(parts)
 
-    def _condition(self, rows: Any) -> tuple[list[Any], Any]:
-        """v = C^-1 K[S, rows] (t, m) of every view and c = L_ii - |v_i|^2 (M, m), which is at least
-        the ridge; where the rows are."""
-        place, norms = self._place, self._norms[:, rows]
+    def _condition(self, rows: Indices) -> tuple[list[Any], Floats]:
+        """v = C^-1 K[S, rows] (t, m) of every view, where the rows are, and c = L_ii - |v_i|^2
+        (M, m), which is at least the ridge."""
+        pool, place = self.problem.pool, self._place
+        norms = pool.squared_norms[rows].T
         if not len(self.indices):
-            return [np.empty((0, len(rows)))] * len(norms), norms + self._eps
+            return [np.empty((0, len(rows)))] * len(norms), norms + pool.eps[:, None]
         coordinates = [trail.coordinates(rows) for trail in self._trails]
-        explained = place.xp.stack([(place.put(v) ** 2).sum(axis=0) for v in coordinates])
-        return coordinates, (norms - explained).clip(0.0) + self._eps
-
-    def _condition_many(self, rows: Any) -> tuple[list[Any], Any]:
-        """The same in parts where rows are many, most of them tied; without the coordinates."""
-        if len(rows) <= _CONFIRM or not len(self.indices):
-            return self._condition(rows)
-        starts = range(0, len(rows), _CONFIRM)
-        parts = [self._condition(rows[start : start + _CONFIRM])[1] for start in starts]
-        return [], self._place.xp.concat(parts, axis=1)
-
-    def _condition_of(self, row: int) -> tuple[list[Any], Floats]:
-        """The same of one row; of those that were looked at just now it is there already."""
-        for look in self._looks:
-            at = int(np.searchsorted(look.rows, row))
-            if look.coordinates and at < len(look.rows) and look.rows[at] == row:
-                return [v[:, at] for v in look.coordinates], look.c[:, at]
-        coordinates, c = self._condition(np.array([row]))
-        return [v[:, 0] for v in coordinates], self._place.get(c)[:, 0]
+        squares = [(place.put(v) ** 2).sum(axis=0) for v in coordinates]
+        explained = place.get(place.xp.stack(squares))
+        return coordinates, np.maximum(norms - explained, 0.0) + pool.eps[:, None]
 
     # --- what rows know -------------------------------------------------------------------------
 
@@ -252,21 +251,14 @@ class Frontier:
         """These rows up to date; or everybody, once many rows were gathered."""
         t = len(self.indices)
         stale = rows[self._known[rows] < t]
-        if self._had_enough(len(stale)):
+        self._gathered += len(stale)
+        coming = self._gathered / max(1, self._missed) * (self.problem.k - t)
+        if self._gathered > _SHARE * self.problem.n and coming > _WORTH * self.problem.n:
             self.refresh_all()
             return
         for part, since in self._by_age(stale):
             if len(part):
                 self._explain(part, since)
-
-    def _had_enough(self, rows: int) -> bool:
-        """Whether a pass is due, now that so many more rows are gathered."""
-        if not self._missed:
-            return False
-        self._gathered += rows
-        coming = self._gathered / self._missed * (self.problem.k - len(self.indices))
-        n = self.problem.n
-        return self._gathered > _SHARE * n and coming > _WORTH * n
 
     def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
         """Rows with how many picks they know of, at the least. To ask a device takes longer than
@@ -293,33 +285,24 @@ class Frontier:
             rows=rows,
         )
         variances = (self.variances[:, here] - explained.T).clip(0.0)
-        logs = self._logarithms(variances + self._eps)
+        logs = self._logarithms(variances)
         if rows is None:
-            logs[:, self._place.put(self.indices)] = _CLOSED
+            logs[:, self._place.put(self.indices)] = CLOSED
         self.variances[:, here], self._logs[:, here], self._known[here] = variances, logs, t
 
-    def _logarithms(self, c: Any) -> Any:
+    def _logarithms(self, variances: Any) -> Any:
         """(M, m) log c in float32"""
         xp = self._place.xp
         with np.errstate(**OVERFLOWS):
+            c = variances + self._eps
             if self._moderate:
                 c = xp.astype(c, xp.float32)
-            return xp.astype(xp.log(c).clip(_CLOSED), xp.float32, copy=False)
+            return xp.astype(xp.log(c).clip(CLOSED), xp.float32, copy=False)
 
     @property
     def _missed(self) -> int:
         """How many picks a row may not have heard of."""
         return len(self.indices) - self._since
-
-
-class _Look(NamedTuple):
-    """Rows that were looked at, ascending."""
-
-    rows: Indices
-    c: Floats  # (M, m)
-    logs: Floats
-    scores: Floats  # (m,)
-    coordinates: list[Any]  # (t, m) of every view, where the rows are; empty if c is not exact
 
 
 class _Lead(NamedTuple):

@@ -229,28 +229,35 @@ class TensorView(DenseView):
 class TensorTrail(Trail):
     """As that of a dense view, on the device."""
 
-    prompt = True
+    foresees = True
 
     def __init__(self, view: TensorView, most: int, single: bool, device: Any) -> None:
         import torch
 
         super().__init__(view, 0)
         self._rows = view
-        self._directions = torch.zeros((most, view.p), device=device, dtype=torch.float64)
-        self._coarse = self._directions.float() if single else self._directions
+        self.matrix = torch.zeros((most, view.p), device=device, dtype=torch.float64)
+        self._coarse = self.matrix.float() if single else self.matrix
 
     def coordinates(self, rows: Any) -> Any:
-        return self._directions[: self._length] @ self._rows.gather(rows).features().T
+        return self.matrix[: self._length] @ self._rows.gather(rows).features().T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         import torch
 
         t, rest = self._length, self._rows.row(pick)
         if t:
-            rest = rest.addmv(self._directions[:t].T, coordinates, alpha=-1.0)
-        torch.div(rest, root, out=self._directions[t])
-        self._coarse[t] = self._directions[t]
+            rest = rest.addmv(self.matrix[:t].T, coordinates, alpha=-1.0)
+        torch.div(rest, root, out=self.matrix[t])
+        self._coarse[t] = self.matrix[t]
         self._length = t + 1
+
+    def features(self, rows: Any) -> Any:
+        return self._rows.gather(rows).features()
+
+    def adopt(self) -> None:
+        self._coarse[self._length] = self.matrix[self._length]
+        self._length += 1
 
     def directions(self, first: int) -> Any:
         return self._coarse[first : self._length]
