@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.engines import Block
 from fairnepv.problem import Problem
 from fairnepv.stiefel import Geometry
-from fairnepv.views import Pool, View
-from fairnepv.views.base import Floats, Indices
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats, Indices, square_root
 
 # What a set pays that misses a floor: so much that any other is better, and more per nat.
 _MISSED, _FLOOR_PRICE = 1e4, 1e3
@@ -91,10 +90,10 @@ def merit(d: Any, tau: float, floors: Any, xp: Any = np) -> Any:
 def subset_scores(pool: Pool, indices: Indices) -> Floats:
     """(M,) d_q(S) = (1/|S|) log det L_q[S, S], in float64 from the original rows.
 
-    This is the one function that scores. It works on singular values of the selected rows and
-    not on their Gram matrix, so a small ridge costs no digits.
+    This is the one function that scores. It works on singular values of the selected rows, or on a
+    triangular factor of them, and not on their Gram matrix, so a small ridge costs no digits.
     """
-    return np.array([np.log(v.spectrum(indices) + v.ridge).mean() + v.offset for v in pool.views])
+    return np.array([v.log_volume(indices) / len(indices) + v.offset for v in pool.views])
 
 
 def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
@@ -120,14 +119,7 @@ def lifted_floors(problem: Problem) -> Floats | None:
 
 def subset_gains(pool: Pool, indices: Indices) -> Floats:
     """(k, M) what each item in turn added to log det L_q; the means over the items are d_q(S)."""
-    return np.stack([_view_gains(view, indices) + view.offset for view in pool.views], axis=1)
-
-
-def _view_gains(view: View, indices: Indices) -> Floats:
-    """log of the conditional variances, from a QR of [Phi_S^T; sqrt(eps) I] as for frames."""
-    R = _square_root(view.compact_rows(indices).T, view.ridge)
-    gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
-    return gains
+    return np.stack([view.gains(indices) + view.offset for view in pool.views], axis=1)
 
 
 class Standing(NamedTuple):
@@ -305,16 +297,9 @@ def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
             return R, unit * condition
     elif eps == 0:
         raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
-    R = _square_root(X, eps)
+    R = square_root(X, eps)
     diagonal = np.abs(np.diagonal(R))
     return R, unit * float(diagonal.max() / diagonal.min())
-
-
-def _square_root(X: Floats, eps: float) -> Floats:
-    """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
-    k = X.shape[1]
-    R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
-    return np.asarray(R)
 
 
 @dataclass(frozen=True, eq=False)

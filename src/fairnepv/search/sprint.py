@@ -22,7 +22,7 @@ from fairnepv.views.base import Floats
 from fairnepv.views.trail import Trail
 
 CLOSED = -1e30  # in place of the logarithm for rows that are chosen
-_ROWS = 8192  # that are raced among
+_ROWS = 4096  # that are raced among
 _STRETCH = 8  # picks between questions
 _MOST = 128  # picks among the same rows
 
