@@ -171,7 +171,9 @@ class Constraints:
         if not self:
             return np.argpartition(scores, len(scores) - k)[len(scores) - k :]
         order = np.argsort(-scores, kind="stable")
-        order = order[~np.isin(order, np.concatenate([self.fixed_in, self.fixed_out]))]
+        decided = np.zeros(len(scores), dtype=bool)
+        decided[self.fixed_in] = decided[self.fixed_out] = True
+        order = order[~decided[order]]
         room = k - len(self.fixed_in)
         if self.quotas is None:
             return np.concatenate([self.fixed_in, order[:room]])
