@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 from fairnepv.certificate.dual import Dual, Priced, ViewDual, price, row_prices
 from fairnepv.engines import HOST, block_threads, in_order
 from fairnepv.errors import Status
-from fairnepv.problem import Mask, Problem
+from fairnepv.problem import Mask, Problem, largest
 from fairnepv.relaxation.topk import ConcavePoint, TopK, cap, climb, held_rows, one_by_one
 from fairnepv.views.base import Floats, Indices
 
@@ -33,7 +33,9 @@ _SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; s
 _EVALUATIONS = 40  # on one T, at most
 _SAMPLED = 0.04  # precision on a first sample of the rows: what it misses is more than that
 _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and what the last T missed
-_GROWTH = 0.3  # of T, at most, by rows that join it
+_GROWTH, _DOUBLED = 0.3, 1.0  # of T, at most, by rows that join it
+_EAGER = 5.0  # more of them, the larger the gap, where passes are what takes the time:
+_CHEAP = 0.05  # of the work of a pass, for an evaluation on twice as many rows
 _LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
@@ -78,7 +80,7 @@ class Concave:
         # exactly; (x, prices) of the last pass; (x, dual) of the best.
         self._point: ConcavePoint | None = None
         self._exact: ConcavePoint | None = None
-        self._prices: tuple[Floats, Floats] | None = None
+        self._priced: tuple[Floats, Priced] | None = None
         self._best: tuple[Floats, Dual] | None = None
         self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
 
@@ -130,7 +132,7 @@ class Concave:
         if proven.gap <= self.gap or bound - state.bound <= _MISLED * self.gap:
             return proven
         # Float32 thought otherwise: nearly alike rows have eigenvalues that drown in its rounding.
-        self._dtype, self._held, self._prices = np.float64, None, None
+        self._dtype, self._held, self._priced = np.float64, None, None
         return replace(proven, stuck=False, slow=0)
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
@@ -223,8 +225,8 @@ class Concave:
                 prices = row_prices(self.problem, dual, coarse=True)
                 best = self.problem.constraints.best_set(prices, self.problem.k)
                 bound = point.value + float(prices[best].sum() - point.prices @ point.x)
-                priced = Priced(bound, prices)
-        self._prices = point.x, priced.prices
+                priced = Priced(bound, prices, best)
+        self._priced = point.x, priced
         return priced
 
     # --- which rows -----------------------------------------------------------------------------
@@ -249,11 +251,10 @@ class Concave:
 
     def _grow(self, state: ConcaveState) -> tuple[Indices, Floats]:
         """T and x with the rows that the last prices call for, without those that proved idle."""
-        problem, rules = self.problem, self.problem.constraints
+        problem = self.problem
         if not state.passes:
             return state.rows, state.x
-        prices = self._prices_at(state)
-        best = rules.best_set(prices, problem.k)
+        _, prices, best = self._priced_at(state)
         # Prices will move by about the gap, relative to those of the best set.
         missed = float(np.clip(2.0 * state.gap, 0.0, 1.0))
         threshold = prices[best].min()
@@ -267,8 +268,10 @@ class Concave:
         needed[best] = True
         idle &= ~needed[state.rows]
         kept, x = state.rows[~idle], state.x[~idle]
-        room = min(max(problem.k, int(_GROWTH * len(kept))), most_rows(self.problem) - len(kept))
-        joining = wanted[np.argsort(-prices[wanted], kind="stable")[: max(room, 0)]]
+        room = min(
+            max(problem.k, int(self._growth(state) * len(kept))), most_rows(problem) - len(kept)
+        )
+        joining = largest(prices, wanted, room)
         if not len(joining):
             return state.rows, state.x  # this is as fine as we can afford
         rows = np.concatenate([kept, joining])
@@ -276,12 +279,17 @@ class Concave:
         order = np.argsort(rows)
         return rows[order], self._feasible(rows[order], np.concatenate([x, usual])[order])
 
-    def _prices_at(self, state: ConcaveState) -> Floats:
-        if self._prices is None or self._prices[0] is not state.slope_x:  # a resumed state
+    def _growth(self, state: ConcaveState) -> float:
+        """What share of T may join it."""
+        doubled = evaluation_cost(self.problem, 2 * len(state.rows))
+        eager = _EAGER * state.gap if doubled < _CHEAP * self.problem.work() else 0.0
+        return float(np.clip(eager, _GROWTH, _DOUBLED))
+
+    def _priced_at(self, state: ConcaveState) -> Priced:
+        if self._priced is None or self._priced[0] is not state.slope_x:  # a resumed state
             point = self._at(state.rows, state.slope_x)
-            self._price(point, self._dual_at(state.rows, point))
-        assert self._prices is not None
-        return self._prices[1]
+            return self._price(point, self._dual_at(state.rows, point))
+        return self._priced[1]
 
     def _feasible(self, rows: Indices, x: Floats) -> Floats:
         return cap(x, self.problem.k, self.problem.constraints.take(rows))

@@ -59,6 +59,7 @@ class Dual:
 class Priced(NamedTuple):
     bound: float  # on F_tau over all sets that the constraints allow
     prices: Floats  # (n,) s_i, rounded up
+    best: Indices  # (k,) rows that the constraints allow and whose prices sum to most
 
 
 class _ViewPass(NamedTuple):
@@ -90,7 +91,7 @@ def price(problem: Problem, dual: Dual) -> Priced:
     slack = 4.0 * (k + len(constants) + 16) * _UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
     sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
-    return Priced(sound, prices)
+    return Priced(sound, prices, best)
 
 
 def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
