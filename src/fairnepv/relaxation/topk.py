@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from fairnepv.engines import HOST, few_threads
 from fairnepv.objective import soft_min, soft_min_weights
