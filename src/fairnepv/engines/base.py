@@ -74,6 +74,10 @@ class Host:
         return rows, columns
 
     @staticmethod
+    def trace(matrix: Any) -> float:
+        return float(np.trace(matrix, dtype=np.float64))
+
+    @staticmethod
     def eigenvalues(matrix: Any) -> Floats:
         """Of a symmetric matrix, ascending, for the host."""
         found: Floats = eigvalsh(matrix, check_finite=False) if len(matrix) else np.empty(0)

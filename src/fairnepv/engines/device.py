@@ -66,6 +66,10 @@ class Place:
         found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
         return rows[found], columns
 
+    @staticmethod
+    def trace(matrix: Any) -> float:
+        return float(matrix.diagonal().double().sum())
+
     def eigenvalues(self, matrix: Any) -> Floats:
         import torch
 

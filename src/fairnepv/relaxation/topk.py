@@ -67,32 +67,31 @@ class Rows:
 
     def at(self, x: Floats, k: int, each: Each = one_by_one) -> Slope:
         """Gamma and its gradient at x >= 0. `each` does the work on chunks of the rows."""
-        root = self._there(np.sqrt(x))
+        place, kind = self.place, np.float64 if self.exact else np.float32
+        root = place.put(np.sqrt(x).astype(kind))
         if self.features is not None:
             parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
             matrix = functools.reduce(operator.add, parts)
         else:
             matrix = root[:, None] * self.kernel * root
         with few_threads(float(len(matrix)) ** 3):
-            lam, Y = self.place.leading(matrix, k)
-        total = float(self.place.xp.linalg.trace(matrix, dtype=self.place.xp.float64))
-        r, mean = split(lam, total, k)
+            lam, Y = place.leading(matrix, k)
+        r, mean = split(lam, place.trace(matrix), k)
         lam, Y = lam[:r], Y[:, :r]
         value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))
         # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
         # 1/eps would only cost digits.
         everything = 0 < r == len(matrix)
         level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
-        Y = Y * self._there(np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0)))
+        depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
+        Y = Y * place.put(depth.astype(kind))
         if self.features is not None:
             chunks = list(each([partial(_image, self.features[c], Y) for c in self._chunks]))
-            images = chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks)
-            B = None
+            images, B = chunks[0] if len(chunks) == 1 else place.xp.concat(chunks), None
         else:
-            B = root[:, None] * (Y / self._there(np.sqrt(lam)))
+            B = root[:, None] * (Y / place.put(np.sqrt(lam).astype(kind)))
             images = self.kernel @ B
-        explained = self.place.get(self.place.square_sums(images))
-        prices = np.maximum(level * self.norms - explained, 0.0)
+        prices = np.maximum(level * self.norms - place.get(place.square_sums(images)), 0.0)
         return Slope(value, prices, level, partial(self._combination, x, lam, images, B))
 
     def _combination(self, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
@@ -102,9 +101,6 @@ class Rows:
         if B is not None:
             return self.place.xp.astype(B, self.place.xp.float64)
         return self.place.put(x)[:, None] * images / self.place.put(lam)
-
-    def _there(self, numbers: Floats) -> Any:
-        return self.place.put(numbers.astype(np.float64 if self.exact else np.float32))
 
     @property
     def _chunks(self) -> list[slice]:
