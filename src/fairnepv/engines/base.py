@@ -22,13 +22,16 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky
+from scipy.linalg import cholesky, eigvalsh
 from scipy.linalg.blas import dger
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.lapack import dpotri, dsyevd, dsyevr, ssyevd, ssyevr
 
 R = TypeVar("R")
 Task = TypeVar("Task", bound=Callable[..., Any])
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+_FEW = 0.2  # of the eigenvectors: for more, all of them are cheaper
 
 
 def portable(task: Task) -> Task:
@@ -87,6 +90,36 @@ class Host:
         C = cholesky(matrix, lower=True, check_finite=False)
         B, _ = dpotri(C, lower=1)
         return np.tril(B) + np.tril(B, -1).T, float(2.0 * np.log(np.diagonal(C)).sum())
+
+    @staticmethod
+    def trace(matrix: Any) -> float:
+        return float(np.trace(matrix, dtype=np.float64))
+
+    @staticmethod
+    def eigenvalues(matrix: Any) -> Floats:
+        """Of a symmetric matrix, ascending, for the host."""
+        found: Floats = eigvalsh(matrix, check_finite=False) if len(matrix) else np.empty(0)
+        return found
+
+    @staticmethod
+    def leading(matrix: Any, k: int) -> tuple[Floats, Any]:
+        """The k largest eigenvalues, descending and not negative, for the host; and their vectors.
+
+        LAPACK is called directly: branch and bound does this thousands of times on small matrices.
+        """
+        size = len(matrix)
+        if size == 0:  # rows of a sparse view without a single entry
+            return np.empty(0), np.empty((0, 0))
+        single = matrix.dtype == np.float32
+        first, info = max(1, size - k + 1), 1
+        if k < _FEW * size:
+            some = ssyevr if single else dsyevr
+            lam, Y, found, _, info = some(matrix, range="I", il=first, iu=size, lower=1)
+            lam, Y = lam[:found], Y[:, :found]
+        if info:  # many are wanted, or they are clustered; divide and conquer knows no such failure
+            lam, Y, _ = (ssyevd if single else dsyevd)(matrix, lower=1)
+            lam, Y = lam[first - 1 :], Y[:, first - 1 :]
+        return np.maximum(lam[::-1].astype(np.float64), 0.0), Y[:, ::-1]
 
 
 HOST = Host()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.engines.base import Array, Block, R, RowBlock, Source, tree_fold
+from fairnepv.engines.base import Array, Block, Floats, R, RowBlock, Source, tree_fold
 from fairnepv.errors import InputError
 
 _BLOCK_NUMBERS = 1 << 30  # of a block and what is made of it, where there is room for them
@@ -85,6 +85,30 @@ class Place:
             raise np.linalg.LinAlgError("a kernel is not positive definite")
         logdet = 2.0 * torch.log(C.diagonal()).sum()
         return torch.cholesky_inverse(C), float(logdet)
+
+    @staticmethod
+    def trace(matrix: Any) -> float:
+        return float(matrix.diagonal().double().sum())
+
+    def eigenvalues(self, matrix: Any) -> Floats:
+        import torch
+
+        there = self.put(matrix)
+        try:
+            return np.asarray(to_host(torch.linalg.eigvalsh(there)))
+        except torch.linalg.LinAlgError:  # what is not finite
+            return np.full(len(there), np.nan)
+
+    def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
+        import torch
+
+        first = max(0, len(matrix) - k)
+        try:
+            lam, Y = torch.linalg.eigh(matrix)
+        except torch.linalg.LinAlgError:
+            lam, Y = matrix[0] * float("nan"), matrix
+        largest = to_host(lam[first:]).astype(np.float64)[::-1]
+        return np.maximum(largest, 0.0), Y[:, first:].flip(1)
 
 
 def to_device(array: Any, device: Any) -> Any:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from fairnepv.engines import RowBlock
+from fairnepv.engines import HOST, RowBlock
 from fairnepv.views.trail import Trail
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
@@ -36,6 +36,7 @@ class View(ABC):
     eps: float | None  # None until the pool gives the view its ridge
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
+    place: Any = HOST  # where `dense_rows`, `anchor` and `quadratic` are
 
     # What a subclass must supply, for its unscaled rows.
 
@@ -83,6 +84,11 @@ class View(ABC):
         raw = self.raw_squared_norms()
         return raw if self.scale is None else raw * self.scale**2
 
+    def squared_norms_at(self, indices: Indices) -> Floats:
+        """Those of few rows, without a look at the others."""
+        raw, scale = self.raw_squared_norms()[indices], self._scales(indices)
+        return raw if scale is None else raw * scale**2
+
     def trail(self, most: int, coarse: bool) -> Trail:
         """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
         return Trail(self, most)
@@ -111,7 +117,11 @@ class View(ABC):
         gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
         return gains
 
-    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+    def dense_rows(self, indices: Indices) -> Any:
+        """`compact_rows` at `place`."""
+        return self.compact_rows(indices)
+
+    def quadratic(self, indices: Indices, combine: Any) -> Any:
         """combine^T K[indices, indices] combine; of features without that kernel, since the rows
         may be many."""
         held = self.take(indices)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.engines import Engine, RowBlock
-from fairnepv.engines.device import Stream, TorchEngine, to_device, to_host
+from fairnepv.engines.device import Place, Stream, TorchEngine, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
 from fairnepv.views.base import Floats, Indices, View
@@ -145,6 +145,7 @@ class TensorView(DenseView):
     ) -> None:
         super().__init__(data, eps)
         self._device, self._tensor = device, tensor
+        self.place = Place(device)
         self._scales_there: Scales | None = None
         self._ahead = Stream(device)
 
@@ -197,17 +198,19 @@ class TensorView(DenseView):
     def anchor(self, indices: Indices) -> Any:
         return self.gather(indices).features()
 
-    def combined(self, anchor: Any, combine: Floats) -> Any:
+    def dense_rows(self, indices: Indices) -> Any:
+        return self.anchor(indices)
+
+    def combined(self, anchor: Any, combine: Any) -> Any:
         return to_device(combine, self._device).T @ anchor
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         product: Floats = to_host(self.anchor(left) @ self.anchor(right).T)
         return product
 
-    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+    def quadratic(self, indices: Indices, combine: Any) -> Any:
         combined = self.combined(self.anchor(indices), combine)
-        product: Floats = to_host(combined @ combined.T)
-        return product
+        return combined @ combined.T
 
     def trail(self, most: int, coarse: bool) -> Trail:
         return TensorTrail(self, most, coarse and self._single, self._device)
