@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.places import Place
 
 Rows = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -35,17 +34,21 @@ _OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there a
 class Fingerprint:
     """What a file was when it was opened."""
 
-    path: Path
+    path: Place
     size: int
     modified: int
     inode: int
 
     @classmethod
-    def of(cls, path: Path) -> Fingerprint:
+    def of(cls, path: Place) -> Fingerprint:
         try:
-            found = os.stat(path)
+            return cls._now(path)
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
+
+    @classmethod
+    def _now(cls, path: Place) -> Fingerprint:
+        found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,8 +58,8 @@ class Fingerprint:
     def check(self, start: int, stop: int) -> None:
         """Refuse to read rows `start:stop` of a file that is not what it was."""
         try:
-            unchanged = Fingerprint.of(self.path) == self
-        except InputError:
+            unchanged = self._now(self.path) == self
+        except OSError:
             unchanged = False
         if not unchanged:
             raise InputError(
@@ -147,8 +150,8 @@ class HeldRows(RowFile):
         return self.array[indices]
 
 
-class MappedRows(RowFile):
-    """Numbers that lie in a file one after another, mapped into memory.
+class NumberRows(RowFile):
+    """Numbers that lie in a file one after another.
 
     NumPy has no bfloat16, the upper half of a float32: it is read as that, in a copy.
     """
@@ -169,13 +172,20 @@ class MappedRows(RowFile):
         self.dtype = np.dtype(np.float32) if bfloat16 else stored
         self.file_bytes = shape[0] * shape[1] * stored.itemsize
 
+    def _widened(self, rows: Rows) -> Rows:
+        return widen_bfloat16(rows) if self.bfloat16 else rows
+
+
+class MappedRows(NumberRows):
+    """Of a local file, mapped into memory."""
+
     @cached_property
     def _opened(self) -> Rows:
         if not self.file_bytes:
             return np.empty(self.shape, self.stored)
         try:
             mapped = np.memmap(
-                self.file.path,
+                str(self.file.path),
                 self.stored,
                 mode="r",
                 offset=self.offset,
@@ -194,9 +204,6 @@ class MappedRows(RowFile):
         if len(indices):
             self.file.check(int(indices.min()), int(indices.max()) + 1)
         return self._widened(self._opened[indices])
-
-    def _widened(self, rows: Rows) -> Rows:
-        return widen_bfloat16(rows) if self.bfloat16 else rows
 
 
 def widen_bfloat16(halves: Rows) -> Rows:
