@@ -28,7 +28,7 @@ _DENIED = re.compile("denied|access_key|signature|expired|unauthor|credential|co
 _LONGEST = 300  # letters of what a filesystem says
 _OPTIONS = re.compile(r"\?(?P<options>[A-Za-z_]+=[^?]*)$")
 _ANSWERS = 25.0  # seconds for a filesystem to say what it has
-_CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 8.0, 5  # of one request to S3: seconds, seconds, times
+_CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 6.0, 3  # of one request to S3: seconds, seconds, times
 _AT_ONCE = 16  # requests that are under way together
 _BUFFER = 1 << 16  # bytes of a first read, which mostly hold a header
 _S3_OPTIONS = ("region", "scheme", "endpoint_override")
@@ -143,11 +143,11 @@ def split_uri(text: str) -> tuple[RemotePath, str | None]:
     options = queried["options"] if queried else ""
     pieces = _URI.fullmatch(text[: queried.start()] if queried else text)
     assert pieces is not None, "is_uri was asked before"
-    user, _, host = pieces["root"].rpartition("@")
-    if ":" in user.partition("://")[2]:
+    user, _, host = pieces["root"].partition("://")[2].rpartition("@")
+    if ":" in user:
         raise InputError(
-            f"the address of {host} has a password in it, which would end up in records; put "
-            "credentials into the environment"
+            f"{pieces['scheme']}://{host} was given with a password, which would end up in "
+            "records; put credentials into the environment"
         )
     inner, colon, part = pieces["path"].partition(":")
     path = RemotePath(pieces["root"], unquote(inner).strip("/"), options)
@@ -207,6 +207,8 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
 
     user, _, bucket = root.removeprefix("s3://").rpartition("@")
+    if user not in ("", "anonymous"):
+        raise InputError(f"s3://{bucket} was given with a user; put credentials into the environment")
     wishes = dict(parse_qsl(options))
     strange = sorted(set(wishes) - set(_S3_OPTIONS))
     if strange:
@@ -279,7 +281,7 @@ def in_words(what: str, error: BaseException) -> BaseException:
         return InputError(f"{what} does not exist ({reason}); check the path")
     if _DENIED.search(reason):
         return InputError(
-            f"{what} may not be read ({reason}); put credentials into the environment, such as "
+            f"{what} may not be read ({reason}); put credentials into the environment, for S3 "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return InputError(
