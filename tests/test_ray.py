@@ -625,7 +625,7 @@ def client_address(monkeypatch):
     """Of a cluster that was started as an administrator would, on the loopback interface.
 
     With a token: a head that finds one asks for it, and the client sends it when it is told to.
-    Without the last variable, a head with grpcio 1.85 does not survive to fork for its client.
+    Where gRPC looks after forks, the process that a head starts for its client died now and then.
     """
     pytest.importorskip("grpc", reason="the client of Ray is not installed (fairnepv[ray])")
     settings = {

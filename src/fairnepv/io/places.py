@@ -208,7 +208,9 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
 
     user, _, bucket = root.removeprefix("s3://").rpartition("@")
     if user not in ("", "anonymous"):
-        raise InputError(f"s3://{bucket} was given with a user; put credentials into the environment")
+        raise InputError(
+            f"s3://{bucket} was given with a user; put credentials into the environment"
+        )
     wishes = dict(parse_qsl(options))
     strange = sorted(set(wishes) - set(_S3_OPTIONS))
     if strange:
