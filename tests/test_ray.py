@@ -425,7 +425,7 @@ def test_a_file_that_workers_cannot_see_is_named_with_their_host(cluster, tmp_pa
 
 def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
-    pool.map(pids, None)
+    pool.map(sleepy_pids, 0.2)  # on both workers: one that still imports may miss its cancellation
     session, cancelled = cluster.session, []
 
     def interrupted(promise):
