@@ -34,6 +34,7 @@ _BUFFER = 1 << 16  # bytes of a first read, which mostly hold a header
 _S3_OPTIONS = ("region", "scheme", "endpoint_override")
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Stat(NamedTuple):
@@ -180,10 +181,15 @@ def for_arrow(place: Place) -> Any:
 def each(function: Callable[[Place], T], folder: Place, names: Sequence[str]) -> list[T]:
     """What the function makes of the files; of remote ones several at once, as it waits."""
     files = [folder / name for name in names]
-    if isinstance(folder, Path):
-        return list(map(function, files))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(function, files))
+    return spread(function, files, waits=not isinstance(folder, Path))
+
+
+def spread(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> list[T]:
+    """One after the other, or several at once where the function mostly waits."""
+    if not waits or len(things) < 2:
+        return list(map(function, things))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as pool:
+        return list(pool.map(function, things))
 
 
 # --- filesystems ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import in_words
+from fairnepv.io.places import in_words, spread
 from fairnepv.io.rows import Fingerprint, Indices, MappedRows, NumberRows, Rows, row_range
 
 _LARGEST = 1 << 24  # bytes of one request: one that fails is repeated as a whole
 _HOLE = 1 << 18  # bytes that are quicker fetched and dropped than asked around
-_AT_ONCE = 8  # requests of one read that are under way together
 
 Span = tuple[int, int]  # rows or numbers, from the first up to the last
 
@@ -29,6 +27,8 @@ def number_rows(file: Fingerprint, *layout: Any, **about: Any) -> NumberRows:
 
 class RangedRows(NumberRows):
     """Of a remote file, by ranges; rows that lie close together come in one request."""
+
+    waits = True
 
     @property
     def random_access(self) -> bool:  # type: ignore[override]
@@ -82,11 +82,7 @@ class RangedRows(NumberRows):
                 pieces.append((self.offset + first * size, content[at : at + length]))
                 at += length
         where = row_range(spans[0][0], spans[-1][1])
-        if len(pieces) == 1:
-            self._fill(pieces[0][0], pieces[0][1], where)
-        elif pieces:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(pieces))) as pool:
-                list(pool.map(lambda piece: self._fill(piece[0], piece[1], where), pieces))
+        spread(lambda piece: self._fill(piece[0], piece[1], where), pieces, waits=True)
         return numbers
 
     def _fill(self, offset: int, content: memoryview, where: str) -> None:

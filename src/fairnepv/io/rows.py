@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import Place
+from fairnepv.io.places import Place, spread
 
 Rows = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -77,6 +77,7 @@ class RowFile(ABC):
     file_bytes: int  # what lies on disk for these rows
     resident: bool = False  # whether the rows are in memory already, or will be after one pass
     random_access: bool = True  # whether scattered rows cost what they weigh
+    waits: bool = False  # whether reading is mostly waiting for somebody else
     ndim = 2
 
     @abstractmethod
@@ -221,14 +222,15 @@ class Joined(RowFile):
         """The rows of one part."""
 
     def read(self, start: int, stop: int) -> Rows:
-        pieces: list[Rows] = []
+        wanted: list[tuple[int, slice]] = []
         first = bisect.bisect_right(self.starts, start) - 1
         for s in range(first, len(self.starts) - 1):
             low, high = max(start, self.starts[s]), min(stop, self.starts[s + 1])
             if low >= stop:
                 break
             if low < high:
-                pieces.append(self.part(s)[low - self.starts[s] : high - self.starts[s]])
+                wanted.append((s, slice(low - self.starts[s], high - self.starts[s])))
+        pieces = spread(lambda x: self.part(x[0])[x[1]], wanted, waits=self.waits)
         if not pieces:
             return np.empty((0, self.shape[1]), self.dtype)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -237,9 +239,13 @@ class Joined(RowFile):
         rows = np.empty((len(indices), self.shape[1]), self.dtype)
         order = np.argsort(indices, kind="stable")
         inner = np.searchsorted(indices[order], self.starts[1:-1])
-        for s, mine in enumerate(np.split(order, inner)):
-            if len(mine):
-                rows[mine] = self.part(s)[indices[mine] - self.starts[s]]
+
+        def fill(part: tuple[int, Indices]) -> None:
+            s, mine = part
+            rows[mine] = self.part(s)[indices[mine] - self.starts[s]]
+
+        parts = [(s, mine) for s, mine in enumerate(np.split(order, inner)) if len(mine)]
+        spread(fill, parts, waits=self.waits)
         return rows
 
 
@@ -256,6 +262,7 @@ class Shards(Joined):
         self.file_bytes = sum(part.file_bytes for part in self.parts)
         self.resident = all(part.resident for part in self.parts)
         self.random_access = all(part.random_access for part in self.parts)
+        self.waits = any(part.waits for part in self.parts)
         self._recent: dict[int, None] = {}
 
     def part(self, s: int) -> RowFile:
