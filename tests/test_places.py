@@ -70,6 +70,7 @@ def gets(bucket: Bucket) -> list[tuple[int, int]]:
     [
         ("s3://b/a.npy", "s3://b", "a.npy", None, ""),
         ("s3://b", "s3://b", "", None, ""),
+        ("S3://B/A.npy", "s3://B", "A.npy", None, ""),
         ("s3://b/x/y/", "s3://b", "x/y", None, ""),
         ("s3://b/x:img_emb", "s3://b", "x", "img_emb", ""),
         ("s3://b/t.parquet:e/f:g", "s3://b", "t.parquet", "e/f:g", ""),

@@ -151,7 +151,9 @@ def split_uri(text: str) -> tuple[RemotePath, str | None]:
             "records; put credentials into the environment"
         )
     inner, colon, part = pieces["path"].partition(":")
-    path = RemotePath(pieces["root"], unquote(inner).strip("/"), options)
+    scheme = pieces["scheme"]
+    root = scheme.lower() + pieces["root"].removeprefix(scheme)
+    path = RemotePath(root, unquote(inner).strip("/"), options)
     return path, part if colon else None
 
 
