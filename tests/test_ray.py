@@ -3,6 +3,7 @@
 Clusters are started and ended here, each for the tests that need it.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -10,7 +11,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,10 +31,14 @@ from fairnepv.engines.cluster import RayEngine
 from fairnepv.engines.freight import Slices
 from fairnepv.errors import ClusterError
 from fairnepv.io import read_features
+from fairnepv.io.arrow_files import ParquetRows
+from fairnepv.io.ranges import RangedRows
 from fairnepv.posing import pose
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from object_store import Bucket
+from row_files import fixed_lists, table, write_parquet
 from test_engines import (  # noqa: F401 (the contract, which this module's fixtures hold Ray to)
     _pool,
     test_combine_may_be_a_partial,
@@ -272,6 +279,49 @@ def test_shards_and_parquet_give_the_same(cluster, tmp_path):
         _same(expected, fairnepv.select(data, 5, engine=engine, effort="fast"))
 
 
+@pytest.mark.parametrize("name", ["shards", "rows.parquet"])
+def test_rows_in_a_bucket_are_read_by_the_workers(cluster, name, tmp_path, monkeypatch):
+    """The driver opens them, and never reads them in a pass; nothing of their size travels."""
+    rows = np.random.default_rng(2).standard_normal((6000, 8)).astype(np.float32)
+    (tmp_path / "shards").mkdir()
+    for s, part in enumerate(np.array_split(rows, 4)):
+        np.save(tmp_path / "shards" / f"part-{s}.npy", part)
+    write_parquet(tmp_path / "rows.parquet", table(fixed_lists(rows), "e"), 500)
+    here = LocalEngine(block_rows=700)
+    engine = replace(cluster, blocks=here)
+    expected = fairnepv.select({"v": rows}, 5, engine=here, effort="fast")
+    freight, sent = cluster.session.freight, []
+    put = freight._put
+    monkeypatch.setattr(freight, "_put", lambda thing: sent.append(thing) or put(thing))
+    with Bucket() as bucket:
+        bucket.upload(tmp_path / name)
+        uri = bucket.uri(name, "e" if "." in name else None)
+        with monkeypatch.context() as patched:
+            patched.setattr(RangedRows, "_fill", lambda *_: pytest.fail("the driver reads rows"))
+            patched.setattr(ParquetRows, "part", lambda *_: pytest.fail("the driver reads rows"))
+            pool = Pool.of({"v": read_features(uri)}, engine=engine)
+            before = len(bucket.requests)
+            column = pool.map(first_column, None)
+        np.testing.assert_array_equal(column, rows[:, 0].astype(np.float64))
+        assert any(verb == "GET" for verb, *_ in bucket.requests[before:])  # by the workers, then
+        data = {"v": read_features(uri)}
+        _same(expected, fairnepv.select(data, 5, engine=here, effort="fast"))
+        sent.clear()
+        _same(expected, fairnepv.select(data, 5, engine=engine, effort="fast"))
+    assert sent
+    assert not any(getattr(thing, "nbytes", len(thing)) > rows.nbytes / 2 for thing in sent)
+
+
+def test_a_bucket_that_is_gone_is_said_by_a_worker(cluster, tmp_path):
+    np.save(tmp_path / "rows.npy", np.ones((900, 3)))
+    with Bucket() as bucket:
+        rows = read_features(bucket.upload(tmp_path / "rows.npy"))
+        bucket.refusing = 403
+        engine = replace(cluster, blocks=LocalEngine(block_rows=100))
+        with pytest.raises(InputError, match=r"may not be read .*said by a worker on"):
+            Pool.of({"v": rows}, engine=engine)
+
+
 def test_slices_lie_in_memory_as_they_did():
     table = np.arange(60.0).reshape(10, 6)
     v, c, plain = table[:, :4].reshape(10, 2, 2), table[:, 4:], np.arange(10)
@@ -375,7 +425,7 @@ def test_a_file_that_workers_cannot_see_is_named_with_their_host(cluster, tmp_pa
 
 def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
-    pool.map(pids, None)
+    pool.map(sleepy_pids, 0.2)  # on both workers: one that still imports may miss its cancellation
     session, cancelled = cluster.session, []
 
     def interrupted(promise):
@@ -565,3 +615,90 @@ def test_a_driver_that_was_killed_goes_on(cluster, tmp_path):
     )
     _same(expected, found)
     assert len(steps["rest"]) < len(steps["whole"])
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client_address(monkeypatch):
+    """Of a cluster that was started as an administrator would, on the loopback interface.
+
+    With a token: a head that finds one asks for it, and the client sends it when it is told to.
+    Where gRPC looks after forks, the process that a head starts for its client died now and then.
+    """
+    pytest.importorskip("grpc", reason="the client of Ray is not installed (fairnepv[ray])")
+    settings = {
+        **LOOPBACK,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "GRPC_ENABLE_FORK_SUPPORT": "0",
+        "PYTHONPATH": os.pathsep.join([str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    folder = tempfile.mkdtemp(prefix="fairnepv-", dir="/tmp")
+    gcs, client, agent = _free_ports(3)
+    options = {
+        "node-ip-address": "127.0.0.1",
+        "port": gcs,
+        "ray-client-server-port": client,
+        "dashboard-agent-listen-port": agent,
+        "include-dashboard": "false",
+        "min-worker-port": 0,
+        "max-worker-port": 0,
+        "num-cpus": 2,
+        "temp-dir": folder,
+    }
+    line = [f"--{name}={value}" for name, value in options.items()]
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *line],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        _wait_for(client)
+        yield f"ray://127.0.0.1:{client}"
+    finally:
+        head.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            head.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(head.pid, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_ports(count):
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in held]
+
+
+def _wait_for(port):
+    for _ in range(300):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    pytest.fail("the head does not listen")
+
+
+def test_a_client_gets_the_same(client_address, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((900, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    code = (
+        "import sys, fairnepv\n"
+        "from dataclasses import replace\n"
+        "from fairnepv import LocalEngine\n"
+        "from fairnepv.engines import engine_of\n"
+        f"engine = replace(engine_of({client_address!r}), blocks=LocalEngine(block_rows=70))\n"
+        f"data = {{'a': fairnepv.open_rows({str(tmp_path / 'rows.npy')!r})}}\n"
+        "found = fairnepv.select(data, 5, engine=engine, effort='fast')\n"
+        "print(engine.session.workers, found.indices.tolist(), found.fair_score.hex())\n"
+        "engine.close()\n"
+    )
+    here = LocalEngine(block_rows=70)
+    expected = fairnepv.select({"a": rows}, 5, engine=here, effort="fast")
+    printed = _python(code)
+    assert printed.split("\n")[-2] == (f"2 {expected.indices.tolist()} {expected.fair_score.hex()}")

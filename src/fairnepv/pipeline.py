@@ -30,6 +30,7 @@ from fairnepv.engines import Block, Engine, block_threads, portable
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.io.memory import check_memory_limit
+from fairnepv.io.places import local_path
 from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.methods import OWN_METHODS, Plan, check_method, refusal
 from fairnepv.planning import Forecast, fit, foresee
@@ -573,7 +574,7 @@ def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal |
     with block_threads(problem.work()):
         rows = _probe(pool)
     fingerprint = fingerprint_of(settings, *norms, *rows, rules.fixed_in, rules.fixed_out, *groups)
-    journal = Journal(Path(wishes.checkpoint), fingerprint)
+    journal = Journal(local_path(str(wishes.checkpoint)), fingerprint)
     try:
         yield journal
     finally:

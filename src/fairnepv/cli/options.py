@@ -30,11 +30,12 @@ class ProblemOptions:
 
     @property
     def files(self) -> list[Path]:
-        """What will be read, so that no output replaces it."""
+        """What will be read of local disks, so that no output replaces it."""
         from fairnepv.io.source import split_source
 
         sources = (self.views, self.ids, self.quality, self.rules)
-        return [split_source(text).path for source in sources for text in source.values()]
+        read = [split_source(text).path for source in sources for text in source.values()]
+        return [path for path in read if isinstance(path, Path)]
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class MappedArray:
 
     def opened(self) -> Array:
         self.file.check(0, self.shape[0])
-        whole = np.memmap(self.file.path, np.uint8, mode="r")
+        whole = np.memmap(str(self.file.path), np.uint8, mode="r")
         return np.ndarray(self.shape, np.dtype(self.dtype.str), whole, self.offset, self.strides)
 
 

@@ -243,7 +243,9 @@ def _refusal(address: str, error: Exception) -> str:
         )
     if address == "local":
         return f"Ray could not be started on this machine ({reason})"
-    return f"the Ray cluster at {address} does not answer ({reason}); check that it runs"
+    token = ", and that RAY_AUTH_MODE and the token are those of its head"
+    hint = token if address.startswith("ray://") else ""
+    return f"the Ray cluster at {address} does not answer ({reason}); check that it runs{hint}"
 
 
 @contextlib.contextmanager
