@@ -75,11 +75,6 @@ class Host:
         return rows, columns
 
     @staticmethod
-    def spare() -> int:
-        """Numbers of float32 that may be kept here beyond what a plan allows the host."""
-        return 0
-
-    @staticmethod
     def copy(array: Any) -> Any:
         return array.copy()
 

@@ -21,7 +21,6 @@ _BLOCK_NUMBERS = 1 << 30  # of a block and what is made of it, where there is ro
 _BLOCK_SHARE = 1 / 64  # of the free bytes of a device, as numbers
 _HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
 _SHARE = 0.5  # of the free memory of a device, for rows that stay there
-_TABLE_SHARE = 0.25  # of what is free then, for a table by row
 
 
 class Place:
@@ -68,11 +67,6 @@ class Place:
         rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]
         found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
         return rows[found], columns
-
-    def spare(self) -> int:
-        return (
-            int(_TABLE_SHARE * _free_bytes(self.device)) // 4 if self.device.type == "cuda" else 0
-        )
 
     @staticmethod
     def copy(array: Any) -> Any:
@@ -389,8 +383,6 @@ def _block_numbers(device: Any) -> int:
 
 
 def _free_bytes(device: Any) -> int:
-    """What others have not taken, and what PyTorch keeps for later."""
     import torch
 
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + kept
+    return int(torch.cuda.mem_get_info(device)[0])

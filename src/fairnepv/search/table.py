@@ -72,8 +72,7 @@ class SwapTable:
         pool, size = subset.problem.pool, len(subset.indices)
         source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
         width = len(pool.views) * size
-        room = max(subset.problem.means.table, pool.place.spare())
-        if not keep or pool.n * width > room:
+        if not keep or pool.n * width > subset.problem.means.table:
             return cls(subset, source, None)
         joined = pool.map(
             _respond, source, pool.squared_norms, width=4 * width, fixed=True, out=out
