@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
@@ -143,6 +142,11 @@ class Pool:
         views = tuple(view.gather(chosen) for view in self.views)
         return Block(start, stop, views, self.place)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies are for the host, as are those of views: they may be opened without a device."""
+        here = {} if self.place is HOST else {"engine": LocalEngine()}
+        return {**vars(self), **here}
+
     def lean(self) -> Pool:
         views = tuple(view.lean() for view in self.views)
         return Pool(self.names, views, LocalEngine())
@@ -212,8 +216,7 @@ class Pool:
 
 @portable
 def _block_gram(block: Block, state: None) -> Any:
-    features = [view.features() for view in block.views]
-    dense = [x.toarray() if sp.issparse(x) else x for x in features]
+    dense = [block.place.dense(view.features()) for view in block.views]
     Phi = dense[0] if len(dense) == 1 else block.xp.concat(dense, axis=1)
     return Phi.T @ Phi
 
