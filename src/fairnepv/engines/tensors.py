@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 _MOST_INT32 = (1 << 31) - 1
 
@@ -27,9 +28,19 @@ def to_device(array: Any, device: Any) -> Any:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.float64)  # of these PyTorch knows the names alone
-    if not array.flags.writeable or not array.flags.c_contiguous:
-        array = np.array(array, order="C")
-    return torch.from_numpy(array).to(device)
+    held = shared(array)
+    there = torch.from_numpy(np.array(array, order="C")) if held is None else held
+    return there.to(device)
+
+
+def shared(array: NDArray[Any]) -> Any:
+    """A tensor of the same memory, or None where PyTorch takes none of it."""
+    import torch
+
+    known = array.dtype.isnative and (array.dtype.kind != "u" or array.dtype.itemsize == 1)
+    if not (known and array.flags.writeable and array.flags.c_contiguous):
+        return None
+    return torch.from_numpy(array)
 
 
 def to_host(tensor: Any) -> Any:

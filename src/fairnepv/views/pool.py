@@ -88,12 +88,12 @@ class Pool:
         engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
-        engine = engine_of(engine)
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
+        engine = engine_of(engine or preferred_engine(sketched.values()))
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import Engine, RowBlock
 from fairnepv.engines.device import TorchEngine
-from fairnepv.engines.tensors import Stream, to_device, to_host
+from fairnepv.engines.tensors import Stream, shared, to_device, to_host
 from fairnepv.io.rows import RowFile
 from fairnepv.views.base import Floats, Indices, View, guise_of, under
 from fairnepv.views.dense import DenseView
@@ -28,7 +28,7 @@ _CHUNK_NUMBERS = 1 << 26  # of rows that are sent at a time
 def preferred_engine(views: Iterable[View]) -> str | None:
     """Rows on a GPU choose it."""
     for view in views:
-        tensor = getattr(getattr(view, "data", None), "tensor", None)
+        tensor = getattr(vars(view).get("data"), "tensor", None)
         if tensor is not None and tensor.device.type == "cuda":
             return f"torch:{tensor.device}"
     return None
@@ -188,9 +188,12 @@ class TensorTrail(Trail):
 
 
 def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
-    """All rows on the device, some at a time."""
+    """All rows on the device, some at a time. The processor has those of an array already, and
+    would gain nothing from a copy of others."""
     import torch
 
+    if device.type == "cpu":
+        return shared(data) if isinstance(data, np.ndarray) else None
     n, p = data.shape
     try:
         tensor = torch.empty((n, p), dtype=to_device(data[:1], device).dtype, device=device)
