@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fairnepv.engines.device import TorchEngine
 from fairnepv.io.memory import size_in_words
+from fairnepv.io.rows import RowFile
 from fairnepv.planning.facts import row_bytes
 from fairnepv.problem import Problem
 from fairnepv.views import DenseView, DiagonalView, SparseView, View
@@ -51,7 +52,7 @@ def device_needs(problem: Problem) -> DeviceNeeds | None:
     room, resident, streamed = float(engine.room), 0.0, 0.0
     for view in pool.views:
         size, there = _view_bytes(view), _is_there(view, engine)
-        if there or (size <= room and _moves(view)):
+        if there or (size <= room and _moves(view, engine)):
             resident, room = resident + size, room - (0.0 if there else size)
         else:
             streamed += size
@@ -76,6 +77,8 @@ def _is_there(view: View, engine: TorchEngine) -> bool:
     return isinstance(data, TensorRows | SparseRows) and data.tensor.device == engine.device
 
 
-def _moves(view: View) -> bool:
-    """Kernels are read by the host, which sends products."""
-    return isinstance(view, DenseView | SparseView) and not isinstance(view, DiagonalView)
+def _moves(view: View, engine: TorchEngine) -> bool:
+    """Kernels are read by the host, which sends products; and so are files, where it computes."""
+    if isinstance(view, DiagonalView) or not isinstance(view, DenseView | SparseView):
+        return False
+    return engine.device.type != "cpu" or not isinstance(view.data, RowFile)

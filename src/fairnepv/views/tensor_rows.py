@@ -169,37 +169,52 @@ def _check(tensor: Any, what: str) -> None:
 
 
 def _sparse_rows(tensor: Any, what: str) -> Any:
-    """As CSR with sorted columns; indices are checked before anybody follows them."""
+    """As CSR with sorted columns. Indices are checked here, before anybody follows them: when
+    PyTorch does it on a GPU, nothing can be done with that GPU afterwards."""
     import torch
 
-    try:
-        if tensor.layout == torch.sparse_coo:
-            indices, values = tensor._indices(), tensor._values()
-            if len(values) and not _inside(indices, tensor.shape):
-                raise RuntimeError("its indices do not fit its shape")
-            tensor = torch.sparse_coo_tensor(
-                indices, values, tensor.shape, check_invariants=False
-            ).coalesce()
-        elif tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
-            tensor = tensor.to_sparse_coo().coalesce()
-        spend_warning()
-        crow, col, values = csr_parts(tensor.to_sparse_csr())
-        if values.dtype in (torch.float16, torch.bfloat16):
-            values = values.float()  # as SciPy has it
-        sound = torch.sparse_csr_tensor(
-            crow.to(col.dtype), col, values, tensor.shape, check_invariants=True
+    found = _items(tensor)
+    n, p = tensor.shape
+    if found is None or not (_within(found[0], n) and _within(found[1], p)):
+        raise InputError(
+            f"{what} is a broken sparse tensor: its index tensors do not fit its shape {(n, p)}"
         )
-    except RuntimeError as error:
-        reason = str(error).split("\n")[0]
-        raise InputError(f"{what} is a broken sparse tensor: {reason}") from error
-    return to_host(sound) if sound.device.type == "cpu" else SparseRows(sound)
+    i, j, values = found
+    if not bool(((i * p + j).diff() > 0).all()):
+        whole = torch.sparse_coo_tensor(
+            torch.stack([i, j]), values, (n, p), check_invariants=False
+        ).coalesce()
+        (i, j), values = whole.indices(), whole.values()
+    if values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()  # as SciPy has it
+    crow = torch.cat([i.new_zeros(1), torch.bincount(i, minlength=n).cumsum(0)])
+    narrow = j.int() if max(p, len(j)) < 1 << 31 else j
+    rows = csr_tensor(crow, narrow, values, (n, p))
+    return to_host(rows) if rows.device.type == "cpu" else SparseRows(rows)
 
 
-def _inside(indices: Any, shape: Any) -> bool:
-    ends = indices.amax(dim=1)
-    return bool(indices.min() >= 0) and all(
-        int(e) < size for e, size in zip(ends, shape, strict=True)
-    )
+def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
+    """Rows, columns and values one by one; None where the ends of rows make no sense."""
+    import torch
+
+    spend_warning()
+    if tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
+        tensor = tensor.to_sparse_coo()
+    if tensor.layout == torch.sparse_coo:
+        i, j = tensor._indices()
+        return i, j, tensor._values()
+    by_row = tensor.layout == torch.sparse_csr
+    ends = (tensor.crow_indices() if by_row else tensor.ccol_indices()).long()
+    inner = (tensor.col_indices() if by_row else tensor.row_indices()).long()
+    lengths, values = ends.diff(), tensor.values()
+    if not (int(ends[0]) == 0 and int(ends[-1]) == len(values) and bool((lengths >= 0).all())):
+        return None
+    outer = torch.arange(len(lengths), device=ends.device).repeat_interleave(lengths)
+    return (outer, inner, values) if by_row else (inner, outer, values)
+
+
+def _within(indices: Any, size: int) -> bool:
+    return not len(indices) or bool(indices.min() >= 0 and indices.max() < size)
 
 
 @functools.cache
