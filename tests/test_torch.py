@@ -15,12 +15,14 @@ import fairnepv
 import problems
 from fairnepv import InputError, KernelView
 from fairnepv.engines import portable
+from fairnepv.engines.tensors import to_device
 from fairnepv.loop import Session
 from fairnepv.methods import Plan, find
 from fairnepv.posing import pose
 from fairnepv.search import check_effort, greedy
 from fairnepv.views import DenseView, SparseView
 from fairnepv.views.tensor import settled
+from fairnepv.views.tensor_rows import SparseRows
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -169,6 +171,29 @@ def test_sparse_tensors_are_rows(layout, kind, device):
     here = fairnepv.select(as_scipy, 6, **FAST)
     for engine in (None, "local", f"torch:{device}", "torch:cpu"):
         same(here, fairnepv.select(there, 6, engine=engine, **FAST))
+
+
+def test_sparse_rows_on_a_device_answer_as_scipy_does(device):
+    """What becomes of a CSR tensor on a GPU, wherever it is."""
+    there = torch.device(device)
+    matrix = words(90, 25, 4).astype("f4")
+    held = SparseRows(to_device(matrix, TorchEngine(there).device))
+    assert (held.shape, held.nnz, held.dtype) == (matrix.shape, matrix.nnz, matrix.dtype)
+    for key in (slice(None), slice(3, 70, 2), [5, 0, 5], np.array([], dtype=np.int64)):
+        assert (held[key] != matrix[key]).nnz == 0
+    norms = matrix.astype("f8").power(2).sum(axis=1)
+    np.testing.assert_allclose(held.squared_norms(), norms, rtol=1e-15)
+    assert (pickle.loads(pickle.dumps(held)) != matrix).nnz == 0
+    here = fairnepv.select([matrix], 7, **FAST)
+    for engine in ("local", f"torch:{device}", "torch:cpu"):
+        same(here, fairnepv.select([held], 7, engine=engine, **FAST))
+    assert fairnepv.plan([held], 7, engine="local").data_memory == 0
+    assert fairnepv.plan([held], 7, engine=f"torch:{device}").device.resident == held.nbytes
+    matrix.data[40:50] = np.nan
+    row = int(np.searchsorted(matrix.indptr, 40, side="right")) - 1
+    held = SparseRows(to_device(matrix, TorchEngine(there).device))
+    with pytest.raises(InputError, match=rf"10 value\(s\).*the first in row {row}"):
+        fairnepv.select([held], 7)
 
 
 def test_items_of_a_sparse_tensor_in_any_order(device):

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
@@ -81,8 +82,9 @@ class SparseRows:
         crow, col, values = gathered(self.parts, to_device(rows, self.device))
         return to_host(csr_tensor(crow, col, values, (len(rows), self.shape[1])))
 
-    def __reduce__(self) -> Any:
-        return self[:].__reduce_ex__(4)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are for the host."""
+        return sp.csr_array, (self[:],)
 
 
 def row_sums(crow: Any, values: Any) -> Any:
