@@ -85,8 +85,12 @@ def same(one: fairnepv.Selection, other: fairnepv.Selection) -> None:
         assert bounds[0] == pytest.approx(bounds[1], abs=1e-2)
 
 
-@pytest.mark.parametrize("effort", ["fast", "balanced"])
-@pytest.mark.parametrize("name", POOLS)
+BALANCED = ("dense", "float32", "sparse beside", "duplicates")
+
+
+@pytest.mark.parametrize(
+    ("name", "effort"), [*((n, "fast") for n in POOLS), *((n, "balanced") for n in BALANCED)]
+)
 def test_the_same_items_as_the_local_engine(name, effort, device):
     for n, k in ((40, 6), (150, 9)) if effort == "fast" else ((60, 7),):
         data = POOLS[name](n)
@@ -146,9 +150,9 @@ def test_tensors_are_rows(kind, device):
     data = {name: torch.from_numpy(10 * x).to(getattr(torch, kind)) for name, x in _pair(200)}
     there = {name: x.to(device) for name, x in data.items()}
     as_arrays = {name: x.double().numpy() for name, x in data.items()}
-    here = fairnepv.select(as_arrays, 9)
-    same(here, fairnepv.select(there, 9, engine=f"torch:{device}"))
-    same(here, fairnepv.select(there, 9))  # wherever they are
+    here = fairnepv.select(as_arrays, 9, **FAST)
+    for engine in (f"torch:{device}", "torch:cpu", "local", None):  # wherever they are
+        same(here, fairnepv.select(there, 9, engine=engine, **FAST))
 
 
 LAYOUTS = {
@@ -492,7 +496,7 @@ def test_tensors_that_cannot_be_used(name, function, device):
     tensor = make()
     if name == "NaN" or (name == "sparse NaN" and function is fairnepv.plan):
         function = fairnepv.select  # a plan looks at no values
-    if tensor.device.type == "cpu" and not tensor.is_nested and not tensor.is_quantized:
+    if name not in ("meta", "nested", "quantized", "bits"):
         tensor = tensor.to(device)
     with pytest.raises(InputError, match=words) as caught:
         function({"a": tensor}, 2)
