@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.engines import HOST, Block, Engine, RowBlock, in_order
+from fairnepv.engines import Block, Engine, RowBlock, in_order
 from fairnepv.engines.tensors import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
@@ -117,7 +117,7 @@ class DenseView(View):
         return combine.T @ anchor
 
     def trail(self, most: int, coarse: bool) -> Trail:
-        return DenseTrail(self, most, coarse and self._single)
+        return DenseTrail(self, most, np.float32 if coarse and self._single else np.float64)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         return self.rows(left) @ self.rows(right).T
@@ -189,34 +189,24 @@ def _squared_norms(raw: NDArray[Any]) -> Floats:
 class DenseTrail(Trail):
     """Directions stay where they were put: the next one is what the others leave of its row."""
 
-    def __init__(self, view: DenseView, most: int, single: bool, place: Any = HOST) -> None:
+    def __init__(self, view: DenseView, most: int, precision: Any) -> None:
         super().__init__(view, 0)
-        xp = place.xp
-        self._directions = place.put(np.zeros((most, view.p)))
-        self._coarse = xp.astype(self._directions, xp.float32) if single else self._directions
-        self._last: tuple[Indices, Any] | None = None  # rows that were asked for, and what they are
+        self._directions = np.zeros((most, view.p))
+        self._coarse = self._directions.astype(precision, copy=False)
 
-    def coordinates(self, rows: Indices) -> Any:
-        return self._directions[: len(self)] @ self._features(rows).T
+    def coordinates(self, rows: Indices) -> Floats:
+        product: Floats = self._directions[: len(self)] @ self._view.rows(rows).T
+        return product
 
-    def add(self, pick: int, coordinates: Any, root: float) -> None:
+    def add(self, pick: int, coordinates: Floats, root: float) -> None:
         t = len(self)
-        if self._last is None or self._last[0].tolist() != [pick]:
-            self._features(np.array([pick]))
-        assert self._last is not None
-        row = self._last[1][0]
-        rest = row - coordinates @ self._directions[:t] if t else row
-        self._directions[t] = rest / root
+        row = self._view.rows(np.array([pick]))[0]
+        self._directions[t] = (row - coordinates @ self._directions[:t]) / root
         self._coarse[t] = self._directions[t]
         self._length = t + 1
 
-    def directions(self, first: int) -> Any:
+    def directions(self, first: int) -> NDArray[Any]:
         return self._coarse[first : len(self)]
-
-    def _features(self, rows: Indices) -> Any:
-        features = self._view.gather(rows).features()
-        self._last = rows, features
-        return features
 
 
 def spectrum_of_rows(rows: Floats) -> Floats:

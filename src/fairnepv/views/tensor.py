@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.engines import Engine, RowBlock
-from fairnepv.engines.device import Place, TorchEngine
+from fairnepv.engines.device import TorchEngine
 from fairnepv.engines.tensors import Stream, shared, to_device, to_host
 from fairnepv.io.rows import RowFile
 from fairnepv.views.base import Floats, Indices, View, guise_of, under
-from fairnepv.views.dense import DenseTrail, DenseView
+from fairnepv.views.dense import DenseView
 from fairnepv.views.sparse import SparseView
 from fairnepv.views.sparse_tensor import CsrView
 from fairnepv.views.tensor_rows import TensorRows
@@ -149,12 +149,42 @@ class TensorView(DenseView):
         return product
 
     def trail(self, most: int, coarse: bool) -> Trail:
-        return DenseTrail(self, most, coarse and self._single, Place(self._device))
+        return TensorTrail(self, most, coarse and self._single, self._device)
 
     def take(self, indices: Indices) -> DenseView:  # type: ignore[override]
         """Few rows, for the host."""
         view = DenseView(self.data[indices], self.eps)
         return view.scaled(self._scales(indices), self.offset)
+
+
+class TensorTrail(Trail):
+    """As that of a dense view, on the device."""
+
+    def __init__(self, view: TensorView, most: int, single: bool, device: Any) -> None:
+        import torch
+
+        super().__init__(view, 0)
+        self._directions = torch.zeros((most, view.p), device=device, dtype=torch.float64)
+        self._coarse = self._directions.float() if single else self._directions
+        self._last: tuple[Indices, Any] | None = None  # rows that were asked for, and what they are
+
+    def coordinates(self, rows: Indices) -> Any:
+        features = self._view.gather(rows).features()
+        self._last = rows, features
+        return self._directions[: self._length] @ features.T
+
+    def add(self, pick: int, coordinates: Any, root: float) -> None:
+        t = self._length
+        if self._last is None or self._last[0].tolist() != [pick]:
+            self._last = np.array([pick]), self._view.gather(np.array([pick])).features()
+        row = self._last[1][0]
+        rest = row - coordinates @ self._directions[:t] if t else row
+        self._directions[t] = rest / root
+        self._coarse[t] = self._directions[t]
+        self._length = t + 1
+
+    def directions(self, first: int) -> Any:
+        return self._coarse[first : self._length]
 
 
 def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
