@@ -16,7 +16,8 @@ from fairnepv import Calibration, DiagonalView, LocalEngine, Pool, Status
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import Greedy, complete, fair_order, shortlist
-from fairnepv.search.greedy import Frontier, GreedyState
+from fairnepv.search.frontier import Frontier
+from fairnepv.search.greedy import GreedyState
 from fairnepv.search.ties import SLACK, lowest_tied
 from problems import (
     STORAGE,
@@ -33,7 +34,7 @@ from problems import (
     rules_of_each_kind,
 )
 
-greedy_module = sys.modules[Frontier.__module__]  # its package exports a function of that name
+frontier_module = sys.modules[Frontier.__module__]
 BLOCKS = [1, 3, 7, None]
 SEEDS = st.integers(0, 10**6)
 
@@ -70,11 +71,11 @@ def test_how_rows_are_refreshed_does_not_show(seed):
     tau = float(rng.choice([0.01, 0.05, 1.0]))
     expected = reference.fair_greedy(kernels([v.astype(float) for v in views], eps), k, tau)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(greedy_module, "_WINDOW", int(rng.integers(1, 6)))
-        patch.setattr(greedy_module, "_SHARE", float(rng.choice([0.0, 0.1, 0.5, 2.0])))
-        patch.setattr(greedy_module, "_BATCH", int(rng.integers(1, 20)))
-        patch.setattr(greedy_module, "_BATCH_SHARE", 0.0)
-        patch.setattr(greedy_module, "_CONFIRM", int(rng.integers(1, 5)))
+        patch.setattr(frontier_module, "WINDOW", int(rng.integers(1, 6)))
+        patch.setattr(frontier_module, "_SHARE", float(rng.choice([0.0, 0.1, 0.5, 2.0])))
+        patch.setattr(frontier_module, "_BATCH", int(rng.integers(1, 20)))
+        patch.setattr(frontier_module, "_BATCH_SHARE", 0.0)
+        patch.setattr(frontier_module, "_CONFIRM", int(rng.integers(1, 5)))
         problem = pose(views, k, tau, eps, block=int(rng.integers(1, 20)))
         engine = LocalEngine(block_rows=5, threads=int(rng.integers(1, 4)))
         threaded = replace(problem, pool=replace(problem.pool, engine=engine))

@@ -284,9 +284,11 @@ class Problem:
         tau = self.tau if tau is None else tau
         return replace(self, pool=pool, tau=tau, priorities=None, floors=None)
 
-    def take(self, rows: Indices) -> Problem:
+    def take(self, rows: Indices, *, there: bool = False) -> Problem:
         """The same task on these rows alone; indices then count within `rows`."""
-        return replace(self, pool=self.pool.take(rows), constraints=self.constraints.take(rows))
+        return replace(
+            self, pool=self.pool.take(rows, there=there), constraints=self.constraints.take(rows)
+        )
 
     def work(self) -> float:
         """Multiply-adds of one product of all features with k vectors: the unit of all passes."""

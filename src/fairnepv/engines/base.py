@@ -22,6 +22,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky
+from scipy.linalg.blas import dger
+from scipy.linalg.lapack import dpotri
 
 R = TypeVar("R")
 Task = TypeVar("Task", bound=Callable[..., Any])
@@ -72,6 +75,23 @@ class Host:
         """Rows and columns of the entries that exceed `least`, few as a rule."""
         rows, columns = np.nonzero(matrix > least)
         return rows, columns
+
+    @staticmethod
+    def copy(array: Any) -> Any:
+        return array.copy()
+
+    @staticmethod
+    def add_outer(matrix: Any, vector: Any, scale: float) -> Any:
+        """matrix (k, k) + scale vector vector^T, in place."""
+        dger(scale, vector, vector, a=matrix.T, overwrite_a=True)
+        return matrix
+
+    @staticmethod
+    def inverse(matrix: Any) -> tuple[Any, float]:
+        """Of a positive definite matrix, with the logarithm of its determinant."""
+        C = cholesky(matrix, lower=True, check_finite=False)
+        B, _ = dpotri(C, lower=1)
+        return np.tril(B) + np.tril(B, -1).T, float(2.0 * np.log(np.diagonal(C)).sum())
 
 
 HOST = Host()

@@ -66,7 +66,9 @@ class Place:
 
     @staticmethod
     def square_sums(rows: Any) -> Any:
-        return rows.norm(dim=1).square_()
+        import torch
+
+        return torch.linalg.vector_norm(rows, dim=1).square_()
 
     @staticmethod
     def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
@@ -74,6 +76,24 @@ class Place:
         rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]
         found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
         return rows[found], columns
+
+    @staticmethod
+    def copy(array: Any) -> Any:
+        return array.clone()
+
+    @staticmethod
+    def add_outer(matrix: Any, vector: Any, scale: float) -> Any:
+        return matrix.addr_(vector, vector, alpha=scale)
+
+    @staticmethod
+    def inverse(matrix: Any) -> tuple[Any, float]:
+        import torch
+
+        C, info = torch.linalg.cholesky_ex(matrix)
+        if int(info):
+            raise np.linalg.LinAlgError("a kernel is not positive definite")
+        logdet = 2.0 * torch.log(C.diagonal()).sum()
+        return torch.cholesky_inverse(C), float(logdet)
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,8 @@ class TorchEngine:
     ) -> Any:
         n = source.n if rows is None else len(rows)
         for start, stop, result in self._results(task, source, state, aligned, rows, width):
+            if out is None and stop - start == n:
+                return result
             if out is None:
                 out = self._empty_like(result, n)
             out[start:stop] = result

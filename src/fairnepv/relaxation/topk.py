@@ -214,7 +214,8 @@ class ConcavePoint:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        return soft_min_weights(self.view_values, self.topk.tau)
+        w: Floats = soft_min_weights(self.view_values, self.topk.tau)
+        return w
 
     @functools.cached_property
     def prices(self) -> Floats:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
 from fairnepv.engines import RowBlock
 from fairnepv.views.trail import Trail
@@ -98,6 +99,17 @@ class View(ABC):
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
+    def log_volume(self, indices: Indices) -> float:
+        """log det (K[indices, indices] + eps I)"""
+        return float(np.log(self.spectrum(indices) + self.ridge).sum())
+
+    def gains(self, indices: Indices) -> Floats:
+        """(m,) logarithms of the variances of these rows, each given the ones before it, from a QR
+        factorisation of [Phi^T; sqrt(eps) I]."""
+        R = square_root(self.compact_rows(indices).T, self.ridge)
+        gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
+        return gains
+
     def quadratic(self, indices: Indices, combine: Floats) -> Floats:
         """combine^T K[indices, indices] combine; of features without that kernel, since the rows
         may be many."""
@@ -175,6 +187,13 @@ def under(view: V, scale: Floats | None, offset: float, norms: Floats | None) ->
     if norms is not None:
         vars(view)["_raw_squared_norms"] = norms
     return view.scaled(scale, offset)
+
+
+def square_root(X: Floats, eps: float) -> Floats:
+    """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
+    k = X.shape[1]
+    R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
+    return np.asarray(R)
 
 
 def inverse_norms(squared_norms: Floats) -> Floats:

@@ -203,12 +203,14 @@ class Pool:
     def only(self, name: str) -> Pool:
         return self.with_views((name,), (self.views[self.names.index(name)],))
 
-    def take(self, indices: Indices) -> Pool:
-        """The pool of these rows alone, for the host: they are few."""
+    def take(self, indices: Indices, *, there: bool = False) -> Pool:
+        """The pool of these rows alone, for the host, as they are few; or `there`, on the device
+        where the engine has all of them."""
+        engine = self.engine if self.place is HOST or there else LocalEngine()
         return replace(
             self,
-            engine=self.engine if self.place is HOST else LocalEngine(),
-            views=tuple(view.take(indices) for view in self.views),
+            engine=engine,
+            views=settled(tuple(view.take(indices) for view in self.views), engine),
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
         )

@@ -6,7 +6,7 @@ The host sees the same rows as those of any dense view; blocks, anchors and trai
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,8 @@ class TensorBlock:
 
     on_device = True
 
-    def __init__(self, data: Any, scale: Any, single: bool) -> None:
-        self._data, self._scale, self._single = data, scale, single
+    def __init__(self, data: Any, scales: Scales | None, at: Any, single: bool) -> None:
+        self._data, self._scales, self._at, self._single = data, scales, at, single
         self._double: Any = None
 
     @property
@@ -67,20 +67,27 @@ class TensorBlock:
         return self._double
 
     def features(self) -> Any:
-        return self._rows if self._scale is None else self._rows * self._scale[:, None]
+        return self._rows if self._scales is None else self._rows * self._scales.double[self._at]
 
     def squared_norms(self) -> Any:
         return (self.features() ** 2).sum(dim=1)
 
     def cross(self, anchor: Any) -> Any:
         product = self._rows @ anchor.double().T
-        return product if self._scale is None else product.mul_(self._scale[:, None])
+        return product if self._scales is None else product.mul_(self._scales.double[self._at])
 
     def coarse(self, anchor: Any) -> Any:
         if not self._single:
             return self.cross(anchor)
         product = self._data.float() @ anchor.float().T
-        return product if self._scale is None else product.mul_(self._scale.float()[:, None])
+        return product if self._scales is None else product.mul_(self._scales.single[self._at])
+
+
+class Scales(NamedTuple):
+    """Of all rows, (n, 1), on the device."""
+
+    double: Any
+    single: Any
 
 
 class TensorView(DenseView):
@@ -91,7 +98,7 @@ class TensorView(DenseView):
     ) -> None:
         super().__init__(data, eps)
         self._device, self._tensor = device, tensor
-        self._scale_there: Any = None
+        self._scales_there: Scales | None = None
         self._ahead = Stream(device)
 
     @classmethod
@@ -113,25 +120,33 @@ class TensorView(DenseView):
         return 0 if self._tensor is None else int(self._tensor.nbytes)
 
     def scaled(self, scale: Floats | None, offset: float) -> TensorView:
-        there = None if scale is None else to_device(scale, self._device)
-        return self._with(scale=scale, offset=offset, _scale_there=there)
+        there = None
+        if scale is not None:
+            double = to_device(scale, self._device)[:, None]
+            there = Scales(double, double.float())
+        return self._with(scale=scale, offset=offset, _scales_there=there)
 
     def block(self, start: int, stop: int) -> RowBlock:
         if self._tensor is None:
             rows = self._ahead.send(self.data[start:stop])
         else:
             rows = self._tensor[start:stop]
-        scale = None if self._scale_there is None else self._scale_there[start:stop]
-        return TensorBlock(rows, scale, self._single)
+        return TensorBlock(rows, self._scales_there, slice(start, stop), self._single)
 
-    def gather(self, indices: Any) -> RowBlock:
+    def gather(self, indices: Any) -> TensorBlock:
         there = to_device(indices, self._device)
         if self._tensor is None:
             rows = to_device(self.data[to_host(there)], self._device)
         else:
             rows = self._tensor[there]
-        scale = None if self._scale_there is None else self._scale_there[there]
-        return TensorBlock(rows, scale, self._single)
+        return TensorBlock(rows, self._scales_there, there, self._single)
+
+    def row(self, index: int) -> Any:
+        """One row, without an index to be sent."""
+        if self._tensor is None:
+            return to_device(self.rows(np.array([index]))[0], self._device)
+        row = self._tensor[index].double()
+        return row if self.scale is None else row * float(self.scale[index])
 
     def anchor(self, indices: Indices) -> Any:
         return self.gather(indices).features()
@@ -151,6 +166,18 @@ class TensorView(DenseView):
     def trail(self, most: int, coarse: bool) -> Trail:
         return TensorTrail(self, most, coarse and self._single, self._device)
 
+    def log_volume(self, indices: Indices) -> float:
+        """As the gains say, which a device factors sooner than it finds singular values."""
+        return float(self.gains(indices).sum()) if self.ridge > 0 else super().log_volume(indices)
+
+    def gains(self, indices: Indices) -> Floats:
+        import torch
+
+        X = self.anchor(indices)
+        ridge = self.ridge**0.5 * torch.eye(len(X), dtype=X.dtype, device=X.device)
+        R = torch.linalg.qr(torch.cat([X.T, ridge]), mode="r").R
+        return np.asarray(2.0 * np.log(np.abs(to_host(R.diagonal()))))
+
     def take(self, indices: Indices) -> DenseView:  # type: ignore[override]
         """Few rows, for the host."""
         view = DenseView(self.data[indices], self.eps)
@@ -160,28 +187,35 @@ class TensorView(DenseView):
 class TensorTrail(Trail):
     """As that of a dense view, on the device."""
 
+    foresees = True
+
     def __init__(self, view: TensorView, most: int, single: bool, device: Any) -> None:
         import torch
 
         super().__init__(view, 0)
-        self._directions = torch.zeros((most, view.p), device=device, dtype=torch.float64)
-        self._coarse = self._directions.float() if single else self._directions
-        self._last: tuple[Indices, Any] | None = None  # rows that were asked for, and what they are
+        self._rows = view
+        self.matrix = torch.zeros((most, view.p), device=device, dtype=torch.float64)
+        self._coarse = self.matrix.float() if single else self.matrix
 
-    def coordinates(self, rows: Indices) -> Any:
-        features = self._view.gather(rows).features()
-        self._last = rows, features
-        return self._directions[: self._length] @ features.T
+    def coordinates(self, rows: Any) -> Any:
+        return self.matrix[: self._length] @ self._rows.gather(rows).features().T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
-        t = self._length
-        if self._last is None or self._last[0].tolist() != [pick]:
-            self._last = np.array([pick]), self._view.gather(np.array([pick])).features()
-        row = self._last[1][0]
-        rest = row - coordinates @ self._directions[:t] if t else row
-        self._directions[t] = rest / root
-        self._coarse[t] = self._directions[t]
+        import torch
+
+        t, rest = self._length, self._rows.row(pick)
+        if t:
+            rest = rest.addmv(self.matrix[:t].T, coordinates, alpha=-1.0)
+        torch.div(rest, root, out=self.matrix[t])
+        self._coarse[t] = self.matrix[t]
         self._length = t + 1
+
+    def features(self, rows: Any) -> Any:
+        return self._rows.gather(rows).features()
+
+    def adopt(self) -> None:
+        self._coarse[self._length] = self.matrix[self._length]
+        self._length += 1
 
     def directions(self, first: int) -> Any:
         return self._coarse[first : self._length]
