@@ -46,7 +46,7 @@ class ProblemOptions:
     def read(self, *, engine: bool = True) -> dict[str, Any]:
         """The keyword arguments that every library call takes, `data` among them.
 
-        Plans need no `engine`, and one may take seconds to start.
+        Plans need but the name of an `engine`: one may take seconds to start.
         """
         from fairnepv.cli.alignment import own_ids
         from fairnepv.engines import engine_of
@@ -62,7 +62,9 @@ class ProblemOptions:
             name: reading(read_numbers, "--quality", "", text)
             for name, text in self.quality.items()
         }
-        named = engine and (self.engine, self.workers) != (None, None)
+        named: Any = self.engine
+        if engine and (self.engine, self.workers) != (None, None):
+            named = engine_of(self.engine, self.workers)
         column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
         rules = {
             name: reading(
@@ -79,7 +81,7 @@ class ProblemOptions:
             **({"quality": quality.get("", quality)} if quality else {}),
             **rules,
             **self.knobs,
-            **({"engine": engine_of(self.engine, self.workers)} if named else {}),
+            **({"engine": named} if named else {}),
         }
 
 

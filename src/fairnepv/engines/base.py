@@ -54,6 +54,11 @@ class Host:
         return array
 
     @staticmethod
+    def dense(features: Any) -> Any:
+        """The same of features that may be sparse."""
+        return features.toarray() if hasattr(features, "toarray") else features
+
+    @staticmethod
     def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
         """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
         square = np.empty_like(total)
@@ -129,7 +134,7 @@ class RowBlock(Protocol):
     """Consecutive rows of one view; what a task may ask of them."""
 
     def features(self) -> Any:
-        """The calibrated rows, (b, p) float64: an array, or SciPy CSR for a sparse view."""
+        """The calibrated rows, (b, p) float64: an array, or CSR for a sparse view."""
         ...
 
     def squared_norms(self) -> Array:

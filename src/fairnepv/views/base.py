@@ -8,9 +8,8 @@ carried for the objective; every kernel entry that a view hands out excludes bot
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -173,13 +172,31 @@ class View(ABC):
         return self._with(eps=eps)
 
     def _with(self, **changes: Any) -> Self:
-        other = copy.copy(self)
+        other: Self = object.__new__(
+            type(self)
+        )  # not `copy`: what lies on a device has a say there
+        vars(other).update(vars(self))
         for name, value in changes.items():
             setattr(other, name, value)
         return other
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]
+
+
+V = TypeVar("V", bound=View)
+
+
+def guise_of(view: View) -> tuple[Floats | None, float, Floats | None]:
+    """Scales, offset, and norms of the rows as given, where these are known."""
+    return view.scale, view.offset, vars(view).get("_raw_squared_norms")
+
+
+def under(view: V, scale: Floats | None, offset: float, norms: Floats | None) -> V:
+    """A view of the same rows in the guise of another: norms need not be computed again."""
+    if norms is not None:
+        vars(view)["_raw_squared_norms"] = norms
+    return view.scaled(scale, offset)
 
 
 def square_root(X: Floats, eps: float) -> Floats:

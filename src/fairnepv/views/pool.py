@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
@@ -89,12 +88,12 @@ class Pool:
         engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
-        engine = engine_of(engine)
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
+        engine = engine_of(engine or preferred_engine(sketched.values()))
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
@@ -142,6 +141,11 @@ class Pool:
         chosen = rows[start:stop]
         views = tuple(view.gather(chosen) for view in self.views)
         return Block(start, stop, views, self.place)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies are for the host, as are those of views: they may be opened without a device."""
+        here = {} if self.place is HOST else {"engine": LocalEngine()}
+        return {**vars(self), **here}
 
     def lean(self) -> Pool:
         views = tuple(view.lean() for view in self.views)
@@ -214,8 +218,7 @@ class Pool:
 
 @portable
 def _block_gram(block: Block, state: None) -> Any:
-    features = [view.features() for view in block.views]
-    dense = [x.toarray() if sp.issparse(x) else x for x in features]
+    dense = [block.place.dense(view.features()) for view in block.views]
     Phi = dense[0] if len(dense) == 1 else block.xp.concat(dense, axis=1)
     return Phi.T @ Phi
 

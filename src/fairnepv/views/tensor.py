@@ -5,7 +5,6 @@ The host sees the same rows as those of any dense view; blocks, anchors and trai
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,89 +12,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.engines import Engine, RowBlock
-from fairnepv.engines.device import Place, Stream, TorchEngine, to_device, to_host
-from fairnepv.errors import InputError
-from fairnepv.io.rows import RowFile, Rows
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.engines.device import Place, TorchEngine
+from fairnepv.engines.tensors import Stream, shared, to_device, to_host
+from fairnepv.io.rows import RowFile
+from fairnepv.views.base import Floats, Indices, View, guise_of, under
 from fairnepv.views.dense import DenseView
+from fairnepv.views.sparse import SparseView
+from fairnepv.views.sparse_tensor import CsrView
+from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.trail import Trail
 
-_CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
-
-
-class TensorRows(RowFile):
-    """A tensor that a user handed in, where it is; rows come to the host when asked for."""
-
-    resident = True
-    file_bytes = 0
-
-    def __init__(self, tensor: Any, origin: str) -> None:
-        self.tensor, self.origin = tensor, origin
-        self.shape = tuple(tensor.shape)
-        self.dtype = _numpy_type(tensor.dtype)
-
-    def squared_norms(self) -> Floats:
-        size = max(1, _CHUNK_NUMBERS // self.shape[1])
-        parts = [(rows.double() ** 2).sum(dim=1) for rows in self.tensor.split(size)]
-        return np.concatenate([to_host(part) for part in parts])
-
-    def read(self, start: int, stop: int) -> Rows:
-        return np.asarray(to_host(self.tensor[start:stop]))
-
-    def gather(self, indices: Indices) -> Rows:
-        return np.asarray(to_host(self.tensor[to_device(indices, self.tensor.device)]))
-
-
-def tensor_rows(value: Any, what: str) -> TensorRows | NDArray[Any] | None:
-    """A tensor where it is, or as an array where NumPy can read it; None for anything else."""
-    kind = type(value).__module__.partition(".")[0]
-    if kind != "torch" and not _elsewhere(value):
-        return None
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"{what} lies on a device, which takes PyTorch; pip install 'fairnepv[torch]'"
-        ) from error
-    if kind == "torch" and not isinstance(value, torch.Tensor):
-        return None
-    tensor = value.detach() if kind == "torch" else torch.utils.dlpack.from_dlpack(value)
-    if tensor.layout != torch.strided:
-        raise InputError(f"{what} is a sparse tensor; hand it in as a SciPy sparse array")
-    if tensor.ndim != 2:
-        raise InputError(f"{what} must have two dimensions, not shape {tuple(tensor.shape)}")
-    if tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
-        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
-    return TensorRows(tensor, what)
+_CHUNK_NUMBERS = 1 << 26  # of rows that are sent at a time
 
 
 def preferred_engine(views: Iterable[View]) -> str | None:
     """Rows on a GPU choose it."""
     for view in views:
-        tensor = getattr(getattr(view, "data", None), "tensor", None)
+        tensor = getattr(vars(view).get("data"), "tensor", None)
         if tensor is not None and tensor.device.type == "cuda":
             return f"torch:{tensor.device}"
     return None
 
 
 def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
-    """These views where the engine computes: dense rows on its device, as many as fit."""
+    """These views where the engine computes: rows on its device, as many as fit."""
     if not isinstance(engine, TorchEngine):
         return views
-    room, there = engine.room, []
-    for view in views:
+    room, there = engine.room, list(views)
+    for q, view in enumerate(views):
+        moved: TensorView | CsrView
         if type(view) is DenseView:
-            view = TensorView.of(view, engine.device, room)
-            room -= view.resident_bytes
-        there.append(view)
+            moved = TensorView.of(view, engine.device, room)
+        elif type(view) is SparseView:
+            moved = CsrView.of(view, engine.device, room)
+        else:
+            continue
+        there[q], room = moved, room - moved.resident_bytes
     return tuple(there)
-
-
-def _elsewhere(value: Any) -> bool:
-    """Whether this is an array of another library on a device: DLPack tells them from the host."""
-    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
-        return False
-    return int(value.__dlpack_device__()[0]) != 1
 
 
 class TensorBlock:
@@ -157,10 +110,11 @@ class TensorView(DenseView):
             tensor = tensor.to(device) if tensor.nbytes <= room else None
         elif tensor is None and view.n * view.p * view.data.dtype.itemsize <= room:
             tensor = _uploaded(view.data, device)  # None, where others took the room meanwhile
-        other = cls(view.data, view.eps, device, tensor)
-        if "_raw_squared_norms" in vars(view):  # a pass that need not be made again
-            vars(other)["_raw_squared_norms"] = view.raw_squared_norms()
-        return other.scaled(view.scale, view.offset)
+        return under(cls(view.data, view.eps, device, tensor), *guise_of(view))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are for the host."""
+        return under, (DenseView(self.data, self.eps), *guise_of(self))
 
     @property
     def resident_bytes(self) -> int:
@@ -271,9 +225,12 @@ class TensorTrail(Trail):
 
 
 def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
-    """All rows on the device, some at a time."""
+    """All rows on the device, some at a time. The processor has those of an array already, and
+    would gain nothing from a copy of others."""
     import torch
 
+    if device.type == "cpu":
+        return shared(data) if isinstance(data, np.ndarray) else None
     n, p = data.shape
     try:
         tensor = torch.empty((n, p), dtype=to_device(data[:1], device).dtype, device=device)
@@ -283,9 +240,3 @@ def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
     for start in range(0, n, size):
         tensor[start : start + size] = ahead.send(data[start : start + size])
     return tensor
-
-
-@functools.cache
-def _numpy_type(kind: Any) -> np.dtype[Any]:
-    name = str(kind).removeprefix("torch.")
-    return np.dtype("float32" if name == "bfloat16" else name)

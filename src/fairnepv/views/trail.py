@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairnepv.engines.device import to_host
+from fairnepv.engines.tensors import to_host
 
 if TYPE_CHECKING:
     from fairnepv.views.base import Floats, Indices, View
