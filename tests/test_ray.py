@@ -34,6 +34,7 @@ from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
 from test_engines import (  # noqa: F401 (the contract, which this module's fixtures hold Ray to)
     _pool,
+    test_combine_may_add_to_its_left,
     test_combine_may_be_a_partial,
     test_each_row_is_seen_once_and_in_order,
     test_gathered_rows_come_in_the_order_asked_for,

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fairnepv.engines.base import Array, Block, R, Source, tree_fold
-from fairnepv.engines.freight import Layout, Slices, pack, unpack_source
+from fairnepv.engines.freight import Layout, Slices, owned, pack, unpack_source
 from fairnepv.engines.local import LocalEngine, block_calls, in_order, keep_freed_memory
 from fairnepv.engines.session import Session, join, launch
 from fairnepv.errors import InputError
@@ -114,7 +114,7 @@ class RayEngine:
         # A power of two, so that what a task folds is a subtree of the tree over all blocks.
         run = 1 << max(0, (count // (_RUNS * self.session.workers)).bit_length() - 1)
         jobs = self._jobs(task, combine, source, state, aligned, size, run * size, None)
-        folded: R = tree_fold(self._in_order(jobs), combine)
+        folded: R = tree_fold(map(owned, self._in_order(jobs)), combine)
         return folded
 
     def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:

@@ -103,6 +103,17 @@ def usual(array: Array) -> Array:
     return array.view(np.dtype(array.dtype.str)) if array.dtype.isbuiltin else array
 
 
+def owned(result: Any) -> Any:
+    """What a task made, as if it had been made here: Ray's arrays cannot be written to, and whoever
+    combines partial results adds to one of them."""
+    if isinstance(result, np.ndarray):
+        return usual(result).copy(order="K")
+    if isinstance(result, tuple):
+        parts = map(owned, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
+
+
 def _name(arrays: list[Array], thing: Any) -> Any:
     """What stands for a large array: its file, or its place in the list."""
     if not isinstance(thing, np.ndarray) or thing.nbytes < _LARGE or thing.dtype.hasobject:
