@@ -15,12 +15,19 @@ from hypothesis import strategies as st
 import cases
 import reference
 from cases import Array, Case
+from fairnepv.engines import LocalEngine
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 from fairnepv.loop import Session, Step
 from fairnepv.pipeline import relax as relax_data
 from fairnepv.problem import Problem
 from fairnepv.relaxation import SOLVERS, Relaxation, lbfgs, make_solver, relax
-from fairnepv.relaxation.coordinates import Ambient, Reduced, Spanned, choose_coordinates
+from fairnepv.relaxation.coordinates import (
+    Ambient,
+    Reduced,
+    Spanned,
+    choose_coordinates,
+    keeps_rows,
+)
 from fairnepv.relaxation.curvature import largest_curvature
 from fairnepv.relaxation.scf import Scf, scf_step
 from fairnepv.relaxation.starts import start_frame
@@ -1051,6 +1058,49 @@ def test_nearly_dependent_columns_are_made_orthonormal_in_the_span():
         np.testing.assert_allclose(rows.T @ rows, np.eye(3), atol=1e-10)
         X = Phi @ C
         np.testing.assert_allclose(rows @ (rows.T @ X), X, atol=1e-8 * np.linalg.norm(X))
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e8, 1e12])
+@pytest.mark.parametrize("kind", [Ambient, Spanned])
+def test_ill_conditioned_frames_become_orthonormal_and_keep_their_span(kind, condition):
+    rng = np.random.default_rng(8)
+    views = [rng.standard_normal((400, p)) * (rng.random((400, p)) < 0.3) for p in (40, 30)]
+    Phi, k = np.hstack(views), 12
+    Q, R = np.linalg.qr(Phi)
+    U, W = (np.linalg.qr(rng.standard_normal(shape))[0] for shape in ((70, k), (k, k)))
+    C = np.linalg.solve(R, U * np.logspace(0, -np.log10(condition), k) @ W)
+    assert np.linalg.cond(Phi @ C) == pytest.approx(condition, rel=1e-2)
+    maps = kind(Pool.of([sp.csr_array(x) for x in views])).maps
+    found = maps.geometry.orthonormalize(maps.combine((C[:40], C[40:])))
+    V = found if kind is Ambient else Phi @ found[:70]
+    np.testing.assert_allclose(V.T @ V, np.eye(k), atol=1e-12)
+    U = Q @ U  # the span of Phi C, whose faintest direction is sure to condition times rounding
+    assert np.linalg.norm(V - U @ (U.T @ V)) < 1e-15 * condition + 1e-12
+    if kind is Spanned:
+        np.testing.assert_allclose(found[70:], Phi.T @ V, atol=1e-12 * np.linalg.norm(Phi, 2))
+
+
+class Far(LocalEngine):
+    """Whose workers would have memory of their own."""
+
+    def carriage(self, source, width, total=0):
+        return 500.0 * (4 * total if total else source.n * width)
+
+
+def test_frames_of_many_rows_do_not_travel():
+    """In several sparse views n dimensions take fewer products, but longer messages."""
+    rng = np.random.default_rng(27)
+    shape, density = (100_000, 1400), 2e-3
+    views = [sp.random_array(shape, density=density, rng=rng, format="csr") for _ in range(3)]
+    here, far = (
+        Problem(Pool.of(views, engine=engine), 10, 0.05, Calibration("none"))
+        for engine in (LocalEngine(), Far())
+    )
+    assert [type(choose_coordinates(x)) for x in (here, far)] == [Ambient, Spanned]
+    assert [keeps_rows(x) for x in (here, far)] == [True, False]
+    few = Problem(far.pool.take(np.arange(100)), 10, 0.05, Calibration("none"))
+    assert isinstance(choose_coordinates(few), Ambient)
+    assert keeps_rows(few)
 
 
 def test_the_budget_of_passes_holds_and_shortens_the_check():

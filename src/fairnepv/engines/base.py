@@ -136,7 +136,10 @@ class Source(Protocol):
 
 
 class Engine(Protocol):
-    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""
+    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has.
+
+    One whose workers have memory of their own tells by `carriage` what it takes to reach that.
+    """
 
     def map(
         self,

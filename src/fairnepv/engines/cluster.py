@@ -26,7 +26,9 @@ from fairnepv.engines.session import Session, join, launch
 from fairnepv.errors import InputError
 
 _RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
+_LARGE_SUM = 1 << 21  # numbers; a worker sends a partial sum of so many once in a pass
 _RUN_BYTES = 1 << 28  # of the results of one task, which are in memory twice for a moment
+_CARRIED = 140.0  # multiply-adds of BLAS in the time that a number takes between two processes
 _GATHERED = 1 << 16  # rows; fewer are gathered where the driver is, in less time than a task takes
 
 
@@ -111,14 +113,27 @@ class RayEngine:
             return self.blocks.reduce(
                 task, combine, source, state, *aligned, width=width, total=total, fixed=fixed
             )
-        # A power of two, so that what a task folds is a subtree of the tree over all blocks.
-        run = 1 << max(0, (count // (_RUNS * self.session.workers)).bit_length() - 1)
+        run = self._folded(count, total)
         jobs = self._jobs(task, combine, source, state, aligned, size, run * size, None)
         folded: R = tree_fold(map(owned, self._in_order(jobs)), combine)
         return folded
 
     def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
         return self.blocks.rows_of_block(source, width, fixed, total)
+
+    def carriage(self, source: Source, width: int, total: int = 0) -> float:
+        """Multiply-adds that the workers could do while a fixed pass has numbers on their way:
+        `width` for each row, or `total` to and from each task."""
+        count = -(-source.n // self.rows_of_block(source, width, True, total))
+        tasks = -(-count // self._folded(count, total))
+        numbers = tasks * total if total else source.n * width
+        return 0.0 if count == 1 else _CARRIED * self.session.workers * numbers
+
+    def _folded(self, count: int, total: int) -> int:
+        """How many of `count` blocks a task folds: a power of two, so that it is a subtree of the
+        tree over all blocks."""
+        tasks = self.session.workers * (_RUNS if total < _LARGE_SUM else 1)
+        return 1 << max(0, (count // tasks).bit_length() - 1)
 
     def _jobs(
         self,
