@@ -468,9 +468,9 @@ def _many_sparse():
     return {"s": sp.csr_array((rng.random(2 * MANY) + 0.5, columns.ravel(), indptr), (MANY, 200))}
 
 
-def _run_everything(data):
+def _run_everything(data, recorder=None):
     """All that the library does with rows, through one recording engine."""
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     fairnepv.compare(data, K, effort="fast", engine=recorder)
     picks = fairnepv.select(data, K, calibration="efficiency", engine=recorder)
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)

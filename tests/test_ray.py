@@ -29,11 +29,20 @@ from fairnepv.engines.freight import Slices
 from fairnepv.errors import ClusterError
 from fairnepv.io import read_features
 from fairnepv.posing import pose
+from fairnepv.problem import Problem
+from fairnepv.relaxation import make_solver, relax
+from fairnepv.relaxation.coordinates import Ambient, Reduced, Spanned
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from fairnepv.views import Calibration
 from test_engines import (  # noqa: F401 (the contract, which this module's fixtures hold Ray to)
+    Recorder,
+    _many_dense,
+    _many_sparse,
     _pool,
+    _run_everything,
+    _tasks_in_source,
     test_combine_may_add_to_its_left,
     test_combine_may_be_a_partial,
     test_each_row_is_seen_once_and_in_order,
@@ -135,6 +144,27 @@ def test_a_kernel_gives_the_same(cluster):
         for engine in (here, replace(cluster, blocks=here))
     ]
     _same(*found)
+
+
+@pytest.mark.parametrize("kind", [Ambient, Reduced, Spanned])
+def test_sparse_relaxations_are_the_same(cluster, kind):
+    """To the last bit: frames, what they are judged by, and what orders the candidates."""
+    here, found = LocalEngine(block_numbers=1 << 12), []
+    for engine in (here, replace(cluster, blocks=here)):
+        pool = Pool.of(_two_sparse(), engine=engine)
+        problem = Problem(pool, 5, 0.05, Calibration("none"))
+        solver = make_solver(k=5, tol=1e-2, max_steps=8)
+        found.append(relax(problem, solver, start="random", coordinates=kind(pool)))
+    one, other = found
+    assert [x.objective for x in one.trace] == [x.objective for x in other.trace]
+    assert one.residual == other.residual
+    np.testing.assert_array_equal(one.basis, other.basis)
+    np.testing.assert_array_equal(one.leverage, other.leverage)
+
+
+def _two_sparse():
+    (words,) = _many_sparse().values()
+    return {"words": words, "others": sp.csr_array(words[::-1])}
 
 
 def _mixed(n=1200):
@@ -309,7 +339,6 @@ class Killing:
 
     def __init__(self, engine, marks):
         self.engine, self.marks = engine, marks
-        self.killed = set()
 
     def map(self, task, *arguments, **options):
         return self.engine.map(DiesOnce(task, self.marks), *arguments, **options)
@@ -318,9 +347,62 @@ class Killing:
         return self.engine.reduce(DiesOnce(task, self.marks), *arguments, **options)
 
 
-def test_a_worker_killed_in_every_kind_of_pass_changes_nothing(cluster, tmp_path):
-    marks = tmp_path / str(os.getpid())
-    marks.mkdir()
+@pytest.fixture
+def marks(tmp_path):
+    """A folder that says who was killed, named after who must not be."""
+    folder = tmp_path / str(os.getpid())
+    folder.mkdir()
+    return folder
+
+
+class Passes(Recorder):
+    """Keeps how each task was called first; over all rows, if it ever was."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = {}
+
+    def map(self, task, source, state, *aligned, **options):
+        self._keep("map", task, (), source, state, aligned, options)
+        return super().map(task, source, state, *aligned, **options)
+
+    def reduce(self, task, combine, source, state, *aligned, **options):
+        self._keep("reduce", task, (combine,), source, state, aligned, options)
+        return super().reduce(task, combine, source, state, *aligned, **options)
+
+    def _keep(self, verb, task, combine, source, state, aligned, options):
+        known = self.first.get(task.__name__)
+        if known is not None and known[-1].get("rows") is None:
+            return
+        kept = {name: value for name, value in options.items() if name != "out"}
+        aligned = [x.copy() for x in aligned]  # some are written to later
+        self.first[task.__name__] = verb, task, (*combine, source, state, *aligned), kept
+
+
+@pytest.fixture(scope="module")
+def passes():
+    """One of every kind that the library makes."""
+    recorder = Passes()
+    _run_everything(_many_dense(), recorder)
+    return recorder.first
+
+
+TASKS = sorted({name for _, name in _tasks_in_source()})
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_worker_killed_in_a_pass_changes_nothing(cluster, passes, marks, monkeypatch, name):
+    monkeypatch.setattr("fairnepv.engines.cluster._GATHERED", 0)
+    verb, task, arguments, options = passes[name]
+    here = LocalEngine(block_numbers=1 << 10)
+    expected = getattr(here, verb)(task, *arguments, **options)
+    killing = Killing(replace(cluster, blocks=here), marks)
+    found = getattr(killing, verb)(task, *arguments, **options)
+    assert [mark.name for mark in marks.iterdir()] == [name]
+    np.testing.assert_equal(found, expected)
+
+
+def test_workers_killed_during_a_selection_change_nothing(cluster, marks):
     here = LocalEngine(block_numbers=1 << 12)
     killing = Killing(replace(cluster, blocks=here), marks)
     for method, options in {"auto": {"effort": "fast"}, "nepv": {"certify": False}}.items():

@@ -136,10 +136,7 @@ class Source(Protocol):
 
 
 class Engine(Protocol):
-    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has.
-
-    One whose workers have memory of their own tells by `carriage` what it takes to reach that.
-    """
+    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""
 
     def map(
         self,

@@ -28,7 +28,6 @@ from fairnepv.errors import InputError
 _RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
 _LARGE_SUM = 1 << 21  # numbers; a worker sends a partial sum of so many once in a pass
 _RUN_BYTES = 1 << 28  # of the results of one task, which are in memory twice for a moment
-_CARRIED = 140.0  # multiply-adds of BLAS in the time that a number takes between two processes
 _GATHERED = 1 << 16  # rows; fewer are gathered where the driver is, in less time than a task takes
 
 
@@ -120,14 +119,6 @@ class RayEngine:
 
     def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
         return self.blocks.rows_of_block(source, width, fixed, total)
-
-    def carriage(self, source: Source, width: int, total: int = 0) -> float:
-        """Multiply-adds that the workers could do while a fixed pass has numbers on their way:
-        `width` for each row, or `total` to and from each task."""
-        count = -(-source.n // self.rows_of_block(source, width, True, total))
-        tasks = -(-count // self._folded(count, total))
-        numbers = tasks * total if total else source.n * width
-        return 0.0 if count == 1 else _CARRIED * self.session.workers * numbers
 
     def _folded(self, count: int, total: int) -> int:
         """How many of `count` blocks a task folds: a power of two, so that it is a subtree of the

@@ -16,12 +16,12 @@ from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.problem import Problem, by_view
 from fairnepv.relaxation.coordinates import (
+    LARGEST_FRAME,
     Ambient,
     Coordinates,
     Reduced,
     Spanned,
     choose_coordinates,
-    keeps_rows,
 )
 from fairnepv.relaxation.curvature import Curvature, largest_curvature
 from fairnepv.relaxation.frames import PointMemo
@@ -249,8 +249,8 @@ class _Solve:
 
     def _leave_reduced(self, V: Floats) -> Floats:
         """The same frame in coordinates that leave nothing out, and the solve with it."""
-        pool = self.problem.pool
-        if keeps_rows(self.problem):
+        pool, k = self.problem.pool, self.problem.k
+        if pool.n * k <= LARGEST_FRAME or pool.n <= pool.width:
             V = self.coordinates.lift(V)
             self._enter(Ambient(pool))
             return V

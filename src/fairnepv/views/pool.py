@@ -106,12 +106,6 @@ class Pool:
         """Where portable tasks compute: that of the engine, if it has one of its own."""
         return getattr(self.engine, "place", HOST)
 
-    def carriage(self, width: int, total: int = 0) -> float:
-        """Multiply-adds that a pass costs besides its own, since it takes or makes `width` numbers
-        for each row or `total` in all: none where workers share the memory of this process."""
-        carriage = getattr(self.engine, "carriage", None)
-        return 0.0 if carriage is None else float(carriage(self, width, total))
-
     def items(self) -> Iterator[tuple[str, View]]:
         """The views with their names."""
         return zip(self.names, self.views, strict=True)
