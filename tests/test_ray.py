@@ -3,6 +3,7 @@
 Clusters are started and ended here, each for the tests that need it.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ pytest.importorskip("ray", reason="Ray is not installed (fairnepv[ray])")
 import fairnepv
 from cases import SMALL, openmoji, random_views, uci
 from fairnepv import InputError, LocalEngine, Pool
+from fairnepv.engines import portable
 from fairnepv.engines import session as sessions
 from fairnepv.engines.cluster import RayEngine
 from fairnepv.engines.freight import Slices
@@ -56,6 +59,7 @@ from test_engines import (  # noqa: F401 (the contract, which this module's fixt
     test_results_may_take_the_place_of_what_they_came_from,
     test_the_state_and_the_rows_are_left_alone,
     test_what_a_task_raises_comes_through,
+    threads_of,
 )
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray looks for 127.0.0.1 elsewhere without
@@ -77,6 +81,45 @@ def engine_of(cluster):
 @pytest.fixture(params=[7, 100, 231])
 def pool(request, engine_of):
     return _pool(engine_of(request.param))
+
+
+# --- every kind of pass ---------------------------------------------------------------------------
+
+
+class Passes(Recorder):
+    """Keeps how each task was called first; over all rows, if it ever was."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = {}
+
+    def map(self, task, source, state, *aligned, **options):
+        self._keep("map", task, (), source, state, aligned, options)
+        return super().map(task, source, state, *aligned, **options)
+
+    def reduce(self, task, combine, source, state, *aligned, **options):
+        self._keep("reduce", task, (combine,), source, state, aligned, options)
+        return super().reduce(task, combine, source, state, *aligned, **options)
+
+    def _keep(self, verb, task, combine, source, state, aligned, options):
+        known = self.first.get(task.__name__)
+        if known is not None and known[-1].get("rows") is None:
+            return
+        kept = {name: value for name, value in options.items() if name != "out"}
+        aligned = [x.copy() for x in aligned]  # some are written to later
+        self.first[task.__name__] = verb, task, (*combine, source, state, *aligned), kept
+
+
+@pytest.fixture(scope="module")
+def passes():
+    """One of every kind that the library makes."""
+    recorder = Passes()
+    _run_everything(_many_dense(), recorder)
+    return recorder.first
+
+
+TASKS = {name: getattr(import_module(module), name) for module, name in _tasks_in_source()}
+PORTABLE = {name for name, task in TASKS.items() if getattr(task, "portable", False)}
 
 
 # --- the same answers -----------------------------------------------------------------------------
@@ -317,6 +360,102 @@ def test_slices_lie_in_memory_as_they_did():
     assert found[3].flags.f_contiguous
 
 
+# --- what tasks compute with ----------------------------------------------------------------------
+
+
+def test_tasks_have_one_thread(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=50)))
+    assert set(pool.map(threads_of, None)[:, 1]) == {1.0}
+
+
+@portable
+def torch_threads(block, state):
+    import torch
+
+    there = block.put(np.ones(block.stop - block.start))
+    assert isinstance(there, torch.Tensor)
+    return there * torch.get_num_threads()
+
+
+@pytest.fixture
+def with_torch(cluster):
+    pytest.importorskip("torch", reason="PyTorch is not installed (fairnepv[torch])")
+    return replace(cluster, device="cpu")
+
+
+def test_portable_tasks_compute_with_torch_on_one_thread(with_torch):
+    there = replace(with_torch, blocks=LocalEngine(block_rows=50))
+    assert set(_pool(there).map(torch_threads, None)) == {1.0}
+    assert set(_pool(there).map(pids, None)) != {os.getpid()}  # who knows NumPy alone gets it
+
+
+@pytest.mark.parametrize("name", sorted(PORTABLE))
+def test_torch_in_a_worker_makes_the_same_of_a_pass(with_torch, passes, monkeypatch, name):
+    monkeypatch.setattr("fairnepv.engines.cluster._GATHERED", 0)
+    verb, task, arguments, options = passes[name]
+    here = LocalEngine(block_numbers=1 << 10)
+    one, other = (
+        getattr(engine, verb)(task, *arguments, **options)
+        for engine in (here, replace(with_torch, blocks=here))
+    )
+    if isinstance(one, np.ndarray):
+        assert type(other) is np.ndarray
+        np.testing.assert_allclose(other, one, atol=1e-5 * np.abs(one).max())
+    else:
+        assert one.rows.tolist() == other.rows.tolist()
+
+
+@pytest.mark.parametrize("n", [400, 1200])
+def test_torch_in_workers_finds_the_same(with_torch, n):
+    here = LocalEngine(block_numbers=1 << 12)
+    dense, sparse = _mixed(n).values()
+    half = sparse.toarray().astype(np.float16)
+    for data in ({"a": dense, "b": sparse}, {"a": dense}, {"a": dense, "b": half}):
+        found = [
+            fairnepv.select(data, 6, engine=engine, effort="fast")
+            for engine in (here, replace(with_torch, blocks=here))
+        ]
+        assert found[0].indices.tolist() == found[1].indices.tolist()
+        assert found[0].fair_score == pytest.approx(found[1].fair_score, abs=1e-12)
+
+
+def test_torch_reads_files_in_workers(with_torch, tmp_path):
+    rows = np.random.default_rng(2).standard_normal((900, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    here = LocalEngine(block_rows=70)
+    data = {"v": read_features(str(tmp_path / "rows.npy"))}
+    found = fairnepv.select(data, 5, engine=replace(with_torch, blocks=here), effort="fast")
+    expected = fairnepv.select({"v": rows}, 5, engine=here, effort="fast")
+    assert found.indices.tolist() == expected.indices.tolist()
+
+
+def test_devices_that_are_not_there_are_refused(cluster):
+    with pytest.raises(InputError, match="device must be 'cuda' or 'cpu'"):
+        RayEngine.local(device="tpu")
+    if not cluster.session.gpus:
+        with pytest.raises(InputError, match=r"the Ray cluster at \S+ has no GPU"):
+            RayEngine.local(device="cuda")
+    assert cluster.session.alive
+
+
+def test_a_gpu_is_asked_for_where_there_is_one(cluster, monkeypatch):
+    """By portable tasks alone, which come in larger blocks."""
+    session, asked = cluster.session, []
+    submit = session.submit
+    monkeypatch.setattr(session, "gpus", 1)
+    monkeypatch.setattr(
+        session, "submit", lambda work, gpu, *rest: asked.append(gpu) or submit(work, False, *rest)
+    )
+    engine = RayEngine.local(device="cuda")
+    assert engine.blocks.block_numbers > LocalEngine().block_numbers
+    pool = _pool(replace(engine, blocks=LocalEngine(block_rows=100)))
+    pool.map(pids, None)
+    assert not any(asked)
+    with contextlib.suppress(InputError):  # which says that PyTorch finds none here
+        pool.map(torch_threads, None)
+    assert any(asked)
+
+
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -355,42 +494,7 @@ def marks(tmp_path):
     return folder
 
 
-class Passes(Recorder):
-    """Keeps how each task was called first; over all rows, if it ever was."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = {}
-
-    def map(self, task, source, state, *aligned, **options):
-        self._keep("map", task, (), source, state, aligned, options)
-        return super().map(task, source, state, *aligned, **options)
-
-    def reduce(self, task, combine, source, state, *aligned, **options):
-        self._keep("reduce", task, (combine,), source, state, aligned, options)
-        return super().reduce(task, combine, source, state, *aligned, **options)
-
-    def _keep(self, verb, task, combine, source, state, aligned, options):
-        known = self.first.get(task.__name__)
-        if known is not None and known[-1].get("rows") is None:
-            return
-        kept = {name: value for name, value in options.items() if name != "out"}
-        aligned = [x.copy() for x in aligned]  # some are written to later
-        self.first[task.__name__] = verb, task, (*combine, source, state, *aligned), kept
-
-
-@pytest.fixture(scope="module")
-def passes():
-    """One of every kind that the library makes."""
-    recorder = Passes()
-    _run_everything(_many_dense(), recorder)
-    return recorder.first
-
-
-TASKS = sorted({name for _, name in _tasks_in_source()})
-
-
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_worker_killed_in_a_pass_changes_nothing(cluster, passes, marks, monkeypatch, name):
     monkeypatch.setattr("fairnepv.engines.cluster._GATHERED", 0)
     verb, task, arguments, options = passes[name]

@@ -27,6 +27,7 @@ class ProblemOptions:
     rules: Mapping[str, str] = field(default_factory=dict)  # files of include, exclude, groups
     engine: str | None = None
     workers: int | None = None  # that it starts
+    device: str | None = None  # of these
 
     @property
     def files(self) -> list[Path]:
@@ -61,7 +62,7 @@ class ProblemOptions:
             name: reading(read_numbers, "--quality", "", text)
             for name, text in self.quality.items()
         }
-        named = engine and (self.engine, self.workers) != (None, None)
+        who = (self.engine, self.workers, self.device)
         column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
         rules = {
             name: reading(
@@ -78,13 +79,13 @@ class ProblemOptions:
             **({"quality": quality.get("", quality)} if quality else {}),
             **rules,
             **self.knobs,
-            **({"engine": engine_of(self.engine, self.workers)} if named else {}),
+            **({"engine": engine_of(*who)} if engine and any(who) else {}),
         }
 
 
 def posing(command: Command) -> Command:
-    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine and --workers,
-    handed on as one `ProblemOptions`."""
+    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine, --workers and
+    --device, handed on as one `ProblemOptions`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -98,6 +99,7 @@ def posing(command: Command) -> Command:
         priority: tuple[str, ...],
         engine: str | None,
         workers: int | None,
+        device: str | None,
         **options: Any,
     ) -> None:
         named = _assignments(view)
@@ -117,6 +119,7 @@ def posing(command: Command) -> Command:
             _files_by_view("--quality", quality, names),
             engine=engine,
             workers=workers,
+            device=device,
         )
         command(problem=problem, **options)
 
@@ -173,6 +176,12 @@ def posing(command: Command) -> Command:
             "--workers",
             type=click.IntRange(min=1),
             help="How many processes --engine local-ray starts.  [default: one for each core]",
+        ),
+        click.option(
+            "--device",
+            type=click.Choice(["cuda", "cpu"]),
+            help="Workers of Ray compute with PyTorch, on a GPU each or on their core.  [default: "
+            "with NumPy]",
         ),
     ]
     return _decorate(wrapped, decorators)

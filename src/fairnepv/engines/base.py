@@ -134,6 +134,10 @@ class Source(Protocol):
         """The same for a worker: without the engine, and whatever no block needs."""
         ...
 
+    def settled(self, engine: Any) -> Source:
+        """The same where an engine with a place of its own computes."""
+        ...
+
 
 class Engine(Protocol):
     """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""

@@ -147,6 +147,9 @@ class Pool:
         views = tuple(view.lean() for view in self.views)
         return Pool(self.names, views, LocalEngine())
 
+    def settled(self, engine: Engine) -> Pool:
+        return replace(self, views=settled(self.views, engine), engine=engine)
+
     def map(
         self,
         task: Callable[..., NDArray[Any]],
