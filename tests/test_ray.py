@@ -46,6 +46,7 @@ from test_engines import (  # noqa: F401 (the contract, which this module's fixt
     _pool,
     _run_everything,
     _tasks_in_source,
+    blas_threads,
     test_combine_may_add_to_its_left,
     test_combine_may_be_a_partial,
     test_each_row_is_seen_once_and_in_order,
@@ -203,6 +204,49 @@ def test_sparse_relaxations_are_the_same(cluster, kind):
     assert one.residual == other.residual
     np.testing.assert_array_equal(one.basis, other.basis)
     np.testing.assert_array_equal(one.leverage, other.leverage)
+
+
+@pytest.mark.parametrize("rules", [{}, {"include": [1100, 3]}, {"groups": np.arange(1200) % 3}])
+def test_tiers_give_the_same(cluster, rules):
+    here, steps = LocalEngine(block_numbers=1 << 12), []
+    found = [
+        fairnepv.select(
+            _mixed(),
+            6,
+            hierarchical=9,
+            certify=False,
+            engine=engine,
+            progress=steps.append,
+            **rules,
+        )
+        for engine in (here, replace(cluster, blocks=here))
+    ]
+    _same_indices(*found)
+    values = [step.objective for step in steps if step.stage == "shards"]
+    assert values[:10] == values[10:]  # step by step
+
+
+def test_shards_are_chosen_from_by_workers(cluster, tmp_path):
+    """Who also read them, where they lie in files."""
+    rows = np.random.default_rng(2).standard_normal((900, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    pool = Pool.of({"v": read_features(str(tmp_path / "rows.npy"))}, engine=cluster)
+    seen = list(pool.each(reader, [(0, 10), (100, 300), (300, 900)]))
+    assert os.getpid() not in {pid for pid, *_ in seen}
+    assert [n for _, n, _ in seen] == [10, 200, 600]
+    np.testing.assert_array_equal([first for *_, first in seen], rows[[0, 100, 300], 0])
+    with pytest.raises(ZeroDivisionError):
+        list(pool.each(refuse_all, [1]))
+
+
+def reader(pool, span):
+    part = pool.take(np.arange(*span))
+    assert pool.engine.threads == blas_threads() == 1
+    return os.getpid(), part.n, part.views[0].rows(np.array([0]))[0, 0]
+
+
+def refuse_all(pool, state):
+    raise ZeroDivisionError
 
 
 def _two_sparse():
@@ -485,6 +529,18 @@ class Killing:
     def reduce(self, task, *arguments, **options):
         return self.engine.reduce(DiesOnce(task, self.marks), *arguments, **options)
 
+    def each(self, task, source, states):
+        return self.engine.each(DiesOnceApart(task, self.marks), source, states)
+
+
+class DiesOnceApart(DiesOnce):
+    def __call__(self, source, state):
+        mark = self.marks / self.task.__name__
+        if os.getpid() != int(self.marks.name) and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.task(source, state)
+
 
 @pytest.fixture
 def marks(tmp_path):
@@ -517,6 +573,16 @@ def test_workers_killed_during_a_selection_change_nothing(cluster, marks):
         _same_indices(*found)
     killed = {mark.name for mark in marks.iterdir()}
     assert killed >= {"_block_gram", "_explained", "_rank_swaps", "_price_rows"}, killed
+
+
+def test_a_worker_killed_in_a_shard_changes_nothing(cluster, marks):
+    engines = LocalEngine(), Killing(cluster, marks)
+    found = [
+        fairnepv.select(_mixed(), 6, hierarchical=5, certify=False, effort="fast", engine=engine)
+        for engine in engines
+    ]
+    _same_indices(*found)
+    assert [mark.name for mark in marks.iterdir()] == ["_winners"]
 
 
 def _same_indices(one, other):

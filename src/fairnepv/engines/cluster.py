@@ -9,7 +9,7 @@ files are read by the worker that needs them; arrays go to Ray's object store on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from fairnepv.engines.base import Array, R, Source, tree_fold
 from fairnepv.engines.freight import Slices, owned, pack
 from fairnepv.engines.local import BLOCK_NUMBERS, LocalEngine
 from fairnepv.engines.session import Session, join, launch
-from fairnepv.engines.worker import Failure, Order, work
+from fairnepv.engines.worker import Failure, Order, work, work_apart
 
 _RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
 _LARGE_SUM = 1 << 21  # numbers; a worker sends a partial sum of so many once in a pass
@@ -116,6 +116,24 @@ class RayEngine:
         jobs = self._jobs(task, combine, source, state, aligned, size, run * size, None)
         folded: R = tree_fold(map(owned, self._in_order(jobs)), combine)
         return folded
+
+    def each(self, task: Callable[..., R], source: Source, states: Iterable[Any]) -> Iterator[R]:
+        """The results of `task(source, state)` in order, by one worker each, which has the blocks
+        of this engine and one thread."""
+        self.session.check()
+        packed = self.session.freight.packed(source)
+        jobs = (
+            self.session.submit(
+                work_apart,
+                False,
+                pack((task, state, self.blocks)),
+                packed.key,
+                packed.blob,
+                *packed.arrays,
+            )
+            for state in states
+        )
+        yield from self._in_order(jobs)
 
     def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
         return self.blocks.rows_of_block(source, width, fixed, total)

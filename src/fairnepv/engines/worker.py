@@ -40,13 +40,33 @@ class Failure(NamedTuple):
 
 
 def work(order: bytes, *arguments: Any) -> Any:
+    """A stretch of a pass."""
+    with _reported() as failures:
+        return _work_on(pickle.loads(order), *arguments)
+    return failures[0]
+
+
+def work_apart(order: bytes, key: str, blob: bytes, *arrays: Array) -> Any:
+    """A task on a whole source, which makes passes of its own."""
+    with _reported() as failures:
+        task, state, blocks = pickle.loads(order)
+        with _host_named():
+            source = unpack_source(key, blob, arrays)
+        return task(source.settled(replace(blocks, threads=1)), state)
+    return failures[0]
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[list[Failure]]:
+    """What is raised becomes a result; there is one thread meanwhile."""
     keep_freed_memory()
+    failures: list[Failure] = []
     try:
         with few_threads(0.0):
-            return _work_on(pickle.loads(order), *arguments)
+            yield failures
     except Exception as error:
         error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
-        return Failure(error)
+        failures.append(Failure(error))
 
 
 def _work_on(

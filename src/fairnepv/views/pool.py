@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from fairnepv.views.intake import (
 from fairnepv.views.tensor import preferred_engine, settled
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,15 @@ class Pool:
         return self.engine.reduce(
             task, combine, self, state, *aligned, width=width, total=total, fixed=fixed
         )
+
+    def each(self, task: Callable[[Pool, T], R], states: Iterable[T]) -> Iterator[R]:
+        """`task(pool, state)` for one state after the other, as they are asked for; where the
+        engine has workers, these are ahead, each with a pool and an engine of its own."""
+        each = getattr(self.engine, "each", None)
+        if each is None:
+            return map(functools.partial(task, self), states)
+        results: Iterator[R] = each(task, self, states)
+        return results
 
     @functools.cached_property
     def gram(self) -> Floats:
