@@ -47,6 +47,9 @@ from test_engines import (  # noqa: F401 (the contract, which this module's fixt
     _run_everything,
     _tasks_in_source,
     blas_threads,
+    float_sum,
+    pair,
+    refuse,
     test_combine_may_add_to_its_left,
     test_combine_may_be_a_partial,
     test_each_row_is_seen_once_and_in_order,
@@ -161,6 +164,29 @@ def test_methods_give_the_same(cluster, method):
         for engine in (here, replace(cluster, blocks=here))
     ]
     _same(*found)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 29])
+def test_large_sums_are_folded_by_workers_in_the_same_tree(cluster, rows, monkeypatch):
+    here = LocalEngine(block_rows=rows)
+    one, other = (_pool(engine) for engine in (here, replace(cluster, blocks=here)))
+    monkeypatch.setattr("fairnepv.engines.cluster._LARGE_SUM", 1)
+    monkeypatch.setattr(cluster.session, "workers", 20)  # so that there is something to fold
+    monkeypatch.setattr("fairnepv.engines.cluster._FOLDED", 4)
+    expected, got = (pool.reduce(float_sum, add_arrays, None, total=2) for pool in (one, other))
+    np.testing.assert_array_equal(got, expected)
+    assert other.reduce(nested, pair, None, total=2) == one.reduce(nested, pair, None, total=2)
+    with pytest.raises(ZeroDivisionError, match="task failed on rows"):
+        other.reduce(refuse, pair, None, total=2)
+
+
+def nested(block, state):
+    return str(block.start)
+
+
+def add_arrays(left, right):
+    left += right
+    return left
 
 
 def test_swap_tables_are_the_same(cluster):

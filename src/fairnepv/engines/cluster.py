@@ -8,6 +8,7 @@ files are read by the worker that needs them; arrays go to Ray's object store on
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,10 +20,11 @@ from fairnepv.engines.base import Array, R, Source, tree_fold
 from fairnepv.engines.freight import Slices, owned, pack
 from fairnepv.engines.local import BLOCK_NUMBERS, LocalEngine
 from fairnepv.engines.session import Session, join, launch
-from fairnepv.engines.worker import Failure, Order, work, work_apart
+from fairnepv.engines.worker import Failure, Order, work, work_apart, work_folding
 
 _RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
-_LARGE_SUM = 1 << 21  # numbers; a worker sends a partial sum of so many once in a pass
+_LARGE_SUM = 1 << 21  # numbers; a worker makes a partial sum of so many once in a pass,
+_FOLDED = 8  # and that many become one before the driver sees them: a power of two
 _RUN_BYTES = 1 << 28  # of the results of one task, which are in memory twice for a moment
 _GPU_BLOCK = 1 << 24  # numbers of a block that a GPU takes longer for than to be told of it
 _GATHERED = 1 << 16  # rows; fewer are gathered where the driver is, in less time than a task takes
@@ -114,8 +116,16 @@ class RayEngine:
         tasks = self._workers_for(task) * (_RUNS if total < _LARGE_SUM else 1)
         run = 1 << max(0, (count // tasks).bit_length() - 1)
         jobs = self._jobs(task, combine, source, state, aligned, size, run * size, None)
+        if total >= _LARGE_SUM:
+            jobs = self._folded(jobs, combine)
         folded: R = tree_fold(map(owned, self._in_order(jobs)), combine)
         return folded
+
+    def _folded(self, jobs: Iterator[Any], combine: Callable[[Any, Any], Any]) -> Iterator[Any]:
+        """Promises of what a worker makes of several partial results."""
+        packed = self.session.put(pack(combine))
+        while group := tuple(itertools.islice(jobs, _FOLDED)):
+            yield self.session.submit(work_folding, False, packed, *group)
 
     def each(self, task: Callable[..., R], source: Source, states: Iterable[Any]) -> Iterator[R]:
         """The results of `task(source, state)` in order, by one worker each, which has the blocks

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fairnepv.engines.base import HOST, Array, Block, RowBlock, Source
+from fairnepv.engines.base import HOST, Array, Block, RowBlock, Source, tree_fold
 from fairnepv.engines.device import TorchEngine
-from fairnepv.engines.freight import Layout, settle_source, unpack_source
+from fairnepv.engines.freight import Layout, owned, settle_source, unpack_source
 from fairnepv.engines.local import LocalEngine, few_threads, keep_freed_memory
 from fairnepv.errors import InputError
 
@@ -43,6 +43,15 @@ def work(order: bytes, *arguments: Any) -> Any:
     """A stretch of a pass."""
     with _reported() as failures:
         return _work_on(pickle.loads(order), *arguments)
+    return failures[0]
+
+
+def work_folding(combine: bytes, *results: Any) -> Any:
+    """Neighbouring stretches of a reduction."""
+    with _reported() as failures:
+        failures += [result for result in results if isinstance(result, Failure)]
+        if not failures:
+            return tree_fold(map(owned, results), pickle.loads(combine))
     return failures[0]
 
 
