@@ -16,6 +16,7 @@ from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portab
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.dense import DenseView
 from fairnepv.views.intake import (
     check_ids,
     check_quality,
@@ -149,7 +150,10 @@ class Pool:
         return Pool(self.names, views, LocalEngine())
 
     def settled(self, engine: Engine) -> Pool:
-        return replace(self, views=settled(self.views, engine), engine=engine)
+        """Dense views alone go where the engine computes: anchors of these are arrays, wherever
+        they were made."""
+        there = [settled((v,), engine)[0] if type(v) is DenseView else v for v in self.views]
+        return replace(self, views=tuple(there), engine=engine)
 
     def map(
         self,
