@@ -447,6 +447,24 @@ def with_torch(cluster):
     return replace(cluster, device="cpu")
 
 
+def test_torch_has_one_thread_whatever_the_environment_says(with_torch):
+    """Ray tells its workers to have one; a user may have told them otherwise."""
+    code = (
+        "import pickle, numpy as np\n"
+        "from fairnepv import Pool\n"
+        "from fairnepv.engines import portable, worker\n"
+        "@portable\n"
+        "def threads(block, state):\n"
+        "    import torch\n"
+        "    return block.put(np.ones(60)) * torch.get_num_threads()\n"
+        "pool = Pool.of({'a': np.ones((60, 2))})\n"
+        "order = pickle.dumps(worker.Order(threads, None, None, 60, (), 'cpu'))\n"
+        "made = worker.work(order, (0, 60), [], None, 'key', pickle.dumps(pool.lean()))\n"
+        "print(set(made.tolist()))\n"
+    )
+    assert _python(code, OMP_NUM_THREADS=2, MKL_NUM_THREADS=2).strip() == "{1.0}"
+
+
 def test_portable_tasks_compute_with_torch_on_one_thread(with_torch):
     there = replace(with_torch, blocks=LocalEngine(block_rows=50))
     assert set(_pool(there).map(torch_threads, None)) == {1.0}

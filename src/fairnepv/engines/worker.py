@@ -61,18 +61,18 @@ def work_apart(order: bytes, key: str, blob: bytes, *arrays: Array) -> Any:
         task, state, blocks = pickle.loads(order)
         with _host_named():
             source = unpack_source(key, blob, arrays)
-        return task(source.settled(replace(blocks, threads=1)), state)
+        with few_threads(0.0):
+            return task(source.settled(replace(blocks, threads=1)), state)
     return failures[0]
 
 
 @contextlib.contextmanager
 def _reported() -> Iterator[list[Failure]]:
-    """What is raised becomes a result; there is one thread meanwhile."""
+    """What is raised becomes a result."""
     keep_freed_memory()
     failures: list[Failure] = []
     try:
-        with few_threads(0.0):
-            yield failures
+        yield failures
     except Exception as error:
         error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
         failures.append(Failure(error))
@@ -96,9 +96,10 @@ def _work_on(
             source = settle_source(key, source, engine)
     stretch = Stretch(source, *span, rows, place)
     aligned = tuple(layout.restored(parts) for layout in order.layouts)
-    if order.combine is None:
-        return place.get(engine.map(order.task, stretch, order.state, *aligned))
-    return place.get(engine.reduce(order.task, order.combine, stretch, order.state, *aligned))
+    with few_threads(0.0):  # of PyTorch as well, which the engine has imported
+        if order.combine is None:
+            return place.get(engine.map(order.task, stretch, order.state, *aligned))
+        return place.get(engine.reduce(order.task, order.combine, stretch, order.state, *aligned))
 
 
 @functools.cache
