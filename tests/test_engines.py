@@ -214,6 +214,22 @@ def tagged(tag, left, right):
     return left + right
 
 
+def test_combine_may_add_to_its_left(pool):
+    """Partial results belong to nobody else."""
+    counts, sums = pool.reduce(two_sums, add_to_left, None, ALIGNED)
+    np.testing.assert_array_equal([counts, sums], [[N] * 2000, [10 * N * (N - 1) / 2] * 2000])
+
+
+def two_sums(block, state, values):
+    return np.full(2000, float(len(values))), np.full(2000, values.sum())
+
+
+def add_to_left(left, right):
+    for mine, other in zip(left, right, strict=True):
+        mine += other
+    return left
+
+
 # --- what else an engine promises -----------------------------------------------------------------
 
 
@@ -498,9 +514,9 @@ def _many_sparse():
     return {"s": sp.csr_array((rng.random(2 * MANY) + 0.5, columns.ravel(), indptr), (MANY, 200))}
 
 
-def _run_everything(data):
+def _run_everything(data, recorder=None):
     """All that the library does with rows, through one recording engine."""
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     fairnepv.compare(data, K, effort="fast", engine=recorder)
     picks = fairnepv.select(data, K, calibration="efficiency", engine=recorder)
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)

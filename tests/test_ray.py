@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ pytest.importorskip("ray", reason="Ray is not installed (fairnepv[ray])")
 import fairnepv
 from cases import SMALL, openmoji, random_views, uci
 from fairnepv import InputError, LocalEngine, Pool
+from fairnepv.engines import portable
 from fairnepv.engines import session as sessions
 from fairnepv.engines.cluster import RayEngine
 from fairnepv.engines.freight import Slices
@@ -34,13 +36,27 @@ from fairnepv.io import read_features
 from fairnepv.io.arrow_files import ParquetRows
 from fairnepv.io.ranges import RangedRows
 from fairnepv.posing import pose
+from fairnepv.problem import Problem
+from fairnepv.relaxation import make_solver, relax
+from fairnepv.relaxation.coordinates import Ambient, Reduced, Spanned
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from fairnepv.views import Calibration
 from object_store import Bucket
 from row_files import fixed_lists, table, write_parquet
 from test_engines import (  # noqa: F401 (the contract, which this module's fixtures hold Ray to)
+    Recorder,
+    _many_dense,
+    _many_sparse,
     _pool,
+    _run_everything,
+    _tasks_in_source,
+    blas_threads,
+    float_sum,
+    pair,
+    refuse,
+    test_combine_may_add_to_its_left,
     test_combine_may_be_a_partial,
     test_each_row_is_seen_once_and_in_order,
     test_gathered_rows_come_in_the_order_asked_for,
@@ -53,6 +69,7 @@ from test_engines import (  # noqa: F401 (the contract, which this module's fixt
     test_results_may_take_the_place_of_what_they_came_from,
     test_the_state_and_the_rows_are_left_alone,
     test_what_a_task_raises_comes_through,
+    threads_of,
 )
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray looks for 127.0.0.1 elsewhere without
@@ -74,6 +91,45 @@ def engine_of(cluster):
 @pytest.fixture(params=[7, 100, 231])
 def pool(request, engine_of):
     return _pool(engine_of(request.param))
+
+
+# --- every kind of pass ---------------------------------------------------------------------------
+
+
+class Passes(Recorder):
+    """Keeps how each task was called first; over all rows, if it ever was."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = {}
+
+    def map(self, task, source, state, *aligned, **options):
+        self._keep("map", task, (), source, state, aligned, options)
+        return super().map(task, source, state, *aligned, **options)
+
+    def reduce(self, task, combine, source, state, *aligned, **options):
+        self._keep("reduce", task, (combine,), source, state, aligned, options)
+        return super().reduce(task, combine, source, state, *aligned, **options)
+
+    def _keep(self, verb, task, combine, source, state, aligned, options):
+        known = self.first.get(task.__name__)
+        if known is not None and known[-1].get("rows") is None:
+            return
+        kept = {name: value for name, value in options.items() if name != "out"}
+        aligned = [x.copy() for x in aligned]  # some are written to later
+        self.first[task.__name__] = verb, task, (*combine, source, state, *aligned), kept
+
+
+@pytest.fixture(scope="module")
+def passes():
+    """One of every kind that the library makes."""
+    recorder = Passes()
+    _run_everything(_many_dense(), recorder)
+    return recorder.first
+
+
+TASKS = {name: getattr(import_module(module), name) for module, name in _tasks_in_source()}
+PORTABLE = {name for name, task in TASKS.items() if getattr(task, "portable", False)}
 
 
 # --- the same answers -----------------------------------------------------------------------------
@@ -116,6 +172,29 @@ def test_methods_give_the_same(cluster, method):
     _same(*found)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 7, 29])
+def test_large_sums_are_folded_by_workers_in_the_same_tree(cluster, rows, monkeypatch):
+    here = LocalEngine(block_rows=rows)
+    one, other = (_pool(engine) for engine in (here, replace(cluster, blocks=here)))
+    monkeypatch.setattr("fairnepv.engines.cluster._LARGE_SUM", 1)
+    monkeypatch.setattr(cluster.session, "workers", 20)  # so that there is something to fold
+    monkeypatch.setattr("fairnepv.engines.cluster._FOLDED", 4)
+    expected, got = (pool.reduce(float_sum, add_arrays, None, total=2) for pool in (one, other))
+    np.testing.assert_array_equal(got, expected)
+    assert other.reduce(nested, pair, None, total=2) == one.reduce(nested, pair, None, total=2)
+    with pytest.raises(ZeroDivisionError, match="task failed on rows"):
+        other.reduce(refuse, pair, None, total=2)
+
+
+def nested(block, state):
+    return str(block.start)
+
+
+def add_arrays(left, right):
+    left += right
+    return left
+
+
 def test_swap_tables_are_the_same(cluster):
     """They are made by one pass, changed in place by others, and read by a third kind."""
     data = dict(zip("ab", random_views(np.random.default_rng(5), 400, [9, 7]), strict=True))
@@ -141,6 +220,64 @@ def test_a_kernel_gives_the_same(cluster):
         for engine in (here, replace(cluster, blocks=here))
     ]
     _same(*found)
+
+
+@pytest.mark.parametrize("kind", [Ambient, Reduced, Spanned])
+def test_sparse_relaxations_are_the_same(cluster, kind):
+    """To the last bit: frames, what they are judged by, and what orders the candidates."""
+    here, found = LocalEngine(block_numbers=1 << 12), []
+    for engine in (here, replace(cluster, blocks=here)):
+        pool = Pool.of(_two_sparse(), engine=engine)
+        problem = Problem(pool, 5, 0.05, Calibration("none"))
+        solver = make_solver(k=5, tol=1e-2, max_steps=8)
+        found.append(relax(problem, solver, start="random", coordinates=kind(pool)))
+    one, other = found
+    assert [x.objective for x in one.trace] == [x.objective for x in other.trace]
+    assert one.residual == other.residual
+    np.testing.assert_array_equal(one.basis, other.basis)
+    np.testing.assert_array_equal(one.leverage, other.leverage)
+
+
+@pytest.mark.parametrize("rules", [{}, {"include": [1100, 3], "groups": np.arange(1200) % 3}])
+def test_tiers_give_the_same(cluster, rules):
+    here, steps = LocalEngine(block_numbers=1 << 12), []
+    options = {"effort": "fast", "certify": False, "progress": steps.append, **rules}
+    found = [
+        fairnepv.select(_mixed(), 6, hierarchical=5, engine=engine, **options)
+        for engine in (here, replace(cluster, blocks=here))
+    ]
+    _same_indices(*found)
+    values = [step.objective for step in steps if step.stage == "shards"]
+    assert len(values) == 12
+    assert values[:6] == values[6:]  # step by step
+
+
+def test_shards_are_chosen_from_by_workers(cluster, tmp_path):
+    """Who also read them, where they lie in files."""
+    rows = np.random.default_rng(2).standard_normal((900, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    pool = Pool.of({"v": read_features(str(tmp_path / "rows.npy"))}, engine=cluster)
+    seen = list(pool.each(reader, [(0, 10), (100, 300), (300, 900)]))
+    assert os.getpid() not in {pid for pid, *_ in seen}
+    assert [n for _, n, _ in seen] == [10, 200, 600]
+    np.testing.assert_array_equal([first for *_, first in seen], rows[[0, 100, 300], 0])
+    with pytest.raises(ZeroDivisionError):
+        list(pool.each(refuse_all, [1]))
+
+
+def reader(pool, span):
+    part = pool.take(np.arange(*span))
+    assert pool.engine.threads == blas_threads() == 1
+    return os.getpid(), part.n, part.views[0].rows(np.array([0]))[0, 0]
+
+
+def refuse_all(pool, state):
+    raise ZeroDivisionError
+
+
+def _two_sparse():
+    (words,) = _many_sparse().values()
+    return {"words": words, "others": sp.csr_array(words[::-1])}
 
 
 def _mixed(n=1200):
@@ -336,6 +473,120 @@ def test_slices_lie_in_memory_as_they_did():
     assert found[3].flags.f_contiguous
 
 
+# --- what tasks compute with ----------------------------------------------------------------------
+
+
+def test_tasks_have_one_thread(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=50)))
+    assert set(pool.map(threads_of, None)[:, 1]) == {1.0}
+
+
+@portable
+def torch_threads(block, state):
+    import torch
+
+    there = block.put(np.ones(block.stop - block.start))
+    assert isinstance(there, torch.Tensor)
+    return there * torch.get_num_threads()
+
+
+@pytest.fixture
+def with_torch(cluster):
+    pytest.importorskip("torch", reason="PyTorch is not installed (fairnepv[torch])")
+    return replace(cluster, device="cpu")
+
+
+def test_torch_has_one_thread_whatever_the_environment_says(with_torch):
+    """Ray tells its workers to have one; a user may have told them otherwise."""
+    code = (
+        "import pickle, numpy as np\n"
+        "from fairnepv import Pool\n"
+        "from fairnepv.engines import portable, worker\n"
+        "@portable\n"
+        "def threads(block, state):\n"
+        "    import torch\n"
+        "    return block.put(np.ones(60)) * torch.get_num_threads()\n"
+        "pool = Pool.of({'a': np.ones((60, 2))})\n"
+        "order = pickle.dumps(worker.Order(threads, None, None, 60, (), 'cpu'))\n"
+        "made = worker.work(order, (0, 60), [], None, 'key', pickle.dumps(pool.lean()))\n"
+        "print(set(made.tolist()))\n"
+    )
+    assert _python(code, OMP_NUM_THREADS=2, MKL_NUM_THREADS=2).strip() == "{1.0}"
+
+
+def test_portable_tasks_compute_with_torch_on_one_thread(with_torch):
+    there = replace(with_torch, blocks=LocalEngine(block_rows=50))
+    assert set(_pool(there).map(torch_threads, None)) == {1.0}
+    assert set(_pool(there).map(pids, None)) != {os.getpid()}  # who knows NumPy alone gets it
+
+
+@pytest.mark.parametrize("name", sorted(PORTABLE))
+def test_torch_in_a_worker_makes_the_same_of_a_pass(with_torch, passes, monkeypatch, name):
+    monkeypatch.setattr("fairnepv.engines.cluster._GATHERED", 0)
+    verb, task, arguments, options = passes[name]
+    here = LocalEngine(block_numbers=1 << 10)
+    one, other = (
+        getattr(engine, verb)(task, *arguments, **options)
+        for engine in (here, replace(with_torch, blocks=here))
+    )
+    if isinstance(one, np.ndarray):
+        assert type(other) is np.ndarray
+        np.testing.assert_allclose(other, one, atol=1e-5 * np.abs(one).max())
+    else:
+        assert one.rows.tolist() == other.rows.tolist()
+
+
+@pytest.mark.parametrize("n", [400, 1200])
+def test_torch_in_workers_finds_the_same(with_torch, n):
+    here = LocalEngine(block_numbers=1 << 12)
+    dense, sparse = _mixed(n).values()
+    half = sparse.toarray().astype(np.float16)
+    for data in ({"a": dense, "b": sparse}, {"a": dense}, {"a": dense, "b": half}):
+        found = [
+            fairnepv.select(data, 6, engine=engine, effort="fast")
+            for engine in (here, replace(with_torch, blocks=here))
+        ]
+        assert found[0].indices.tolist() == found[1].indices.tolist()
+        assert found[0].fair_score == pytest.approx(found[1].fair_score, abs=1e-12)
+
+
+def test_torch_reads_files_in_workers(with_torch, tmp_path):
+    rows = np.random.default_rng(2).standard_normal((900, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    here = LocalEngine(block_rows=70)
+    data = {"v": read_features(str(tmp_path / "rows.npy"))}
+    found = fairnepv.select(data, 5, engine=replace(with_torch, blocks=here), effort="fast")
+    expected = fairnepv.select({"v": rows}, 5, engine=here, effort="fast")
+    assert found.indices.tolist() == expected.indices.tolist()
+
+
+def test_devices_that_are_not_there_are_refused(cluster):
+    with pytest.raises(InputError, match="device must be 'cuda' or 'cpu'"):
+        RayEngine.local(device="tpu")
+    if not cluster.session.gpus:
+        with pytest.raises(InputError, match=r"the Ray cluster at \S+ has no GPU"):
+            RayEngine.local(device="cuda")
+    assert cluster.session.alive
+
+
+def test_a_gpu_is_asked_for_where_there_is_one(cluster, monkeypatch):
+    """By portable tasks alone, which come in larger blocks."""
+    session, asked = cluster.session, []
+    submit = session.submit
+    monkeypatch.setattr(session, "gpus", 1)
+    monkeypatch.setattr(
+        session, "submit", lambda work, gpu, *rest: asked.append(gpu) or submit(work, False, *rest)
+    )
+    engine = RayEngine.local(device="cuda")
+    assert engine.blocks.block_numbers > LocalEngine().block_numbers
+    pool = _pool(replace(engine, blocks=LocalEngine(block_rows=100)))
+    pool.map(pids, None)
+    assert not any(asked)
+    with contextlib.suppress(InputError):  # which says that PyTorch finds none here
+        pool.map(torch_threads, None)
+    assert any(asked)
+
+
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -354,32 +605,71 @@ class DiesOnce:
 
 
 class Killing:
-    """An engine that loses a worker in every kind of pass."""
+    """An engine that loses a worker in passes of these kinds."""
 
-    def __init__(self, engine, marks):
-        self.engine, self.marks = engine, marks
-        self.killed = set()
+    def __init__(self, engine, marks, kinds):
+        self.engine, self.marks, self.kinds = engine, marks, kinds
 
     def map(self, task, *arguments, **options):
-        return self.engine.map(DiesOnce(task, self.marks), *arguments, **options)
+        return self.engine.map(self._dying(task), *arguments, **options)
 
     def reduce(self, task, *arguments, **options):
-        return self.engine.reduce(DiesOnce(task, self.marks), *arguments, **options)
+        return self.engine.reduce(self._dying(task), *arguments, **options)
+
+    def _dying(self, task):
+        return DiesOnce(task, self.marks) if task.__name__ in self.kinds else task
+
+    def each(self, task, source, states):
+        return self.engine.each(DiesOnceApart(task, self.marks), source, states)
 
 
-def test_a_worker_killed_in_every_kind_of_pass_changes_nothing(cluster, tmp_path):
-    marks = tmp_path / str(os.getpid())
-    marks.mkdir()
-    here = LocalEngine(block_numbers=1 << 12)
-    killing = Killing(replace(cluster, blocks=here), marks)
-    for method, options in {"auto": {"effort": "fast"}, "nepv": {"certify": False}}.items():
-        found = [
-            fairnepv.select(_mixed(), 6, method=method, engine=engine, **options)
-            for engine in (here, killing)
-        ]
-        _same_indices(*found)
-    killed = {mark.name for mark in marks.iterdir()}
-    assert killed >= {"_block_gram", "_explained", "_rank_swaps", "_price_rows"}, killed
+class DiesOnceApart(DiesOnce):
+    def __call__(self, source, state):
+        mark = self.marks / self.task.__name__
+        if os.getpid() != int(self.marks.name) and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.task(source, state)
+
+
+@pytest.fixture
+def marks(tmp_path):
+    """A folder that says who was killed, named after who must not be."""
+    folder = tmp_path / str(os.getpid())
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_a_worker_killed_in_a_pass_changes_nothing(cluster, passes, marks, monkeypatch, name):
+    monkeypatch.setattr("fairnepv.engines.cluster._GATHERED", 0)
+    verb, task, arguments, options = passes[name]
+    here = LocalEngine(block_numbers=1 << 10)
+    expected = getattr(here, verb)(task, *arguments, **options)
+    killing = Killing(replace(cluster, blocks=here), marks, {name})
+    found = getattr(killing, verb)(task, *arguments, **options)
+    assert [mark.name for mark in marks.iterdir()] == [name]
+    np.testing.assert_equal(found, expected)
+
+
+def test_workers_killed_during_a_selection_change_nothing(cluster, marks):
+    here, kinds = LocalEngine(block_numbers=1 << 12), {"_explained", "_price_rows"}
+    killing = Killing(replace(cluster, blocks=here), marks, kinds)
+    found = [
+        fairnepv.select(_mixed(), 6, effort="fast", engine=engine) for engine in (here, killing)
+    ]
+    _same(*found)
+    assert {mark.name for mark in marks.iterdir()} == kinds
+
+
+def test_a_worker_killed_in_a_shard_changes_nothing(cluster, marks):
+    engines = LocalEngine(), Killing(cluster, marks, ())
+    found = [
+        fairnepv.select(_mixed(), 6, hierarchical=5, certify=False, effort="fast", engine=engine)
+        for engine in engines
+    ]
+    _same_indices(*found)
+    assert [mark.name for mark in marks.iterdir()] == ["_winners"]
 
 
 def _same_indices(one, other):
@@ -392,7 +682,7 @@ def die(block, state):
 
 
 def test_a_task_that_always_dies_ends(cluster):
-    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=100)))
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=200)))
     with pytest.raises(ClusterError, match="died 3 times, each time with its worker"):
         pool.map(die, None)
     assert pool.map(pids, None).shape == (230,)  # the cluster is still of use

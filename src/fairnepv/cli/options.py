@@ -27,6 +27,7 @@ class ProblemOptions:
     rules: Mapping[str, str] = field(default_factory=dict)  # files of include, exclude, groups
     engine: str | None = None
     workers: int | None = None  # that it starts
+    device: str | None = None  # of these
 
     @property
     def files(self) -> list[Path]:
@@ -63,8 +64,8 @@ class ProblemOptions:
             for name, text in self.quality.items()
         }
         named: Any = self.engine
-        if engine and (self.engine, self.workers) != (None, None):
-            named = engine_of(self.engine, self.workers)
+        if engine and (self.engine, self.workers, self.device) != (None, None, None):
+            named = engine_of(self.engine, self.workers, self.device)
         column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
         rules = {
             name: reading(
@@ -86,8 +87,8 @@ class ProblemOptions:
 
 
 def posing(command: Command) -> Command:
-    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine and --workers,
-    handed on as one `ProblemOptions`."""
+    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine, --workers and
+    --device, handed on as one `ProblemOptions`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -101,6 +102,7 @@ def posing(command: Command) -> Command:
         priority: tuple[str, ...],
         engine: str | None,
         workers: int | None,
+        device: str | None,
         **options: Any,
     ) -> None:
         named = _assignments(view)
@@ -120,6 +122,7 @@ def posing(command: Command) -> Command:
             _files_by_view("--quality", quality, names),
             engine=engine,
             workers=workers,
+            device=device,
         )
         command(problem=problem, **options)
 
@@ -176,6 +179,12 @@ def posing(command: Command) -> Command:
             "--workers",
             type=click.IntRange(min=1),
             help="How many processes --engine local-ray starts.  [default: one for each core]",
+        ),
+        click.option(
+            "--device",
+            type=click.Choice(["cuda", "cpu"]),
+            help="Workers of Ray compute with PyTorch, on a GPU each or on their core.  [default: "
+            "with NumPy]",
         ),
     ]
     return _decorate(wrapped, decorators)

@@ -192,9 +192,17 @@ class Source(Protocol):
         """The same for a worker: without the engine, and whatever no block needs."""
         ...
 
+    def settled(self, engine: Any) -> Source:
+        """The same for another engine: rows lie where that one computes."""
+        ...
+
 
 class Engine(Protocol):
-    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has."""
+    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has.
+
+    One with processes to work for it has `each(task, source, states)`, the results of
+    `task(source, state)` in order: for work that is larger than a pass, and independent.
+    """
 
     def map(
         self,

@@ -103,6 +103,17 @@ def usual(array: Array) -> Array:
     return array.view(np.dtype(array.dtype.str)) if array.dtype.isbuiltin else array
 
 
+def owned(result: Any) -> Any:
+    """What a task made, as if it had been made here: Ray's arrays cannot be written to, and whoever
+    combines partial results adds to one of them."""
+    if isinstance(result, np.ndarray):
+        return usual(result).copy(order="K")
+    if isinstance(result, tuple):
+        parts = map(owned, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
+
+
 def _name(arrays: list[Array], thing: Any) -> Any:
     """What stands for a large array: its file, or its place in the list."""
     if not isinstance(thing, np.ndarray) or thing.nbytes < _LARGE or thing.dtype.hasobject:
@@ -123,17 +134,33 @@ class Unpacker(pickle.Unpickler):
         return name.opened() if isinstance(name, MappedArray) else usual(self._arrays[name])
 
 
-_unpacked: OrderedDict[str, Any] = OrderedDict()  # in a worker, the last sources
+class Last:
+    """In a worker: the things that were made last, by their keys."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, Any] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            while len(self._kept) >= self._most:
+                self._kept.popitem(last=False)
+            self._kept[key] = make()
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+_unpacked, _settled = Last(_KEPT_SOURCES), Last(_KEPT_SOURCES)
 
 
 def unpack_source(key: str, blob: bytes, arrays: tuple[Array, ...]) -> Any:
     """In a worker: the source, which keeps what it has read from one task to the next."""
-    if key not in _unpacked:
-        while len(_unpacked) >= _KEPT_SOURCES:
-            _unpacked.popitem(last=False)
-        _unpacked[key] = Unpacker(blob, arrays).load()
-    _unpacked.move_to_end(key)
-    return _unpacked[key]
+    return _unpacked.get(key, lambda: Unpacker(blob, arrays).load())
+
+
+def settle_source(key: str, source: Source, engine: Any) -> Any:
+    """In a worker: the source with its rows on the device, to which they go once."""
+    return _settled.get(key, lambda: source.settled(engine))
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,12 @@ class Session:
 
     def __init__(self, ray: Any, address: str, folder: str | None = None) -> None:
         self.address, self._ray, self._folder = address, ray, folder
-        self.workers = max(1, int(ray.cluster_resources().get("CPU", 0)))
+        resources = ray.cluster_resources()
+        self.workers = max(1, int(resources.get("CPU", 0)))
+        self.gpus = int(resources.get("GPU", 0))
         self.freight = Freight(ray.put)
         self._open = True
-        self._remote = functools.cache(ray.remote(num_cpus=1, max_retries=_RETRIES))
+        self._remote = functools.cache(self._made_remote)
 
     def __repr__(self) -> str:
         return f"<Ray at {self.address}, {self.workers} workers>"
@@ -61,12 +63,28 @@ class Session:
                 "anew"
             )
 
+    def check_device(self, device: Any) -> None:
+        """Whether workers have it, as far as Ray knows."""
+        if device not in (None, "cpu", "cuda"):
+            raise InputError(f"device must be 'cuda' or 'cpu' (or None for NumPy), not {device!r}")
+        if device == "cuda" and not self.gpus:
+            raise InputError(
+                f"device 'cuda': the Ray cluster at {self.address} has no GPU; start its nodes "
+                "where there are some (`ray start --num-gpus N`), or leave the device out"
+            )
+
     def put(self, value: Any) -> Any:
         return self._ray.put(value)
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A promise of its result, by some worker."""
-        return self._remote(function).remote(*arguments)
+    def submit(self, function: Callable[..., Any], gpu: bool, *arguments: Any) -> Any:
+        """A promise of its result, by some worker; by one that has a GPU to itself, if wanted."""
+        return self._remote(function, gpu).remote(*arguments)
+
+    def _made_remote(self, function: Callable[..., Any], gpu: bool) -> Any:
+        # By itself Ray would end a process after one task on a GPU, and its rows there with it.
+        return self._ray.remote(num_cpus=1, num_gpus=int(gpu), max_retries=_RETRIES, max_calls=0)(
+            function
+        )
 
     def get(self, promise: Any) -> Any:
         with self._in_words():
@@ -126,7 +144,7 @@ class Session:
 _current: Session | None = None
 
 
-def launch(workers: int | None = None) -> Session:
+def launch(workers: int | None = None, device: str | None = None) -> Session:
     """A cluster of this machine alone, for this process alone; the same one when asked again."""
     global _current
     wanted = _check_workers(workers)
@@ -137,6 +155,7 @@ def launch(workers: int | None = None) -> Session:
                 f"engine 'local-ray' runs with {_current.workers} workers already, not {workers}; "
                 "close() it before you start another"
             )
+        _current.check_device(device)
         return _current
     if ray.is_initialized():
         raise InputError(
@@ -165,14 +184,17 @@ def launch(workers: int | None = None) -> Session:
             f"this version of Ray ({ray.__version__}) would open ports to the network, at "
             f"{about['node_ip_address']}; start a cluster yourself, and use engine='ray'"
         )
+    with _closing_on_error(_current):
+        _current.check_device(device)
     return _current
 
 
-def join(address: str = "auto") -> Session:
+def join(address: str = "auto", device: str | None = None) -> Session:
     """A cluster that is there already. Nothing is started if it does not answer."""
     global _current
     ray = _ray()
     if _current is not None and _current.alive and address in ("auto", _current.address):
+        _current.check_device(device)
         return _current
     if not ray.is_initialized():
         found = _address_of(ray) if address == "auto" else address
@@ -188,13 +210,20 @@ def join(address: str = "auto") -> Session:
             "for that one, or ray.shutdown() first"
         )
     session = Session(ray, address)
-    try:
+    with _closing_on_error(session):
+        session.check_device(device)
         check_versions(session)
+    _current = session
+    return session
+
+
+@contextlib.contextmanager
+def _closing_on_error(session: Session) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         session.close()
         raise
-    _current = session
-    return session
 
 
 def _check_workers(workers: Any) -> int:

@@ -168,6 +168,9 @@ class RawRows:
     def lean(self) -> RawRows:
         return self
 
+    def settled(self, engine: Engine) -> RawRows:
+        return self
+
 
 def _measure_rows(block: Block, state: None) -> Floats:
     (rows,) = block.views

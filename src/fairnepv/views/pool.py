@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portab
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.dense import DenseView
 from fairnepv.views.intake import (
     check_ids,
     check_quality,
@@ -26,6 +27,7 @@ from fairnepv.views.intake import (
 from fairnepv.views.tensor import preferred_engine, settled
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,12 @@ class Pool:
         views = tuple(view.lean() for view in self.views)
         return Pool(self.names, views, LocalEngine())
 
+    def settled(self, engine: Engine) -> Pool:
+        """Dense views alone go where the engine computes: anchors of these are arrays, wherever
+        they were made."""
+        there = [settled((v,), engine)[0] if type(v) is DenseView else v for v in self.views]
+        return replace(self, views=tuple(there), engine=engine)
+
     def map(
         self,
         task: Callable[..., NDArray[Any]],
@@ -180,6 +188,15 @@ class Pool:
         return self.engine.reduce(
             task, combine, self, state, *aligned, width=width, total=total, fixed=fixed
         )
+
+    def each(self, task: Callable[[Pool, T], R], states: Iterable[T]) -> Iterator[R]:
+        """`task(pool, state)` for one state after the other, as they are asked for; where the
+        engine has workers, these are ahead, each with a pool and an engine of its own."""
+        each = getattr(self.engine, "each", None)
+        if each is None:
+            return map(functools.partial(task, self), states)
+        results: Iterator[R] = each(task, self, states)
+        return results
 
     @functools.cached_property
     def gram(self) -> Floats:
