@@ -18,6 +18,8 @@ from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices
 
+_MANY = 256  # picks among few rows that a device makes sooner than the host
+
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
 
@@ -294,11 +296,10 @@ class Problem:
         tau = self.tau if tau is None else tau
         return replace(self, pool=pool, tau=tau, priorities=None, floors=None)
 
-    def take(self, rows: Indices, *, there: bool = False) -> Problem:
+    def take(self, rows: Indices) -> Problem:
         """The same task on these rows alone; indices then count within `rows`."""
-        return replace(
-            self, pool=self.pool.take(rows, there=there), constraints=self.constraints.take(rows)
-        )
+        pool = self.pool.take(rows, there=self.k >= _MANY)
+        return replace(self, pool=pool, constraints=self.constraints.take(rows))
 
     def work(self) -> float:
         """Multiply-adds of one product of all features with k vectors: the unit of all passes."""

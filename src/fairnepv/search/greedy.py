@@ -20,8 +20,6 @@ from fairnepv.search.frontier import OVERFLOWS, WINDOW, Frontier, Judge
 from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Indices
 
-_MANY = 256  # items that a device orders sooner than the host
-
 
 @dataclass(frozen=True)
 class GreedyState:
@@ -93,7 +91,6 @@ def complete(problem: Problem, indices: Indices) -> Indices:
 def fair_order(problem: Problem, indices: Indices) -> Indices:
     """The same set in fair-greedy order within itself, so that its first j make sense alone."""
     rows = np.sort(indices)
-    held = problem.take(rows, there=len(rows) >= _MANY)
-    order = run(Greedy(held)).state.indices
+    order = run(Greedy(problem.take(rows))).state.indices
     rest = np.setdiff1d(np.arange(len(rows)), order)  # where rounding stopped greedy half-way
     return np.asarray(rows[np.concatenate([order, rest])])
