@@ -50,14 +50,24 @@ class CsrBlock:
         return row_sums(self.crow, self.values() ** 2)
 
     def cross(self, anchor: Compact) -> Any:
-        shape = len(self.crow) - 1, len(anchor.table)
-        product = (
-            csr_tensor(self.crow, anchor.numbers[self.col], self._values, shape) @ anchor.table
-        )
+        rows = len(self.crow) - 1
+        table = _at_least(-(-len(self.col) // max(1, rows)), anchor.table)
+        numbers = anchor.numbers[self.col]
+        product = csr_tensor(self.crow, numbers, self._values, (rows, len(table))) @ table
         return product if self._scale is None else product.mul_(self._scale[:, None])
 
     def coarse(self, anchor: Compact) -> Any:
         return self.cross(anchor)
+
+
+def _at_least(rows: int, table: Any) -> Any:
+    """With zeros below: cuSPARSE refuses a matrix of more entries than it has places, and ours
+    have many at number 0."""
+    if len(table) >= rows:
+        return table
+    longer = table.new_zeros((rows, table.shape[1]))
+    longer[: len(table)] = table
+    return longer
 
 
 class CsrView(SparseView):
