@@ -78,12 +78,13 @@ def csr_tensor(crow: Any, col: Any, values: Any, shape: tuple[int, int]) -> Any:
 
 @functools.cache
 def spend_warning() -> None:
-    """PyTorch says once in a process that CSR tensors are new to it, which is no user's concern."""
+    """PyTorch says once in a process that CSR tensors are new to it, and in some versions that it
+    does not check them, which is no user's concern."""
     import torch
 
     none = torch.zeros(0, dtype=torch.int64)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)
         torch.sparse_csr_tensor(
             none.new_zeros(2), none, none.float(), (1, 1), check_invariants=False
         )
