@@ -67,7 +67,10 @@ class Sprint:
         unsure = np.array([blur(problem, size) for size in range(1, k + 1)])
         self._ties = put(np.maximum(problem.tolerances.tie, unsure))
         self._slacks = put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
-        self._graph = self._captured() if device.type == "cuda" else None
+        self._advance = self._pick
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                self._advance = self._captured().replay
 
     def run(self, heights: Any, logs: Any, logdets: Floats, t: int) -> list[Foreseen]:
         """The picks from number t on, as far as they are sure, for bounds on the scores of all rows
@@ -77,7 +80,7 @@ class Sprint:
         while t < most:
             stop = min(t + _STRETCH, most)
             for _ in range(t, stop):
-                self._pick() if self._graph is None else self._graph.replay()
+                self._advance()
             if not bool(self._holds[t:stop].all()):
                 break
             t = stop
