@@ -67,10 +67,10 @@ class Sprint:
         unsure = np.array([blur(problem, size) for size in range(1, k + 1)])
         self._ties = put(np.maximum(problem.tolerances.tie, unsure))
         self._slacks = put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
-        self._advance = self._pick
+        self._graph: Any = None
         if device.type == "cuda":
             with torch.cuda.device(device):
-                self._advance = self._captured().replay
+                self._graph = self._captured()
 
     def run(self, heights: Any, logs: Any, logdets: Floats, t: int) -> list[Foreseen]:
         """The picks from number t on, as far as they are sure, for bounds on the scores of all rows
@@ -107,6 +107,12 @@ class Sprint:
             self._c[q] = left.clip(0.0) + self._eps[q]
         self._logdets.copy_(torch.from_numpy(logdets[:, None]))
         self._t.fill_(t)
+
+    def _advance(self) -> None:
+        if self._graph is None:
+            self._pick()
+        else:
+            self._graph.replay()
 
     def _pick(self) -> None:
         """One pick; no size here depends on a number that only the device knows."""
