@@ -20,6 +20,7 @@ from fairnepv.cli.relax import relax
 from fairnepv.cli.score import score
 from fairnepv.cli.select import select
 from fairnepv.cli.synthetic import synthetic
+from fairnepv.cli.uspto import uspto
 from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
@@ -53,7 +54,18 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (select, certify, verify_bound, score, compare, relax, convert, synthetic, demo):
+for _command in (
+    select,
+    certify,
+    verify_bound,
+    score,
+    compare,
+    relax,
+    convert,
+    synthetic,
+    uspto,
+    demo,
+):
     commands.add_command(_command)
 
 

@@ -1,0 +1,10 @@
+"""`fairnepv uspto`: section 6 of the paper, from bulk files to a selection that can be checked."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group()
+def uspto() -> None:
+    """The real-data protocol: simulate, ingest, features, split, run, publish, verify."""
