@@ -190,8 +190,8 @@ def spread(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> l
     """One after the other, or several at once where the function mostly waits."""
     if not waits or len(things) < 2:
         return list(map(function, things))
-    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as pool:
-        return list(pool.map(function, things))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as threads:
+        return list(threads.map(function, things))
 
 
 # --- filesystems ----------------------------------------------------------------------------------
