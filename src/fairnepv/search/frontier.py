@@ -1,10 +1,10 @@
 """What greedy knows of a set and of all rows beside it, and so which row is the best to add.
 
-In each view a row has a conditional variance c_i given the
-chosen ones, which a new pick turns into c_i - (phi_i . u)^2 for one direction u. Variances only
-fall, so old ones are upper bounds, and F_tau is concave and increasing in their logarithms: most
-rows are seen to be hopeless from a tangent alone (DESIGN 3.4). Rows that might win are refreshed
-with all directions they have missed in one product; now and then a pass refreshes everybody.
+In each view a row has a conditional variance c_i given the chosen ones, which a new pick turns into
+c_i - (phi_i . u)^2 for one direction u. Variances only fall, so old ones are upper bounds, and
+F_tau is concave and increasing in their logarithms: most rows are seen to be hopeless from a
+tangent alone (DESIGN 3.4). Rows that might win are refreshed with all directions they have missed
+in one product; now and then a pass refreshes everybody.
 
 Variances are computed in float32 where the ridge allows it. Whoever could be the best for all that
 these say is confirmed in float64 from gathered rows, so neither the precision nor the order in
@@ -83,6 +83,8 @@ class Frontier:
         self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
+        self._foresees = all(trail.foresees for trail in self._trails)
+        self._foresees &= problem.constraints.quotas is None  # rules that forbid the same rows
         self._sprint: Sprint | None = None
         self._foreseen: list[Foreseen] = []
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
@@ -140,11 +142,12 @@ class Frontier:
         self.logdets = self.logdets + np.log(c[:, 0])
 
     def _look_ahead(self) -> None:
-        """Some more picks at once: on a device, from the second on (the first is mostly a tie of
-        all), and as long as the rules forbid the same rows."""
+        """Some more picks at once: on a device, and from the second on, as the first is mostly a tie
+        of all."""
+        if not self._foresees or not len(self.indices):
+            return
         standing = self.standing(len(self.indices) + 1)
-        able = all(trail.foresees for trail in self._trails) and isinstance(standing, Standing)
-        if not able or not len(self.indices) or self.problem.constraints.quotas is not None:
+        if not isinstance(standing, Standing):
             return
         if self._sprint is None:
             error = self._error if self._coarse else 0.0
