@@ -713,6 +713,19 @@ def test_a_file_that_workers_cannot_see_is_named_with_their_host(cluster, tmp_pa
     assert f"a worker on {socket.gethostname()}" in message
 
 
+@pytest.mark.parametrize("rows", [300, 8000])
+def test_a_mapped_file_that_was_replaced_is_refused(cluster, tmp_path, rows):
+    """Workers would read the new rows, and this process has the old ones."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "rows.npy", rng.standard_normal((8000, 4)))
+    np.save(tmp_path / "others.npy", rng.standard_normal((rows, 4)))
+    data = {"v": np.load(tmp_path / "rows.npy", mmap_mode="r")}
+    pool = Pool.of(data, engine=replace(cluster, blocks=LocalEngine(block_rows=1000)))
+    (tmp_path / "others.npy").replace(tmp_path / "rows.npy")
+    with pytest.raises(InputError, match=r"rows\.npy was replaced since it was mapped"):
+        pool.map(first_column, None)
+
+
 def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
     pool.map(sleepy_pids, 0.2)  # on both workers: one that still imports may miss its cancellation

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.engines.base import Array, Source
+from fairnepv.errors import InputError
 from fairnepv.io.rows import Fingerprint
 
 _LARGE = 1 << 16  # bytes of an array that is worth an entry in the object store
+_COMPARED, _PAGE = 64, 1 << 12  # places of a mapped file that are looked at again, bytes of each
 _KEPT_SOURCES = 2  # in a worker: the pool, and perhaps one that is scaled otherwise
 
 
@@ -187,7 +189,24 @@ class MappedArray:
             return None
         offset = mapped.offset + _address(array) - _address(mapped)
         file = Fingerprint.of(Path(mapped.filename))
-        return cls(file, offset, array.dtype, array.shape, array.strides)
+        found = cls(file, offset, array.dtype, array.shape, array.strides)
+        found._compare(array)
+        return found
+
+    def _compare(self, array: Array) -> None:
+        """A map stays with the file that it was made of; workers open the one of that name now."""
+        run = max(1, _PAGE // max(1, array.nbytes // len(array)))
+        places = np.linspace(0, len(array) - 1, _COMPARED).astype(np.int64)
+        rows = np.unique(np.minimum(places[:, None] + np.arange(run), len(array) - 1))
+        try:
+            same = self.opened()[rows].tobytes() == array[rows].tobytes()
+        except (TypeError, ValueError):  # it is shorter
+            same = False
+        if not same:
+            raise InputError(
+                f"{self.file.path} was replaced since it was mapped into memory, and workers would "
+                "read other rows than this process; map it again"
+            )
 
     def opened(self) -> Array:
         self.file.check(0, self.shape[0])
