@@ -814,6 +814,23 @@ def test_a_process_joins_a_cluster_and_leaves_it_running(cluster):
     assert len(_pool(cluster).map(pids, None)) == 230
 
 
+@pytest.mark.parametrize(("cpus", "words"), [(1, "has no GPU"), (0, "has no CPU for tasks")])
+def test_a_connection_of_the_caller_is_left_to_the_caller(cpus, words):
+    code = (
+        "import ray, fairnepv\n"
+        "from fairnepv.engines import engine_of\n"
+        f"ray.init(num_cpus={cpus}, num_gpus=0, include_dashboard=False, log_to_driver=False,"
+        " _node_ip_address='127.0.0.1')\n"
+        "try:\n    engine_of('ray', device='cuda')\n"
+        "except fairnepv.FairnepvError as error:\n    print(error, ray.is_initialized())\n"
+        f"if {cpus}:\n    engine_of('ray').close()\n"
+        "print(ray.is_initialized())\n"
+    )
+    refused, left = _python(code, **LOOPBACK).splitlines()
+    assert words in refused
+    assert (refused.split()[-1], left) == ("True", "True")
+
+
 @pytest.fixture
 def unconnected(monkeypatch):
     monkeypatch.setattr(sessions, "_current", None)
@@ -853,6 +870,13 @@ def test_versions_must_be_the_same(cluster, monkeypatch):
     ours = {**sessions.versions(), "numpy": "0.9"}
     monkeypatch.setattr(sessions, "versions", lambda: ours)
     with pytest.raises(InputError, match=r"worker \S+ has numpy 2\S* and this process has 0.9"):
+        sessions.check_versions(cluster.session)
+
+
+def test_machines_of_one_name_are_all_asked(cluster, monkeypatch):
+    found = [("box", {**sessions.versions(), "numpy": "0.9"}), ("box", sessions.versions())]
+    monkeypatch.setattr(cluster.session, "ask_everywhere", lambda question: found)
+    with pytest.raises(InputError, match=r"worker box has numpy 0\.9"):
         sessions.check_versions(cluster.session)
 
 
