@@ -726,6 +726,19 @@ def test_a_mapped_file_that_was_replaced_is_refused(cluster, tmp_path, rows):
         pool.map(first_column, None)
 
 
+@pytest.mark.parametrize("verb", ["get", "put"])
+def test_a_lost_connection_is_said(cluster, monkeypatch, verb):
+    """By the client of Ray, 43 seconds after its head was killed."""
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=100)))
+
+    def lost(*_, **__):
+        raise ConnectionError("Client is shutting down.")
+
+    monkeypatch.setattr(f"ray.{verb}", lost)
+    with pytest.raises(ClusterError, match=r"was lost \(Client is shutting down\.\)"):
+        pool.map(pids, None)
+
+
 def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
     pool.map(sleepy_pids, 0.2)  # on both workers: one that still imports may miss its cancellation

@@ -44,7 +44,7 @@ class Session:
         resources = ray.cluster_resources()
         self.workers = int(resources.get("CPU", 0))
         self.gpus = int(resources.get("GPU", 0))
-        self.freight = Freight(ray.put)
+        self.freight = Freight(self.put)
         self._open = True
         self._remote = functools.cache(self._made_remote)
 
@@ -85,11 +85,13 @@ class Session:
             )
 
     def put(self, value: Any) -> Any:
-        return self._ray.put(value)
+        with self._connected():
+            return self._ray.put(value)
 
     def submit(self, function: Callable[..., Any], gpu: bool, *arguments: Any) -> Any:
         """A promise of its result, by some worker; by one that has a GPU to itself, if wanted."""
-        return self._remote(function, gpu).remote(*arguments)
+        with self._connected():
+            return self._remote(function, gpu).remote(*arguments)
 
     def _made_remote(self, function: Callable[..., Any], gpu: bool) -> Any:
         # By itself Ray would end a process after one task on a GPU, and its rows there with it.
@@ -132,6 +134,20 @@ class Session:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> ClusterError:
+        """What the client of Ray says; what a task raises is a result."""
+        return ClusterError(
+            f"the connection to the Ray cluster at {self.address} was lost ({error}); check that "
+            "it runs, and begin again"
+        )
+
+    @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
         errors = self._ray.exceptions
         try:
@@ -139,6 +155,8 @@ class Session:
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None)
             raise (cause if isinstance(cause, BaseException) else error) from None
+        except ConnectionError as error:
+            raise self._lost(error) from error
         except errors.OutOfMemoryError as error:
             raise ClusterError(
                 "workers ran out of memory, and Ray ended them; give a worker more memory, or use "
