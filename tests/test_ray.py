@@ -353,6 +353,17 @@ def test_arrays_are_sent_once_and_let_go_with_the_pool(cluster, monkeypatch):
     assert (len(freight._arrays), len(freight._sources)) == (kept[0] - 1, kept[1] - 1)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_that_were_written_to_are_sent_again(cluster, order):
+    rows = np.array(np.random.default_rng(0).standard_normal((9000, 4)), order=order)
+    engine = replace(cluster, blocks=LocalEngine(block_rows=1000))
+    before = Pool.of({"v": rows}, engine=engine)
+    np.testing.assert_array_equal(before.map(first_column, None), rows[:, 0])
+    rows[4000, 0] += 1.0  # as who scales the rows in place, and selects again
+    after = Pool.of({"v": rows}, engine=engine)
+    np.testing.assert_array_equal(after.map(first_column, None), rows[:, 0])
+
+
 def test_rows_in_files_are_read_by_the_workers(cluster, tmp_path, monkeypatch):
     """Nothing of their size goes through the object store, and relative names find them."""
     rows = np.random.default_rng(0).standard_normal((30_000, 8)).astype(np.float32)
