@@ -138,3 +138,32 @@ def test_scores_on_a_device_are_those_of_the_scorer(seed):
     if eps > 1e-4:
         expected = reference.subset_score(L, items.tolist())
         assert there.fair_score == pytest.approx(expected, abs=1e-9)
+
+
+def test_picks_that_cannot_be_made_one_by_one_are_filled_up_all_the_same():
+    """Beyond a ratio of 1e16 between rows and ridge all that is left of most rows is rounding."""
+    rng = np.random.default_rng(0)
+    data = [1e3 * rng.standard_normal((60, 6)), rng.standard_normal((60, 9))]
+    plan = {"eps": 1e-10, "calibration": "none", "effort": "fast", "certify": False}
+    found = fairnepv.select(data, 20, engine=TorchEngine(DEVICE), **plan)
+    assert len(set(found.indices.tolist())) == 20
+
+
+def test_sprints_are_in_all_digits_whatever_a_user_allows(monkeypatch):
+    """TF32 leaves bounds 1e-3 too low, and then the best row is not even looked at."""
+    rng, before = np.random.default_rng(1), torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precisions, note = [], sprint.Sprint._note
+
+    def looking(self, *given):
+        precisions.append(torch.backends.cuda.matmul.fp32_precision)
+        note(self, *given)
+
+    monkeypatch.setattr(sprint.Sprint, "_note", looking)
+    monkeypatch.setattr(sprint.Sprint, "_captured", lambda self: None)
+    try:
+        picks([rng.standard_normal((80, 9))], 10, 0.05, [0.1])
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert set(precisions) == {"ieee"}

@@ -215,7 +215,8 @@ class Frontier:
 
     def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
         """(n,) float32, where the rows are."""
-        heights = self._place.put(weights.astype(np.float32)) @ self._logs
+        there = self._place.put(weights.astype(np.float32))
+        heights = self._place.weighted(there, self._logs)
         if closed is not None:
             heights[self._place.put(closed)] = -np.inf
         return heights
