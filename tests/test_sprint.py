@@ -111,6 +111,17 @@ def test_rows_that_are_all_alike_end_a_sprint_and_not_the_search():
     assert there.indices.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_sprints_that_lead_nowhere_become_rare():
+    data = [np.tile(np.eye(40), (30, 1))]  # whatever is raced among, as many are tied beside it
+    with pytest.MonkeyPatch.context() as patch:
+        lengths = counted(patch)
+        patch.setattr(sprint, "_ROWS", 10)
+        there = fairnepv.select(data, 36, engine=TorchEngine(DEVICE), certify=False, effort="fast")
+    assert there.indices.tolist() == list(range(36))
+    assert set(lengths) == {0}
+    assert len(lengths) <= 7
+
+
 def test_a_bound_beside_that_is_higher_is_not_overlooked():
     """The rows raced among are the highest at first; after a pick others may be."""
     rng = np.random.default_rng(6)

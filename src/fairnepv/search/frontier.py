@@ -37,6 +37,7 @@ _LATELY = 4  # picks ago
 _FEW = 1024  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
+_LONGEST_PAUSE = 64  # picks between sprints that lead nowhere
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
 _LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 
@@ -86,6 +87,7 @@ class Frontier:
         self._foresees = all(trail.foresees for trail in self._trails)
         self._foresees &= problem.constraints.quotas is None  # rules that forbid the same rows
         self._sprint: Sprint | None = None
+        self._next_sprint = self._pause = 1  # not before so many picks; and so many after a failure
         self._foreseen: list[Foreseen] = []
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
@@ -142,9 +144,9 @@ class Frontier:
         self.logdets = self.logdets + np.log(c[:, 0])
 
     def _look_ahead(self) -> None:
-        """Some more picks at once: on a device, and from the second on, as the first is mostly a tie
-        of all."""
-        if not self._foresees or not len(self.indices):
+        """Some more picks at once: on a device, and from the second on, as the first is mostly a
+        tie of all. Where that leads nowhere it is tried again after ever more picks."""
+        if not self._foresees or len(self.indices) < self._next_sprint:
             return
         standing = self.standing(len(self.indices) + 1)
         if not isinstance(standing, Standing):
@@ -156,7 +158,10 @@ class Frontier:
             self.refresh_all()
         _, slopes = standing.ceiling(self._lead.logs)
         heights = self._heights(slopes / slopes.sum(), self._closed())
-        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, len(self.indices))
+        t = len(self.indices)
+        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, t)
+        self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
+        self._next_sprint = t if self._foreseen else t + self._pause
 
     def _closed(self) -> NDArray[np.bool_] | None:
         """Rows that the rules forbid; chosen ones are closed anyhow."""

@@ -68,10 +68,7 @@ class Sprint:
         unsure = np.array([blur(problem, size) for size in range(1, k + 1)])
         self._ties = put(np.maximum(problem.tolerances.tie, unsure))
         self._slacks = put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
-        self._graph: Any = None
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                self._graph = self._captured()
+        self._graph = self._captured() if device.type == "cuda" else None
 
     @whole_float32()
     def run(self, heights: Any, logs: Any, logdets: Floats, t: int) -> list[Foreseen]:
