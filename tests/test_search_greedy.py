@@ -28,6 +28,7 @@ from problems import (
     feasible_subsets,
     indices,
     kernels,
+    nearly_doubled,
     obeys,
     pose,
     pose_case,
@@ -63,13 +64,7 @@ def unit_diagonal(views: list[np.ndarray], k: int, block: int | None = None) -> 
 def test_how_rows_are_refreshed_does_not_show(seed):
     """Windows, shares, batches, blocks and threads only say who is looked at when."""
     rng = np.random.default_rng(seed)
-    n, k = int(rng.integers(15, 60)), int(rng.integers(3, 14))
-    views = [view.astype(np.float32) for view in cases.random_views(rng, n, [6, 12])]
-    if rng.random() < 0.5:  # duplicates, and rows that are all but that
-        views = [np.vstack([view, view[: n // 3]]) for view in views]
-        views[0][-1] *= np.float32(1 + 1e-6)
-    eps = [float(10.0 ** rng.uniform(-4, 0)), 0.1]
-    tau = float(rng.choice([0.01, 0.05, 1.0]))
+    views, k, eps, tau = nearly_doubled(rng)
     expected = reference.fair_greedy(kernels([v.astype(float) for v in views], eps), k, tau)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frontier_module, "WINDOW", int(rng.integers(1, 6)))

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cases
 import fairnepv
 import reference
 from fairnepv.loop import run
 from fairnepv.posing import pose
 from fairnepv.search import Greedy
-from problems import examples, kernels
+from problems import examples, kernels, nearly_doubled
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -39,13 +38,8 @@ def picks(views, k, tau, eps, **options) -> list[int]:
 def test_the_picks_are_those_of_the_literal_greedy(seed):
     """However few rows are raced among, and however long before anybody asks."""
     rng = np.random.default_rng(seed)
-    n, k = int(rng.integers(15, 60)), int(rng.integers(3, 14))
-    views = [view.astype(np.float32) for view in cases.random_views(rng, n, [6, 12])]
-    if rng.random() < 0.5:  # duplicates, and rows that are all but that
-        views = [np.vstack([view, view[: n // 3]]) for view in views]
-        views[0][-1] *= np.float32(1 + 1e-6)
-    eps = [float(10.0 ** rng.uniform(-4, 0)), 0.1]
-    tau = float(rng.choice([0.01, 0.05, 1.0, np.inf]))
+    views, k, eps, tau = nearly_doubled(rng)
+    tau = np.inf if rng.random() < 0.2 else tau
     literal = [view.astype(float) for view in views]
     expected = reference.fair_greedy(kernels(literal, eps), k, tau)
     with pytest.MonkeyPatch.context() as patch:
