@@ -137,7 +137,7 @@ def passes(data: dict[str, Any], k: int, device: Any, rates: dict[str, float]) -
     n, P = problem.n, problem.pool.width
     with block_threads(problem.work()):
         gram, _ = clock(lambda: _gram(problem), device, 3)
-        quick, _ = clock(lambda: greedy(problem), device)
+        quick, _ = clock(lambda: greedy(problem), device, 3)
         subset = Subset.of(problem, greedy(problem))
         table = SwapTable.of(subset, keep=False)
         best_swaps(table, above=subset.value)

@@ -518,6 +518,54 @@ def test_an_active_set_ends_where_the_full_solve_ends(seed, kind, few_rows, monk
     assert full.state.bound >= few.state.value - 1e-9
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_to_start_with_cost_no_truth_and_little_tightness(seed, few_rows):
+    rng = np.random.default_rng(seed)
+    views, eps = cases.random_views(rng, 14, [5, 4]), [0.1, 0.05]
+    problem = pose(views, 3, 0.05, eps)
+    for q, L in enumerate(kernels(views, eps)):
+        best = max(reference.subset_score(L, S) for S in combinations(range(14), 3))
+        cold, _ = view_bound(problem, f"view{q}", gap=1e-3)
+        for size in (3, 6):
+            start = np.sort(rng.permutation(14)[:size])
+            bound, dual = view_bound(problem, f"view{q}", gap=1e-3, start=start)
+            assert bound >= best
+            assert bound == pytest.approx(cold, abs=1e-3)
+            assert price(problem.over(problem.pool.only(f"view{q}")), dual).bound >= bound
+
+
+def test_rows_join_sooner_where_passes_are_dear(few_rows, monkeypatch):
+    problem, steps, bounds = wider_pool(2, n=600, k=9), [], []
+    for cheap in (0.0, math.inf):
+        monkeypatch.setattr(concave_module, "_CHEAP", cheap)
+        outcome = run(Concave(problem, gap=1e-3))
+        assert outcome.status is Status.CONVERGED
+        supports = [row.details["support"] for row in outcome.trace]
+        limit = concave_module._DOUBLED if cheap else concave_module._GROWTH
+        assert all(b <= a + max(9, limit * a) for a, b in pairwise(supports))
+        steps.append(outcome.steps)
+        bounds.append(outcome.state.bound)
+    assert steps[1] < steps[0]
+    assert bounds[1] == pytest.approx(bounds[0], abs=1e-3)
+
+
+def test_no_point_is_evaluated_twice(few_rows, monkeypatch):
+    """Neither the first one, nor that at which value and proof are made exact."""
+    seen = []
+    real = concave_module.TopK.at
+
+    def at(topk, x):
+        seen.append((topk.views[0].exact, len(x), x.tobytes()))
+        return real(topk, x)
+
+    monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: True)
+    monkeypatch.setattr(concave_module.TopK, "at", at)
+    solver = Concave(wider_pool(2, n=600, k=9), gap=1e-3)
+    solver.dual(run(solver).state)
+    assert any(exact for exact, *_ in seen)
+    assert len(set(seen)) == len(seen)
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2, 4])
 def test_a_resumed_solve_goes_where_the_uninterrupted_one_went(steps, few_rows):
     problem = wider_pool(1)

@@ -160,8 +160,8 @@ class Named:
         self.asked: list[Any] = []
         self.passes = 0
 
-    def of(self, name: Any, workers: Any = None) -> Any:
-        self.asked.append((name, workers))
+    def of(self, name: Any, workers: Any = None, device: Any = None) -> Any:
+        self.asked.append((name, workers, device))
         return self
 
     def map(self, *arguments: Any, **options: Any) -> Any:
@@ -191,9 +191,9 @@ def test_every_command_takes_an_engine(run, folder, monkeypatch, line):
     expected, named = run(line), Named()
     with monkeypatch.context() as patched:
         patched.setattr("fairnepv.engines.engine_of", named.of)
-        found = run(f"{line} --engine local-ray --workers 3")
+        found = run(f"{line} --engine local-ray --workers 3 --device cpu")
     assert found.code == expected.code == 0, found.err
-    assert named.asked == [("local-ray", 3)]
+    assert named.asked == [("local-ray", 3, "cpu")]
     assert named.passes > 0
     assert _timeless(found.out) == _timeless(expected.out)
 
@@ -206,6 +206,8 @@ def test_engines_that_cannot_be_are_refused(run, folder):
     for options, reason in {
         "--engine quick": "there is no engine 'quick'; name 'local', 'torch'",
         "--workers 2": "workers are for the engine 'local-ray', not for 'local'",
+        "--device cpu": "device is for the workers of Ray, not for 'local'; name 'torch:cpu'",
+        "--engine local-ray --device tpu": "'tpu' is not one of 'cuda', 'cpu'",
         "--engine ray://host": "write the address as in 'ray://HOST:10001'",
         "--engine local-ray --workers 0": "0 is not in the range x>=1",
     }.items():

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -40,6 +41,16 @@ PARAMS = {
     "quotas": {"a": 2},
     "certify": False,
     "time_limit": 60.0,
+    "include_counts": False,
+    "oversampling": 2.5,
+    "gap": 0.01,
+    "target_efficiency": None,  # takes a certificate
+    "node_limit": None,  # is for another method
+    "hierarchical": 2,
+    "strict": True,
+    "memory_limit": "2 GiB",
+    "checkpoint": None,
+    "engine": "local",
 }
 
 
@@ -126,6 +137,14 @@ def test_fit_selects_what_select_selects(data, views):
         {"groups": PARAMS["groups"], "quotas": {"a": 1}},
         {"certify": False},
         {"time_limit": 1e-9},
+        {"include": [3], "include_counts": False},
+        {"method": "nepv", "oversampling": 1.5},
+        {"gap": 0.5},
+        {"target_efficiency": 0.5},
+        {"method": "exact", "node_limit": 3},
+        {"hierarchical": 3},
+        {"memory_limit": "1 GiB"},
+        {"engine": fairnepv.LocalEngine(block_rows=7)},
     ],
     ids=lambda changes: " ".join(changes),
 )
@@ -138,6 +157,28 @@ def test_every_parameter_reaches_select(changes):
     assert selector.selection_.status is direct.status
     assert (selector.selection_.certificate is None) == (direct.certificate is None)
     assert dict(selector.selection_.settings) == dict(direct.settings)
+
+
+def test_what_select_takes_and_no_selector():
+    left = {"nested", "progress", "ids"}
+    assert set(fairnepv.select.__kwdefaults__) - set(FairSelector().get_params()) == left
+
+
+def test_strict_and_memory_limit_are_those_of_select():
+    with pytest.raises(fairnepv.FairnepvError, match="time"):
+        FairSelector(k=4, time_limit=1e-9, strict=True).fit(DATA)
+    with pytest.raises(InputError, match="the least that would work"):
+        FairSelector(k=4, memory_limit="1 MiB").fit(DATA)
+
+
+def test_a_checkpoint_is_written_and_gone_on_from(tmp_path):
+    path = tmp_path / "run.state"
+    first = FairSelector(k=4, checkpoint=path).fit(DATA)
+    assert path.exists()
+    again = FairSelector(k=4, checkpoint=path).fit(DATA)
+    np.testing.assert_array_equal(again.selected_indices_, first.selected_indices_)
+    with pytest.raises(InputError, match="another"):
+        FairSelector(k=5, checkpoint=path).fit(DATA)
 
 
 def test_labels_do_not_matter_to_fit():
@@ -186,6 +227,20 @@ def test_resample_a_sparse_matrix(make):
     X = FairSelector(k=4, views=COLUMNS).fit_resample(make(BOTH))
     assert sp.issparse(X)
     np.testing.assert_array_equal(X.toarray(), _rows(BOTH))
+
+
+@pytest.mark.parametrize("layout", ["strided", "sparse_coo", "sparse_csr"])
+def test_resample_a_tensor(layout):
+    """Rows of a tensor are one."""
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(BOTH)
+    if layout != "strided":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tensor = tensor.to_sparse(layout=getattr(torch, layout))
+    X = FairSelector(k=4, views=COLUMNS).fit_resample(tensor)
+    assert isinstance(X, torch.Tensor)
+    np.testing.assert_array_equal(X.to_dense().numpy(), _rows(BOTH))
 
 
 def test_resample_a_data_frame():

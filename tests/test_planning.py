@@ -19,6 +19,7 @@ from fairnepv.methods import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
 from fairnepv.posing import sketch
 from fairnepv.problem import Calibration, Means, Problem
+from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
 from problems import examples
@@ -384,3 +385,76 @@ def test_the_command_refuses_a_limit_that_is_too_small(run, files):  # noqa: F81
         assert told.code == 2
         assert "the least that would work is" in told.err
     assert run("select", *files, "-k", "5", "--memory-limit", "4GiB").code == 0
+
+
+# --- Devices --------------------------------------------------------------------------------------
+
+
+def on_device(views, k, **options):
+    pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    from fairnepv.engines.device import TorchEngine
+
+    return fairnepv.plan(views, k, engine=TorchEngine("cpu", **options), effort="fast")
+
+
+def test_a_device_holds_rows_what_is_known_of_them_and_a_block():
+    n, k, p = 3000, 20, 50
+    words = sp.random_array((n, 400), density=0.01, format="csr", rng=0)
+    forecast = on_device({"a": np.zeros((n, p), np.float32), "b": words}, k, block_rows=100)
+    needs, sparse = (
+        forecast.device,
+        sum(x.nbytes for x in (words.data, words.indices, words.indptr)),
+    )
+    assert needs.resident == 4 * n * p + sparse
+    assert needs.streamed == 0
+    assert needs.known == 2 * n * (8 + 4 + 8 + 8) + 4 * n * 2 * (k + 1)
+    row = -(-(n * p + words.nnz) // n)
+    assert needs.block == 8 * 100 * (row + 4 * 4 * k)
+    assert needs.memory == needs.resident + needs.known + needs.block
+    assert str(needs) in str(forecast)
+
+
+def test_rows_that_do_not_fit_are_sent_with_every_pass():
+    first, second = np.zeros((3000, 50), np.float32), np.zeros((3000, 10))
+    needs = on_device({"a": first, "b": second}, 20, memory=second.nbytes).device
+    assert (needs.resident, needs.streamed) == (second.nbytes, first.nbytes)
+    assert "sent with every pass" in str(needs)
+
+
+def test_kernels_are_read_by_the_host():
+    needs = on_device({"a": np.zeros((300, 5)), "b": KernelView(np.eye(300))}, 20).device
+    assert (needs.resident, needs.streamed) == (8 * 300 * 5, 8 * 300 * 300)
+
+
+def test_the_time_of_a_device_is_not_known():
+    """And nothing is timed to find out, nor any row read."""
+    forecast = on_device({"a": Unread(100_000, 300)}, 50)
+    assert forecast.seconds is None
+    assert {stage.seconds for stage in forecast.stages} == {None}
+    assert "a time that is not known for this engine" in forecast.summary()
+    assert " s expected" not in str(forecast)
+    assert forecast_record(forecast)["seconds"] is None
+    assert forecast_record(forecast)["device"]["device"] == "cpu"
+    assert on_device({"a": np.zeros((100, 3))}, 5).passes > 0
+
+
+def test_the_time_of_a_cluster_is_not_known_and_none_is_started():
+    data = {"a": np.zeros((1000, 30))}
+    forecast = fairnepv.plan(data, 5, engine="ray://nowhere:1", effort="fast")
+    assert forecast.seconds is None
+    assert forecast.device is None
+    assert fairnepv.plan(data, 5, engine="local", effort="fast").seconds > 0
+
+
+def test_a_plan_of_a_device_on_the_command_line(run, tmp_path):  # noqa: F811
+    pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    np.save(tmp_path / "a.npy", np.zeros((500, 8), np.float32))
+    arguments = ["select", "--view", f"a={tmp_path / 'a.npy'}", "-k", "5", "--plan"]
+    shown = run(*arguments, "--engine", "torch:cpu")
+    assert "On cpu: about" in shown.out
+    assert "not known for this engine" in shown.out
+    record = json.loads(run(*arguments, "--engine", "torch:cpu", "--json").out)
+    assert record["seconds"] is None
+    assert record["device"]["streamed"] == 500 * 8 * 4

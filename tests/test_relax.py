@@ -1053,6 +1053,37 @@ def test_nearly_dependent_columns_are_made_orthonormal_in_the_span():
         np.testing.assert_allclose(rows @ (rows.T @ X), X, atol=1e-8 * np.linalg.norm(X))
 
 
+@pytest.mark.parametrize("condition", [1e2, 1e8, 1e12])
+@pytest.mark.parametrize("kind", [Ambient, Spanned])
+def test_ill_conditioned_frames_become_orthonormal_and_keep_their_span(kind, condition):
+    rng = np.random.default_rng(8)
+    views = [rng.standard_normal((400, p)) * (rng.random((400, p)) < 0.3) for p in (40, 30)]
+    Phi, k = np.hstack(views), 12
+    Q, R = np.linalg.qr(Phi)
+    U, W = (np.linalg.qr(rng.standard_normal(shape))[0] for shape in ((70, k), (k, k)))
+    C = np.linalg.solve(R, U * np.logspace(0, -np.log10(condition), k) @ W)
+    assert np.linalg.cond(Phi @ C) == pytest.approx(condition, rel=1e-2)
+    maps = kind(Pool.of([sp.csr_array(x) for x in views])).maps
+    found = maps.geometry.orthonormalize(maps.combine((C[:40], C[40:])))
+    V = found if kind is Ambient else Phi @ found[:70]
+    np.testing.assert_allclose(V.T @ V, np.eye(k), atol=1e-12)
+    U = Q @ U  # the span of Phi C, whose faintest direction is sure to condition times rounding
+    assert np.linalg.norm(V - U @ (U.T @ V)) < 1e-15 * condition + 1e-12
+    if kind is Spanned:
+        np.testing.assert_allclose(found[70:], Phi.T @ V, atol=1e-12 * np.linalg.norm(Phi, 2))
+
+
+@pytest.mark.parametrize(("n", "kind"), [(100_000, Ambient), (110_000, Spanned)])
+def test_only_small_frames_travel(n, kind):
+    """In several sparse views n dimensions take fewer products, but longer messages; what is chosen
+    is the same on every engine, or answers would not be."""
+    columns = (np.arange(n)[:, None] + np.array([0, 311, 622])) % 1400
+    parts = np.ones(3 * n), columns.ravel(), np.arange(0, 3 * n + 1, 3)
+    views = [sp.csr_array(parts, (n, 1400)) for _ in range(3)]
+    problem = Problem(Pool.of(views), 20, 0.05, Calibration("none"))
+    assert type(choose_coordinates(problem)) is kind
+
+
 def test_the_budget_of_passes_holds_and_shortens_the_check():
     case = cases.SMALL[7]
     problem = problem_of(case)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv.engines import block_threads, in_order
-from fairnepv.problem import Constraints, Quotas
+from fairnepv.problem import Constraints, Quotas, largest
 from fairnepv.relaxation import topk as topk_module
 from fairnepv.relaxation.topk import Rows, TopK, ascend, cap, climb, held_rows, split
 from problems import examples, feasible_subsets, indices, pose, random_rules
@@ -286,6 +286,19 @@ def test_the_best_set_is_that_of_enumeration(seed):
     assert tuple(sorted(best.tolist())) in allowed
     top = max(sum(scores[i] for i in S) for S in allowed)
     assert scores[best].sum() == pytest.approx(top, abs=1e-12)
+
+
+@examples(100)
+@given(SEEDS)
+def test_the_largest_are_the_first_of_a_stable_sort(seed):
+    rng = np.random.default_rng(seed)
+    n, room = int(rng.integers(1, 30)), int(rng.integers(-1, 32))
+    scores = rng.integers(5, size=40) * 1.0  # with many ties
+    scores[rng.random(40) < 0.1] = np.nan
+    rows = np.sort(rng.permutation(40)[:n])
+    keys = np.where(np.isnan(scores), np.inf, -scores)  # what is no number comes last
+    ordered = sorted(rows.tolist(), key=lambda i: (keys[i], i))
+    assert largest(scores, rows, room).tolist() == ordered[: max(room, 0)]
 
 
 # --- The ascent -----------------------------------------------------------------------------------

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fairnepv.certificate import GAP
+from fairnepv.engines import Engine
+from fairnepv.engines.tensors import to_device
 from fairnepv.errors import InputError
 from fairnepv.pipeline import select
 from fairnepv.views import View
@@ -17,8 +21,10 @@ from fairnepv.views import View
 class FairSelector(BaseEstimator):  # type: ignore[misc]
     """Selects k rows of X; `fit_resample` returns them (and their labels).
 
-    X is one array whose columns `views` assigns to views, or whatever `select` takes as data.
-    There is no `transform`: dropping rows inside a pipeline would part X from y.
+    X is one array whose columns `views` assigns to views, or whatever `select` takes as data. All
+    options of `select` are parameters but those of one set of rows, `ids`, and of one call,
+    `nested` and `progress`. There is no `transform`: dropping rows inside a pipeline would part X
+    from y.
     """
 
     def __init__(
@@ -33,13 +39,23 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         priorities: Mapping[str, float] | None = None,
         floors: Mapping[str, float] | None = None,
         include: Any = None,
+        include_counts: bool = True,
         exclude: Any = None,
         groups: Any = None,
         quotas: Any = None,
         method: str = "auto",
         effort: str = "balanced",
+        oversampling: float = 3.0,
         certify: bool = True,
+        gap: float = GAP,
+        target_efficiency: float | None = None,
+        node_limit: int | None = None,
+        hierarchical: bool | int = False,
         time_limit: float | None = None,
+        strict: bool = False,
+        memory_limit: int | str | None = None,
+        checkpoint: str | Path | None = None,
+        engine: Engine | str | None = None,
         random_state: int = 0,
     ) -> None:
         self.k = k
@@ -51,13 +67,23 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         self.priorities = priorities
         self.floors = floors
         self.include = include
+        self.include_counts = include_counts
         self.exclude = exclude
         self.groups = groups
         self.quotas = quotas
         self.method = method
         self.effort = effort
+        self.oversampling = oversampling
         self.certify = certify
+        self.gap = gap
+        self.target_efficiency = target_efficiency
+        self.node_limit = node_limit
+        self.hierarchical = hierarchical
         self.time_limit = time_limit
+        self.strict = strict
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
+        self.engine = engine
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -98,6 +124,8 @@ def _rows(data: Any, indices: Any) -> Any:
         return data.iloc[indices]
     if hasattr(data, "tocsr"):
         return data.tocsr()[indices]
+    if hasattr(data, "index_select"):
+        return _rows_of_tensor(data, indices)
     if hasattr(data, "__array__"):
         return np.asarray(data)[indices]
     if isinstance(data, list | tuple):
@@ -105,3 +133,9 @@ def _rows(data: Any, indices: Any) -> Any:
             return [_rows(value, indices) for value in data]
         return [data[int(i)] for i in indices]
     raise InputError(f"cannot take rows of {type(data).__name__}; pass arrays")
+
+
+def _rows_of_tensor(tensor: Any, indices: Any) -> Any:
+    """Where it is, in its layout or, of a sparse one, as COO."""
+    tensor = tensor if str(tensor.layout) == "torch.strided" else tensor.to_sparse_coo()
+    return tensor.index_select(0, to_device(indices, tensor.device))

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.engines import Block
 from fairnepv.problem import Problem
 from fairnepv.stiefel import Geometry
-from fairnepv.views import Pool, View
-from fairnepv.views.base import Floats, Indices
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats, Indices, square_root
 
 # What a set pays that misses a floor: so much that any other is better, and more per nat.
 _MISSED, _FLOOR_PRICE = 1e4, 1e3
@@ -29,26 +28,26 @@ _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no mor
 # --- the soft-min -------------------------------------------------------------------------------
 
 
-def soft_min(d: Floats, tau: float) -> Any:
+def soft_min(d: Any, tau: float, xp: Any = np) -> Any:
     """F = d_min + tau log M - tau log sum_q exp(-(d_q - d_min)/tau) over the first axis.
 
     [FairNEPv, Eq. (softmin-identity)], as d_min - tau log1p(mean_q expm1(-(d_q - d_min)/tau)): no
     exponential can overflow, and nothing cancels for a large tau. tau = inf gives the mean, which
-    is the limit and the fixed-weight baseline.
+    is the limit and the fixed-weight baseline. `xp` has the functions for arrays of a device.
     """
     if np.isinf(tau):
         return d.mean(axis=0)
-    d_min = d.min(axis=0)
+    d_min = xp.min(d, axis=0)
     with np.errstate(over="ignore"):  # a quotient of -inf is as good as a very negative one
-        return d_min - tau * np.log1p(np.expm1((d_min - d) / tau).sum(axis=0) / len(d))
+        return d_min - tau * xp.log1p(xp.expm1((d_min - d) / tau).sum(axis=0) / len(d))
 
 
-def soft_min_weights(d: Floats, tau: float) -> Floats:
+def soft_min_weights(d: Any, tau: float, xp: Any = np) -> Any:
     """w_q proportional to exp(-d_q/tau), summing to one [FairNEPv, Proposition 2]."""
     if np.isinf(tau):
-        return np.full(len(d), 1.0 / len(d))
+        return xp.ones_like(d) / len(d)
     with np.errstate(over="ignore"):
-        w: Floats = np.exp((d.min() - d) / tau)
+        w = xp.exp((d.min() - d) / tau)
     w /= w.sum()
     return w
 
@@ -72,17 +71,23 @@ def entropy_price(weights: Floats, tau: float) -> float:
     return float(tau * (terms.sum() + absent) / len(weights))
 
 
-def merit(d: Floats, tau: float, floors: Floats | None) -> Any:
+def merit(d: Any, tau: float, floors: Any, xp: Any = np) -> Any:
     """What a search maximises: F_tau, less a price beyond all scores where a floor is missed.
 
     It rises with every d_q, so bounds on the views make a bound on it.
     """
-    F = soft_min(d, tau)
+    F = soft_min(d, tau, xp)
     if floors is None:
         return F
     least = floors.reshape((-1,) + (1,) * (d.ndim - 1)) - FLOOR_ROUNDING
-    missed = np.maximum(least - d, 0.0).sum(axis=0)
-    return F - np.where(missed > 0, _MISSED + _FLOOR_PRICE * missed, 0.0)
+    missed = (least - d).clip(0.0).sum(axis=0)
+    return F - xp.where(missed > 0, _MISSED + _FLOOR_PRICE * missed, 0.0)
+
+
+def steepness(problem: Problem) -> float:
+    """What an error of every d_q is multiplied by in the merit, where no floor is crossed."""
+    floored = 0 if problem.floors is None else int(np.isfinite(problem.floors).sum())
+    return 1.0 + _FLOOR_PRICE * floored
 
 
 # --- subsets ------------------------------------------------------------------------------------
@@ -91,10 +96,10 @@ def merit(d: Floats, tau: float, floors: Floats | None) -> Any:
 def subset_scores(pool: Pool, indices: Indices) -> Floats:
     """(M,) d_q(S) = (1/|S|) log det L_q[S, S], in float64 from the original rows.
 
-    This is the one function that scores. It works on singular values of the selected rows and
-    not on their Gram matrix, so a small ridge costs no digits.
+    This is the one function that scores. It works on singular values of the selected rows, or on a
+    triangular factor of them, and not on their Gram matrix, so a small ridge costs no digits.
     """
-    return np.array([np.log(v.spectrum(indices) + v.ridge).mean() + v.offset for v in pool.views])
+    return np.array([v.log_volume(indices) / len(indices) + v.offset for v in pool.views])
 
 
 def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
@@ -120,14 +125,7 @@ def lifted_floors(problem: Problem) -> Floats | None:
 
 def subset_gains(pool: Pool, indices: Indices) -> Floats:
     """(k, M) what each item in turn added to log det L_q; the means over the items are d_q(S)."""
-    return np.stack([_view_gains(view, indices) + view.offset for view in pool.views], axis=1)
-
-
-def _view_gains(view: View, indices: Indices) -> Floats:
-    """log of the conditional variances, from a QR of [Phi_S^T; sqrt(eps) I] as for frames."""
-    R = _square_root(view.compact_rows(indices).T, view.ridge)
-    gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
-    return gains
+    return np.stack([view.gains(indices) + view.offset for view in pool.views], axis=1)
 
 
 class Standing(NamedTuple):
@@ -305,16 +303,9 @@ def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
             return R, unit * condition
     elif eps == 0:
         raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
-    R = _square_root(X, eps)
+    R = square_root(X, eps)
     diagonal = np.abs(np.diagonal(R))
     return R, unit * float(diagonal.max() / diagonal.min())
-
-
-def _square_root(X: Floats, eps: float) -> Floats:
-    """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
-    k = X.shape[1]
-    R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
-    return np.asarray(R)
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +325,8 @@ class Point:
     @functools.cached_property
     def weights(self) -> Floats:
         """(M,) w_q(V)."""
-        return soft_min_weights(self.view_values, self.objective.tau)
+        w: Floats = soft_min_weights(self.view_values, self.objective.tau)
+        return w
 
     @functools.cached_property
     def value(self) -> float:

@@ -30,6 +30,7 @@ from fairnepv.engines import Block, Engine, block_threads, portable
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
 from fairnepv.io.memory import check_memory_limit
+from fairnepv.io.places import local_path
 from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.methods import OWN_METHODS, Plan, check_method, refusal
 from fairnepv.planning import Forecast, fit, foresee
@@ -302,11 +303,13 @@ def plan(
     """What `select` with the same options would take, before anything is run.
 
     Shapes and headers say it: no row is read, and nothing else is checked. Seconds are expected on
-    this machine as it is now; what depends on the data is an estimate. With `method=None`: what
-    `certify` would take.
+    this machine as it is now, and only known of the local engine; what depends on the data is an
+    estimate. With `method=None`: what `certify` would take.
     """
-    if isinstance(options.get("engine"), str):
-        options["engine"] = None  # who is named here might have to be started
+    named = options.get("engine")
+    elsewhere = isinstance(named, str) and named.startswith(("ray", "local-ray"))
+    if elsewhere:
+        options["engine"] = None  # it might have to be started
     posing: Posing = {name: options[name] for name in options if name in Posing.__annotations__}  # type: ignore[assignment]
     unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
     if unknown:
@@ -316,7 +319,7 @@ def plan(
         effort=effort, certify=certify, memory_limit=memory_limit, hierarchical=hierarchical
     )
     _, forecast = _foreseen(data, k, posing, wishes, () if method is None else (method,))
-    return forecast
+    return forecast.untimed() if elsewhere else forecast
 
 
 def verify_bound(
@@ -573,7 +576,7 @@ def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal |
     with block_threads(problem.work()):
         rows = _probe(pool)
     fingerprint = fingerprint_of(settings, *norms, *rows, rules.fixed_in, rules.fixed_out, *groups)
-    journal = Journal(Path(wishes.checkpoint), fingerprint)
+    journal = Journal(local_path(str(wishes.checkpoint)), fingerprint)
     try:
         yield journal
     finally:

@@ -18,6 +18,8 @@ from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices
 
+_MANY = 256  # picks among few rows that a device makes sooner than the host
+
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
 
@@ -170,11 +172,12 @@ class Constraints:
         """
         if not self:
             return np.argpartition(scores, len(scores) - k)[len(scores) - k :]
-        order = np.argsort(-scores, kind="stable")
-        order = order[~np.isin(order, np.concatenate([self.fixed_in, self.fixed_out]))]
-        room = k - len(self.fixed_in)
+        free = np.ones(len(scores), dtype=bool)
+        free[self.fixed_in] = free[self.fixed_out] = False
+        rows, room = np.flatnonzero(free), k - len(self.fixed_in)
         if self.quotas is None:
-            return np.concatenate([self.fixed_in, order[:room]])
+            return np.concatenate([self.fixed_in, largest(scores, rows, room)])
+        order = largest(scores, rows, len(rows))
         groups = self.quotas.groups[order]
         taken = self.quotas.count(self.fixed_in)
         ranks = taken[groups] + _rank_within(groups)  # of every row in its group, those in first
@@ -193,6 +196,15 @@ class Constraints:
         out_there = self.fixed_out[np.isin(self.fixed_out, rows)]
         quotas = self.quotas and replace(self.quotas, groups=self.quotas.groups[rows])
         return Constraints(positions(self.fixed_in), positions(out_there), quotas)
+
+
+def largest(scores: Floats, rows: Indices, room: int) -> Indices:
+    """Up to so many of the rows, by falling scores and, where those are equal, in their order."""
+    below = -scores[rows]
+    if 0 < room < len(rows):  # or nearly all would be sorted for nothing
+        within = ~(below > np.partition(below, room - 1)[room - 1])
+        rows, below = rows[within], below[within]
+    return rows[np.argsort(below, kind="stable")[: max(room, 0)]]
 
 
 def _rank_within(groups: Codes) -> Codes:
@@ -286,7 +298,8 @@ class Problem:
 
     def take(self, rows: Indices) -> Problem:
         """The same task on these rows alone; indices then count within `rows`."""
-        return replace(self, pool=self.pool.take(rows), constraints=self.constraints.take(rows))
+        pool = self.pool.take(rows, there=self.k >= _MANY)
+        return replace(self, pool=pool, constraints=self.constraints.take(rows))
 
     def work(self) -> float:
         """Multiply-adds of one product of all features with k vectors: the unit of all passes."""

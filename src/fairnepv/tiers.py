@@ -1,7 +1,8 @@
 """Selection in two tiers: fair greedy within every shard, then any method among what it chose.
 
 A calibrated pool takes its row scales, ridges and offsets along with its rows, so F_tau of a set is
-the same number in both tiers and in the whole pool. The first tier holds one shard at a time.
+the same number in both tiers and in the whole pool. The first tier holds one shard at a time, or
+each worker of a cluster one.
 
 What this loses against a search of the whole pool has no guarantee beforehand. That of [GreeDi]
 is for monotone submodular functions. A log-determinant is submodular, but an item may lower it, and
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,29 +153,27 @@ class ShardsState:
 
 
 class FirstTier:
-    """Fair greedy within one shard after another; a step is a shard."""
+    """Fair greedy within one shard after another; a step is a shard. Workers of a cluster are ahead
+    of it, each with a shard of its own."""
 
     stage = "shards"
 
     def __init__(
         self, problem: Problem, shards: Sequence[int], deadline: float | None = None
     ) -> None:
-        self.problem, self._deadline = problem, deadline
+        self.problem = problem
+        # Told by the clock on the wall, which is the one that machines have in common.
+        self._deadline = None if deadline is None else deadline - time.monotonic() + time.time()
         self._shards = list(itertools.pairwise(shards))
+        self._coming: tuple[int, Iterator[tuple[Found, float]]] | None = None
 
     def init(self) -> ShardsState:
         none = np.empty(0, dtype=np.int64)
         return ShardsState(none, none, 0.0)
 
     def step(self, state: ShardsState) -> ShardsState:
-        start, stop = self._shards[state.done]
-        rows = np.arange(start, stop)
-        if len(self.problem.constraints.fixed_in):  # every shard is to complement them
-            rows = np.union1d(rows, self.problem.constraints.fixed_in)
-        aside = Session()  # one line per shard, not one per pick
-        aside.deadline = self._deadline
-        found, value = _winners(self.problem, rows, aside)
-        chosen = rows[found.indices]
+        found, value = self._found_in(state.done)
+        chosen = found.indices
         best, value = self._best(state, chosen, value)
         return ShardsState(
             np.concatenate([state.winners, chosen]),
@@ -182,6 +182,25 @@ class FirstTier:
             state.done + 1,
             "" if found.status is Status.COMPLETE else found.status.name,
         )
+
+    def _found_in(self, shard: int) -> tuple[Found, float]:
+        number, coming = self._coming or (-1, iter(()))
+        self._coming = None  # until it is known where it stands, should this be interrupted
+        if number != shard:
+            tasks = map(self._task, range(shard, len(self._shards)))
+            coming = self.problem.pool.each(_winners, tasks)
+        found = next(coming)
+        self._coming = shard + 1, coming
+        return found
+
+    def _task(self, shard: int) -> ShardTask:
+        problem, rows = self.problem, np.arange(*self._shards[shard])
+        if len(problem.constraints.fixed_in):  # every shard is to complement them
+            rows = np.union1d(rows, problem.constraints.fixed_in)
+        own = ("pool", "constraints", "k")
+        terms = {f.name: getattr(problem, f.name) for f in fields(problem) if f.name not in own}
+        rules = problem.constraints.take(rows)
+        return ShardTask(rows, rules, problem.k, terms, self._deadline)
 
     def _best(self, state: ShardsState, chosen: Indices, value: float) -> tuple[Indices, float]:
         problem = self.problem
@@ -205,7 +224,17 @@ class FirstTier:
         }
 
 
-def _winners(problem: Problem, rows: Indices, session: Session) -> tuple[Found, float]:
+class ShardTask(NamedTuple):
+    """What it takes to choose from a shard, besides the rows of the pool."""
+
+    rows: Indices
+    rules: Constraints  # for these
+    k: int
+    terms: dict[str, Any]  # the other fields of the problem
+    deadline: float | None  # in `time.time` seconds
+
+
+def _winners(pool: Pool, task: ShardTask) -> tuple[Found, float]:
     """What fair greedy chooses of these rows, at most k, and how it scores.
 
     First under the rules as far as they can be met here: of every group as many as are asked for
@@ -214,19 +243,21 @@ def _winners(problem: Problem, rows: Indices, session: Session) -> tuple[Found, 
     group they have as many as are asked for, since a shard has those or gives all it has; and k
     that are allowed, from one shard or since every shard gives all that it is allowed to.
     """
-    rules = problem.constraints.take(rows)
+    rows, rules = task.rows, task.rules
     free = np.setdiff1d(np.arange(len(rows)), rules.fixed_out)
-    most = k = min(problem.k, len(free))
+    most = k = min(task.k, len(free))
     if rules.quotas is not None:
         there = rules.quotas.count(free)
         k = min(k, int(np.minimum(there, rules.quotas.most).sum()))
         quotas = replace(rules.quotas, least=np.minimum(rules.quotas.least, there))
         rules = replace(rules, quotas=quotas)
     if most == len(rules.fixed_in):
-        return Found(rules.fixed_in, Status.COMPLETE), 0.0
-    shard = replace(problem, pool=problem.pool.take(rows), k=k, constraints=rules)
+        return Found(rows[rules.fixed_in], Status.COMPLETE), 0.0
+    shard = Problem(pool.take(rows), k, constraints=rules, **task.terms)
+    time_limit = None if task.deadline is None else task.deadline - time.time()
+    session = Session(time_limit=time_limit)  # aside: one line per shard, not one per pick
     found = greedy(shard, session)
     if k < most and found.status is Status.COMPLETE:
         shard = replace(shard, k=most, constraints=Constraints(found.indices, rules.fixed_out))
         found = greedy(shard, session)
-    return found, subset_merit(shard, found.indices)
+    return replace(found, indices=rows[found.indices]), subset_merit(shard, found.indices)

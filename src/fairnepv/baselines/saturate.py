@@ -21,7 +21,7 @@ from fairnepv.loop import Session
 from fairnepv.objective import subset_scores
 from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found, Greedy, complete
-from fairnepv.search.greedy import Judge
+from fairnepv.search.frontier import Judge
 from fairnepv.views.base import Floats
 
 _ROUNDS = 12  # the level is then known to 1/4096 of its range

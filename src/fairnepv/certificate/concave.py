@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fairnepv.certificate.dual import Dual, Priced, ViewDual, price, row_prices
-from fairnepv.engines import block_threads, in_order
+from fairnepv.engines import HOST, block_threads, in_order
 from fairnepv.errors import Status
-from fairnepv.problem import Problem
-from fairnepv.relaxation.topk import ConcavePoint, TopK, cap, climb, held_rows
+from fairnepv.problem import Mask, Problem, largest
+from fairnepv.relaxation.topk import ConcavePoint, TopK, cap, climb, held_rows, one_by_one
 from fairnepv.views.base import Floats, Indices
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
@@ -33,7 +33,9 @@ _SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; s
 _EVALUATIONS = 40  # on one T, at most
 _SAMPLED = 0.04  # precision on a first sample of the rows: what it misses is more than that
 _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and what the last T missed
-_GROWTH = 0.3  # of T, at most, by rows that join it
+_GROWTH, _DOUBLED = 0.3, 1.0  # of T, at most, by rows that join it
+_EAGER = 5.0  # more of them, the larger the gap, where passes are what takes the time:
+_CHEAP = 0.05  # of the work of a pass, for an evaluation on twice as many rows
 _LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
@@ -74,8 +76,11 @@ class Concave:
         self._start = start
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
-        # What can be made again from a state: (x, prices) of the last pass, (x, dual) of the best.
-        self._prices: tuple[Floats, Floats] | None = None
+        # What can be made again from a state: points at its x, in the solver's precision and
+        # exactly; (x, prices) of the last pass; (x, dual) of the best.
+        self._point: ConcavePoint | None = None
+        self._exact: ConcavePoint | None = None
+        self._priced: tuple[Floats, Priced] | None = None
         self._best: tuple[Floats, Dual] | None = None
         self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
 
@@ -85,10 +90,12 @@ class Concave:
         return ConcaveState(rows, x, x, self._at(rows, x).value, np.inf, rows, x)
 
     def step(self, state: ConcaveState) -> ConcaveState:
+        self._exact = None
         rows, x = self._grow(state)
         with self._threads(rows):
             wanted = self._precision(rows, state)
-            found = climb(self._topk(rows).at(x), state.eta, wanted, _EVALUATIONS)
+            found = climb(self._at(rows, x), state.eta, wanted, _EVALUATIONS)
+        self._point = found.point
         dual = self._dual_at(rows, found.tightest)
         priced = self._price(found.tightest, dual)
         better = priced.bound < state.bound
@@ -120,19 +127,19 @@ class Concave:
         if state.proven:
             return state
         with np.errstate(over="ignore", invalid="ignore"):
-            bound = price(self.problem, self.dual(state)).bound
+            bound = price(self.problem, self._proving(state)).bound
         proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
         if proven.gap <= self.gap or bound - state.bound <= _MISLED * self.gap:
             return proven
         # Float32 thought otherwise: nearly alike rows have eigenvalues that drown in its rounding.
-        self._dtype, self._held, self._prices = np.float64, None, None
+        self._dtype, self._held, self._priced = np.float64, None, None
         return replace(proven, stuck=False, slow=0)
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
         missed = _PROMISING * state.gap
         if not state.passes:
-            missed = 0.0 if len(rows) == len(self._everyone()) else _SAMPLED
+            missed = 0.0 if len(rows) == np.count_nonzero(self._open()) else _SAMPLED
         return max(_ENOUGH * self.gap, missed)
 
     def done(self, state: ConcaveState) -> Status | None:
@@ -150,6 +157,9 @@ class Concave:
 
     def dual(self, state: ConcaveState) -> Dual:
         """The dual variables that proved the best bound."""
+        return self._proving(state).published(self.problem)
+
+    def _proving(self, state: ConcaveState) -> Dual:
         if self._best is None or self._best[0] is not state.best_x:
             point = self._exactly_at(state.best_rows, state.best_x)
             self._best = state.best_x, self._dual_at(state.best_rows, point)
@@ -159,7 +169,7 @@ class Concave:
 
     def _topk(self, rows: Indices) -> TopK:
         if self._held is None or not np.array_equal(self._held[0], rows):
-            self._held = None  # before the next is made
+            self._held = self._point = None  # before the next is made
             self._held = rows, self._hold(rows, self._dtype)
         return self._held[1]
 
@@ -170,14 +180,19 @@ class Concave:
             for view, shift in zip(problem.pool.views, self._shifts, strict=True)
         )
         rules = problem.constraints.take(rows)
-        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, in_order)
+        here = all(view.place is HOST for view in problem.pool.views)
+        each = in_order if here else one_by_one  # a device has its threads inside
+        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, each)
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
 
     def _at(self, rows: Indices, x: Floats) -> ConcavePoint:
-        with self._threads(rows):
-            return self._topk(rows).at(x)
+        topk = self._topk(rows)
+        if self._point is None or self._point.x is not x or self._point.topk is not topk:
+            with self._threads(rows):
+                self._point = topk.at(x)
+        return self._point
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """Of the relaxation; in float64 where it decides whether the bound is good enough."""
@@ -188,8 +203,10 @@ class Concave:
     def _exactly_at(self, rows: Indices, x: Floats) -> ConcavePoint:
         if self._dtype == np.float64:
             return self._at(rows, x)
-        with self._threads(rows):
-            return self._hold(rows, np.float64).at(x)
+        if self._exact is None or self._exact.x is not x:
+            with self._threads(rows):
+                self._exact = self._hold(rows, np.float64).at(x)
+        return self._exact
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
         views = tuple(
@@ -208,51 +225,53 @@ class Concave:
                 prices = row_prices(self.problem, dual, coarse=True)
                 best = self.problem.constraints.best_set(prices, self.problem.k)
                 bound = point.value + float(prices[best].sum() - point.prices @ point.x)
-                priced = Priced(bound, prices)
-        self._prices = point.x, priced.prices
+                priced = Priced(bound, prices, best)
+        self._priced = point.x, priced
         return priced
 
     # --- which rows -----------------------------------------------------------------------------
 
-    def _everyone(self) -> Indices:
-        return np.setdiff1d(np.arange(self.problem.n), self.problem.constraints.fixed_out)
+    def _open(self) -> Mask:
+        """(n,) rows that may be chosen."""
+        open_rows = np.ones(self.problem.n, dtype=bool)
+        open_rows[self.problem.constraints.fixed_out] = False
+        return open_rows
 
     def _first_rows(self) -> Indices:
         """Everything where that is cheap; else where a solution is expected, or an even sample."""
-        everyone = self._everyone()
+        everyone = np.flatnonzero(self._open())
         size = first_size(self.problem)
         if len(everyone) <= size:
             return everyone
         if self._start is not None:
             return self._start
         sample = everyone[:: math.ceil(len(everyone) / size)]
-        return self._completed(sample, np.zeros(self.problem.n))
-
-    def _completed(self, rows: Indices, prices: Floats) -> Indices:
-        """These rows, and what the constraints need besides."""
-        rules = self.problem.constraints
-        return np.union1d(np.union1d(rows, rules.fixed_in), rules.best_set(prices, self.problem.k))
+        rules = self.problem.constraints  # which may need others besides
+        return np.union1d(sample, rules.best_set(np.zeros(self.problem.n), self.problem.k))
 
     def _grow(self, state: ConcaveState) -> tuple[Indices, Floats]:
         """T and x with the rows that the last prices call for, without those that proved idle."""
-        problem, rules = self.problem, self.problem.constraints
+        problem = self.problem
         if not state.passes:
             return state.rows, state.x
-        prices = self._prices_at(state)
-        best = rules.best_set(prices, problem.k)
+        _, prices, best = self._priced_at(state)
         # Prices will move by about the gap, relative to those of the best set.
         missed = float(np.clip(2.0 * state.gap, 0.0, 1.0))
         threshold = prices[best].min()
-        open_rows = np.ones(problem.n, dtype=bool)
-        open_rows[state.rows] = open_rows[rules.fixed_out] = False
+        open_rows = self._open()
+        open_rows[state.rows] = False
         wanted = np.flatnonzero(open_rows & (prices >= (1.0 - missed) * threshold))
         if not open_rows[best].any():  # nobody outside can be in the best set
             return state.rows, state.x
         idle = (state.x < _NEGLIGIBLE * state.x.mean()) & (prices[state.rows] < 0.9 * threshold)
-        idle &= ~np.isin(state.rows, self._completed(best, prices))
+        needed = np.zeros(problem.n, dtype=bool)
+        needed[best] = True
+        idle &= ~needed[state.rows]
         kept, x = state.rows[~idle], state.x[~idle]
-        room = min(max(problem.k, int(_GROWTH * len(kept))), most_rows(self.problem) - len(kept))
-        joining = wanted[np.argsort(-prices[wanted], kind="stable")[: max(room, 0)]]
+        room = min(
+            max(problem.k, int(self._growth(state) * len(kept))), most_rows(problem) - len(kept)
+        )
+        joining = largest(prices, wanted, room)
         if not len(joining):
             return state.rows, state.x  # this is as fine as we can afford
         rows = np.concatenate([kept, joining])
@@ -260,12 +279,17 @@ class Concave:
         order = np.argsort(rows)
         return rows[order], self._feasible(rows[order], np.concatenate([x, usual])[order])
 
-    def _prices_at(self, state: ConcaveState) -> Floats:
-        if self._prices is None or self._prices[0] is not state.slope_x:  # a resumed state
+    def _growth(self, state: ConcaveState) -> float:
+        """What share of T may join it."""
+        doubled = evaluation_cost(self.problem, 2 * len(state.rows))
+        eager = _EAGER * state.gap if doubled < _CHEAP * self.problem.work() else 0.0
+        return float(np.clip(eager, _GROWTH, _DOUBLED))
+
+    def _priced_at(self, state: ConcaveState) -> Priced:
+        if self._priced is None or self._priced[0] is not state.slope_x:  # a resumed state
             point = self._at(state.rows, state.slope_x)
-            self._price(point, self._dual_at(state.rows, point))
-        assert self._prices is not None
-        return self._prices[1]
+            return self._price(point, self._dual_at(state.rows, point))
+        return self._priced[1]
 
     def _feasible(self, rows: Indices, x: Floats) -> Floats:
         return cap(x, self.problem.k, self.problem.constraints.take(rows))

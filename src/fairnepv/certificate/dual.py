@@ -16,11 +16,10 @@ entries, so a wide sparse view and an explicit kernel are bounded like any other
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigvalsh
 
 from fairnepv.certificate.spectral import score_rounding
 from fairnepv.engines import Block, few_threads, portable
@@ -37,7 +36,7 @@ class ViewDual:
     """W = level I - Phi_T^T B B^T Phi_T for K - shift I = Phi Phi^T, B = `combine` (m, r)."""
 
     level: float
-    combine: Floats
+    combine: Any  # where its view computes; on the host once it is published
     # At most the smallest eigenvalue of K: what the kernel gives to its ridge, or, where rounding
     # has made K indefinite, what it lacks; scores count negative eigenvalues as zero.
     shift: float = 0.0
@@ -49,10 +48,18 @@ class Dual:
     rows: Indices  # (m,) T, ascending
     views: tuple[ViewDual, ...]
 
+    def published(self, problem: Problem) -> Dual:
+        """The same for whoever has no such device."""
+        places = (view.place for view in problem.pool.views)
+        owns = zip(places, self.views, strict=True)
+        views = tuple(replace(own, combine=place.get(own.combine)) for place, own in owns)
+        return replace(self, views=views)
+
 
 class Priced(NamedTuple):
     bound: float  # on F_tau over all sets that the constraints allow
     prices: Floats  # (n,) s_i, rounded up
+    best: Indices  # (k,) rows that the constraints allow and whose prices sum to most
 
 
 class _ViewPass(NamedTuple):
@@ -84,7 +91,7 @@ def price(problem: Problem, dual: Dual) -> Priced:
     slack = 4.0 * (k + len(constants) + 16) * _UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
     sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
-    return Priced(sound, prices)
+    return Priced(sound, prices, best)
 
 
 def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
@@ -110,11 +117,13 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
     view, own, k = problem.pool.views[q], dual.views[q], problem.k
     eps = view.ridge + max(own.shift, 0.0)
     B = own.combine
-    G = view.quadratic(dual.rows, B) - own.shift * (B.T @ B)
-    size = _size(view, dual, q)
-    error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * np.linalg.norm(G)
+    G = view.quadratic(dual.rows, B)
+    if own.shift:
+        G -= own.shift * (B.T @ B)
+    size, length = _size(view, dual, q), float(view.place.xp.linalg.matrix_norm(G))
+    error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * length
     with few_threads(float(len(G)) ** 3):
-        depths = eigvalsh(G, check_finite=False) if len(G) else np.empty(0)
+        depths = view.place.eigenvalues(G)
     lowest = np.sort(own.level - depths - error)[:k]  # B may have more columns than that
     if not own.level > 0 or not (lowest > 0).all():
         return np.inf  # W is not positive definite, and proves nothing
@@ -148,8 +157,9 @@ def _view_pass(view: View, dual: Dual, q: int, share: float) -> _ViewPass:
 
 def _size(view: View, dual: Dual, q: int) -> float:
     """|(sum_t |B_tj| |phi_t|)_j|: by Cauchy and Schwarz no term of A exceeds it."""
-    lengths = np.sqrt(view.squared_norms[dual.rows])
-    return float(np.linalg.norm(np.abs(dual.views[q].combine).T @ lengths))
+    place, lengths = view.place, np.sqrt(view.squared_norms_at(dual.rows))
+    terms = abs(place.put(dual.views[q].combine)).T @ place.put(lengths)
+    return float(np.linalg.norm(place.get(terms)))
 
 
 def _slack(view: View, m: int) -> float:
@@ -173,7 +183,7 @@ def _price_rows(
             here = block.put(rows[low:high] - block.start)
             v[here] -= block.put(own.shift * own.correction[low:high])
         norms = squared_norms[:, q]
-        sure = xp.sqrt(xp.einsum("ij,ij->i", v, v)) * (1.0 - own.slack)
+        sure = xp.sqrt(block.place.square_sums(v)) * (1.0 - own.slack)
         sure = (sure - own.slack * own.size * xp.sqrt(norms)).clip(0.0)
         whole = own.level * (norms - own.shift + own.slack * norms)
         prices += own.share * (whole - sure**2).clip(0.0) * (1.0 + 8.0 * _UNIT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigvalsh
 
 from fairnepv.engines import few_threads
 from fairnepv.problem import Problem
@@ -81,7 +80,7 @@ def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
     else:
         gram = pool.only(pool.names[q]).gram
     with few_threads(float(len(gram)) ** 3):
-        return np.asarray(eigvalsh(gram, check_finite=False)[::-1])
+        return np.asarray(view.place.eigenvalues(gram)[::-1])
 
 
 def _rank(lam: Floats) -> int:

@@ -52,18 +52,17 @@ def convert(
     fairnepv convert embeddings.parquet:text --ids embeddings.parquet:id --out text
     fairnepv select --view text=text --view vision=vision -k 200
     """
-    from pathlib import Path
-
     from fairnepv.cli.outputs import print_json, show
     from fairnepv.cli.progress import rows_bar
     from fairnepv.io import convert as convert_rows
     from fairnepv.io import verify as verify_folder
+    from fairnepv.io.source import split_source
 
     if verify is not None and (sources or out):
         raise InputError("--verify takes a folder and nothing else; leave SOURCE and --out out")
     if verify is not None:
         with rows_bar("checksums") as progress:
-            about = verify_folder(Path(verify), progress)
+            about = verify_folder(split_source(verify).path, progress)
         said = f"{verify} is what was written"
     elif not sources or out is None:
         raise InputError("name one SOURCE or more and --out FOLDER, or --verify FOLDER")

@@ -27,14 +27,16 @@ class ProblemOptions:
     rules: Mapping[str, str] = field(default_factory=dict)  # files of include, exclude, groups
     engine: str | None = None
     workers: int | None = None  # that it starts
+    device: str | None = None  # of these
 
     @property
     def files(self) -> list[Path]:
-        """What will be read, so that no output replaces it."""
+        """What will be read of local disks, so that no output replaces it."""
         from fairnepv.io.source import split_source
 
         sources = (self.views, self.ids, self.quality, self.rules)
-        return [split_source(text).path for source in sources for text in source.values()]
+        read = [split_source(text).path for source in sources for text in source.values()]
+        return [path for path in read if isinstance(path, Path)]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -45,7 +47,7 @@ class ProblemOptions:
     def read(self, *, engine: bool = True) -> dict[str, Any]:
         """The keyword arguments that every library call takes, `data` among them.
 
-        Plans need no `engine`, and one may take seconds to start.
+        Plans need but the name of an `engine`: one may take seconds to start.
         """
         from fairnepv.cli.alignment import own_ids
         from fairnepv.engines import engine_of
@@ -61,7 +63,9 @@ class ProblemOptions:
             name: reading(read_numbers, "--quality", "", text)
             for name, text in self.quality.items()
         }
-        named = engine and (self.engine, self.workers) != (None, None)
+        named: Any = self.engine
+        if engine and (self.engine, self.workers, self.device) != (None, None, None):
+            named = engine_of(self.engine, self.workers, self.device)
         column = {"include": "id" if ids else "row", "exclude": "id" if ids else "row"}
         rules = {
             name: reading(
@@ -78,13 +82,13 @@ class ProblemOptions:
             **({"quality": quality.get("", quality)} if quality else {}),
             **rules,
             **self.knobs,
-            **({"engine": engine_of(self.engine, self.workers)} if named else {}),
+            **({"engine": named} if named else {}),
         }
 
 
 def posing(command: Command) -> Command:
-    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine and --workers,
-    handed on as one `ProblemOptions`."""
+    """--view, --ids, --tau, --eps, --calibration, --quality, --priority, --engine, --workers and
+    --device, handed on as one `ProblemOptions`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -98,6 +102,7 @@ def posing(command: Command) -> Command:
         priority: tuple[str, ...],
         engine: str | None,
         workers: int | None,
+        device: str | None,
         **options: Any,
     ) -> None:
         named = _assignments(view)
@@ -117,6 +122,7 @@ def posing(command: Command) -> Command:
             _files_by_view("--quality", quality, names),
             engine=engine,
             workers=workers,
+            device=device,
         )
         command(problem=problem, **options)
 
@@ -173,6 +179,12 @@ def posing(command: Command) -> Command:
             "--workers",
             type=click.IntRange(min=1),
             help="How many processes --engine local-ray starts.  [default: one for each core]",
+        ),
+        click.option(
+            "--device",
+            type=click.Choice(["cuda", "cpu"]),
+            help="Workers of Ray compute with PyTorch, on a GPU each or on their core.  [default: "
+            "with NumPy]",
         ),
     ]
     return _decorate(wrapped, decorators)

@@ -11,10 +11,11 @@ from fairnepv.errors import InputError
 _NAMES = "'local', 'torch', 'torch:DEVICE', 'ray', 'ray://HOST:PORT' or 'local-ray'"
 
 
-def engine_of(named: Any, workers: int | None = None) -> Engine:
+def engine_of(named: Any, workers: int | None = None, device: str | None = None) -> Engine:
     """An engine by its name; one that was made already is itself. None is the local one.
 
-    `workers` is for "local-ray" alone: how many processes it starts.
+    `workers` is for "local-ray" alone: how many processes it starts. `device` is for engines of
+    Ray: "cuda" or "cpu", with which PyTorch computes in their workers.
     """
     if named is None or named == "local":
         engine: Engine = LocalEngine()
@@ -31,13 +32,18 @@ def engine_of(named: Any, workers: int | None = None) -> Engine:
     elif named == "local-ray":
         from fairnepv.engines.cluster import RayEngine
 
-        return RayEngine.local(workers)
+        return RayEngine.local(workers, device)
     elif named == "ray" or named.startswith("ray://"):
         from fairnepv.engines.cluster import RayEngine
 
-        engine = RayEngine.connect("auto" if named == "ray" else named)
+        engine = RayEngine.connect("auto" if named == "ray" else named, device)
+        device = None
     else:
         raise InputError(f"there is no engine {named!r}; name {_NAMES}")
     if workers is not None:
         raise InputError(f"workers are for the engine 'local-ray', not for {named or 'local'!r}")
+    if device is not None:
+        raise InputError(
+            f"device is for the workers of Ray, not for {named or 'local'!r}; name 'torch:{device}'"
+        )
     return engine

@@ -8,25 +8,25 @@ files are read by the worker that needs them; arrays go to Ray's object store on
 
 from __future__ import annotations
 
-import contextlib
-import pickle
-import socket
-import traceback
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fairnepv.engines.base import Array, Block, R, Source, tree_fold
-from fairnepv.engines.freight import Layout, Slices, pack, unpack_source
-from fairnepv.engines.local import LocalEngine, block_calls, in_order, keep_freed_memory
+from fairnepv.engines.base import Array, R, Source, tree_fold
+from fairnepv.engines.freight import Slices, owned, pack
+from fairnepv.engines.local import BLOCK_NUMBERS, LocalEngine
 from fairnepv.engines.session import Session, join, launch
-from fairnepv.errors import InputError
+from fairnepv.engines.worker import Failure, Order, work, work_apart, work_folding
 
 _RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
+_LARGE_SUM = 1 << 21  # numbers; a worker makes a partial sum of so many once in a pass,
+_FOLDED = 8  # and that many become one before the driver sees them: a power of two
 _RUN_BYTES = 1 << 28  # of the results of one task, which are in memory twice for a moment
+_GPU_BLOCK = 1 << 24  # numbers of a block that a GPU takes longer for than to be told of it
 _GATHERED = 1 << 16  # rows; fewer are gathered where the driver is, in less time than a task takes
 
 
@@ -35,23 +35,25 @@ class RayEngine:
     """Make one with `RayEngine.local` or `RayEngine.connect`.
 
     `blocks` says what the blocks are; passes of a single block, and those over few gathered rows,
-    it carries out itself.
+    it carries out itself. With a `device`, "cuda" or "cpu", portable tasks compute with PyTorch in
+    the workers; each then has a GPU to itself.
     """
 
     session: Session
     blocks: LocalEngine = field(default_factory=LocalEngine)
+    device: str | None = None
     remote: ClassVar[bool] = True  # who has rows in files should leave it to workers to read them
 
     @classmethod
-    def local(cls, workers: int | None = None) -> RayEngine:
+    def local(cls, workers: int | None = None, device: str | None = None) -> RayEngine:
         """Of a cluster that is started here, on the loopback interface, with so many workers (by
         default one for each core); it ends with this process, or with `close`."""
-        return cls(launch(workers))
+        return cls(launch(workers, device), _blocks_for(device), device)
 
     @classmethod
-    def connect(cls, address: str = "auto") -> RayEngine:
+    def connect(cls, address: str = "auto", device: str | None = None) -> RayEngine:
         """Of a cluster that is there: "ray://HOST:PORT", or "auto" for that of this machine."""
-        return cls(join(address))
+        return cls(join(address, device), _blocks_for(device), device)
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
@@ -82,15 +84,14 @@ class RayEngine:
             )
         count = -(-n // size)
         few = _RUN_BYTES // (8 * size * max(1, source.row_width, width))
-        run = max(1, min(-(-count // (_RUNS * self.session.workers)), few))
+        run = max(1, min(-(-count // (_RUNS * self._workers_for(task))), few))
         jobs = self._jobs(task, None, source, state, aligned, size, run * size, rows)
         start = 0
-        for results in self._in_order(jobs):
-            for result in results:
-                if out is None:
-                    out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
-                out[start : start + len(result)] = result
-                start += len(result)
+        for result in self._in_order(jobs):
+            if out is None:
+                out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
+            out[start : start + len(result)] = result
+            start += len(result)
         assert out is not None, "a pass has at least one row"
         return out
 
@@ -112,13 +113,48 @@ class RayEngine:
                 task, combine, source, state, *aligned, width=width, total=total, fixed=fixed
             )
         # A power of two, so that what a task folds is a subtree of the tree over all blocks.
-        run = 1 << max(0, (count // (_RUNS * self.session.workers)).bit_length() - 1)
+        tasks = self._workers_for(task) * (_RUNS if total < _LARGE_SUM else 1)
+        run = 1 << max(0, (count // tasks).bit_length() - 1)
         jobs = self._jobs(task, combine, source, state, aligned, size, run * size, None)
-        folded: R = tree_fold(self._in_order(jobs), combine)
+        if total >= _LARGE_SUM:
+            jobs = self._folded(jobs, combine)
+        folded: R = tree_fold(map(owned, self._in_order(jobs)), combine)
         return folded
+
+    def _folded(self, jobs: Iterator[Any], combine: Callable[[Any, Any], Any]) -> Iterator[Any]:
+        """Promises of what a worker makes of several partial results."""
+        packed = self.session.put(pack(combine))
+        while group := tuple(itertools.islice(jobs, _FOLDED)):
+            yield self.session.submit(work_folding, False, packed, *group)
+
+    def each(self, task: Callable[..., R], source: Source, states: Iterable[Any]) -> Iterator[R]:
+        """The results of `task(source, state)` in order, by one worker each, which has the blocks
+        of this engine and one thread."""
+        self.session.check()
+        packed = self.session.freight.packed(source)
+        jobs = (
+            self.session.submit(
+                work_apart,
+                False,
+                pack((task, state, self.blocks)),
+                packed.key,
+                packed.blob,
+                *packed.arrays,
+            )
+            for state in states
+        )
+        yield from self._in_order(jobs)
 
     def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
         return self.blocks.rows_of_block(source, width, fixed, total)
+
+    def _device_of(self, task: Callable[..., Any]) -> str | None:
+        """Where workers compute this task; what is made for NumPy alone gains nothing elsewhere."""
+        return self.device if getattr(task, "portable", False) else None
+
+    def _workers_for(self, task: Callable[..., Any]) -> int:
+        session = self.session
+        return session.gpus if self._device_of(task) == "cuda" else session.workers
 
     def _jobs(
         self,
@@ -137,11 +173,13 @@ class RayEngine:
         n = source.n if rows is None else len(rows)
         packed = self.session.freight.packed(source)
         slices = Slices(aligned)
-        order = self.session.put(pack(Order(task, combine, state, size, slices.layouts)))
+        device = self._device_of(task)
+        order = self.session.put(pack(Order(task, combine, state, size, slices.layouts, device)))
         for start in range(0, n, stretch):
             stop = min(start + stretch, n)
             yield self.session.submit(
-                _work,
+                work,
+                device == "cuda",
                 order,
                 (start, stop),
                 slices.cut(start, stop),
@@ -159,82 +197,21 @@ class RayEngine:
             for job in jobs:
                 ahead.append(job)
                 if len(ahead) >= most:
-                    yield self._result(ahead.popleft())
+                    yield self._first(ahead)
             while ahead:
-                yield self._result(ahead.popleft())
+                yield self._first(ahead)
         finally:
             for job in ahead:  # after an error or an interruption
                 self.session.cancel(job)
 
-    def _result(self, job: Any) -> Any:
-        result = self.session.get(job)
+    def _first(self, ahead: deque[Any]) -> Any:
+        """The result that is next; until it is there, its job is one of those to be cancelled."""
+        result = self.session.get(ahead[0])
+        ahead.popleft()
         if isinstance(result, Failure):
             raise result.error
         return result
 
 
-# --- in a worker ----------------------------------------------------------------------------------
-
-
-class Order(NamedTuple):
-    """What all tasks of a pass have in common."""
-
-    task: Callable[..., Any]
-    combine: Callable[[Any, Any], Any] | None  # None: the results of all blocks are wanted
-    state: Any
-    size: int  # rows of a block
-    layouts: tuple[Layout, ...]
-
-
-class Failure(NamedTuple):
-    """What a task raised. Ray would print it for every task whose result is not wanted any more."""
-
-    error: Exception
-
-
-def _work(order: bytes, *arguments: Any) -> Any:
-    keep_freed_memory()
-    try:
-        return _work_on(pickle.loads(order), *arguments)
-    except Exception as error:
-        error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
-        return Failure(error)
-
-
-def _work_on(
-    order: Order,
-    span: tuple[int, int],
-    parts: list[Array],
-    rows: Array | None,
-    key: str,
-    blob: bytes,
-    *arrays: Array,
-) -> Any:
-    """The results of the blocks of a stretch of rows, or these combined."""
-    with _host_named():
-        source: Source = unpack_source(key, blob, arrays)
-    aligned = tuple(layout.restored(parts) for layout in order.layouts)
-    start, stop = span
-
-    def block_of(first: int, last: int) -> Block:
-        with _host_named():
-            if rows is None:
-                return source.block(start + first, start + last)
-            block = source.gather(rows, first, last)
-            return replace(block, start=start + first, stop=start + last)
-
-    calls = block_calls(order.task, block_of, stop - start, order.state, aligned, order.size)
-    results = in_order(calls, 1)
-    return list(results) if order.combine is None else tree_fold(results, order.combine)
-
-
-@contextlib.contextmanager
-def _host_named() -> Iterator[None]:
-    """Files that cannot be read: on which machine?"""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(
-            f"{error} (said by a worker on {socket.gethostname()}; workers must see the same files "
-            "as the driver)"
-        ) from None
+def _blocks_for(device: str | None) -> LocalEngine:
+    return LocalEngine(block_numbers=_GPU_BLOCK if device == "cuda" else BLOCK_NUMBERS)

@@ -6,21 +6,23 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 
 from __future__ import annotations
 
-import contextlib
-import copy
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines.base import Array, Block, R, RowBlock, Source, tree_fold
+from fairnepv.engines.base import Array, Block, Floats, R, RowBlock, Source, tree_fold
+from fairnepv.engines.tensors import is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
+from fairnepv.io.memory import available_memory, size_in_words
 
 _BLOCK_NUMBERS = 1 << 30  # of a block and what is made of it, where there is room for them
 _BLOCK_SHARE = 1 / 64  # of the free bytes of a device, as numbers
 _HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
 _SHARE = 0.5  # of the free memory of a device, for rows that stay there
+_FEWEST = 64  # rows of a block
 
 
 class Place:
@@ -34,9 +36,12 @@ class Place:
 
     def for_a_pass(self) -> Place:
         """The same, that sends an array once, however many blocks ask for it."""
-        other = copy.copy(self)
+        other = Place(self.device)
         other._sent = {}
         return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Place, (self.device,)
 
     def put(self, array: Any) -> Any:
         """Small arrays of a state; a tensor of this device is there already."""
@@ -50,6 +55,15 @@ class Place:
         return to_host(array) if hasattr(array, "cpu") else array
 
     @staticmethod
+    def dense(features: Any) -> Any:
+        return features.to_dense() if is_sparse(features) else features
+
+    @staticmethod
+    @whole_float32()
+    def weighted(weights: Any, rows: Any) -> Any:
+        return weights @ rows
+
+    @staticmethod
     def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
         for q, weight in enumerate(weights):  # one kernel each, that reads once and writes once
             total.addcmul_(terms[:, q], terms[:, q], value=weight)
@@ -57,7 +71,9 @@ class Place:
 
     @staticmethod
     def square_sums(rows: Any) -> Any:
-        return rows.norm(dim=1).square_()
+        import torch
+
+        return torch.linalg.vector_norm(rows, dim=1).square_()
 
     @staticmethod
     def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
@@ -66,71 +82,47 @@ class Place:
         found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
         return rows[found], columns
 
+    @staticmethod
+    def copy(array: Any) -> Any:
+        return array.clone()
 
-def to_device(array: Any, device: Any) -> Any:
-    import torch
+    @staticmethod
+    def add_outer(matrix: Any, vector: Any, scale: float) -> Any:
+        return matrix.addr_(vector, vector, alpha=scale)
 
-    if isinstance(array, torch.Tensor):
-        return array if array.device == device else array.to(device)
-    array = np.asarray(array)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.float64)  # of these PyTorch knows the names alone
-    if not array.flags.writeable or not array.flags.c_contiguous:
-        array = np.array(array, order="C")
-    return torch.from_numpy(array).to(device)
-
-
-class Stream:
-    """Blocks on their way to a device, ahead of the work on them.
-
-    The host fills page-locked memory while the device copies the block before and computes with
-    the one before that; PyTorch's allocators keep that memory until the copies are done.
-    """
-
-    def __init__(self, device: Any) -> None:
-        self._device = device
-        self._copying: Any = None
-
-    def send(self, rows: Any) -> Any:
-        if self._device.type == "cpu":
-            return to_device(rows, self._device)
+    @staticmethod
+    def inverse(matrix: Any) -> tuple[Any, float]:
         import torch
 
-        if self._copying is None:
-            self._copying = torch.cuda.Stream(self._device)
-        locked = to_device(rows, torch.device("cpu")).pin_memory()
-        with torch.cuda.stream(self._copying):
-            there = locked.to(self._device, non_blocking=True)
-        computing = torch.cuda.current_stream(self._device)
-        computing.wait_stream(self._copying)
-        there.record_stream(computing)
-        return there
+        C, info = torch.linalg.cholesky_ex(matrix)
+        if int(info):
+            raise np.linalg.LinAlgError("a kernel is not positive definite")
+        logdet = 2.0 * torch.log(C.diagonal()).sum()
+        return torch.cholesky_inverse(C), float(logdet)
 
+    @staticmethod
+    def trace(matrix: Any) -> float:
+        return float(matrix.diagonal().double().sum())
 
-def alike(arrays: list[Any]) -> list[Any]:
-    """All on the device of those that are tensors, if any is."""
-    devices = [x.device for x in arrays if hasattr(x, "new_empty")]
-    if not devices:
-        return arrays
-    return [to_device(x.toarray() if hasattr(x, "toarray") else x, devices[0]) for x in arrays]
-
-
-def side_by_side(arrays: list[Any]) -> Any:
-    if hasattr(arrays[0], "new_empty"):
+    def eigenvalues(self, matrix: Any) -> Floats:
         import torch
 
-        return torch.cat(arrays, dim=1)
-    return np.hstack(arrays)
+        there = self.put(matrix)
+        try:
+            return np.asarray(to_host(torch.linalg.eigvalsh(there)))
+        except torch.linalg.LinAlgError:  # what is not finite
+            return np.full(len(there), np.nan)
 
+    def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
+        import torch
 
-def to_host(tensor: Any) -> Any:
-    if isinstance(tensor, np.ndarray):
-        return tensor
-    if str(tensor.dtype) == "torch.bfloat16":
-        tensor = tensor.float()
-    return tensor.detach().cpu().numpy()
+        first = max(0, len(matrix) - k)
+        try:
+            lam, Y = torch.linalg.eigh(matrix)
+        except torch.linalg.LinAlgError:
+            lam, Y = matrix[0] * float("nan"), matrix
+        largest = to_host(lam[first:]).astype(np.float64)[::-1]
+        return np.maximum(largest, 0.0), Y[:, first:].flip(1)
 
 
 @dataclass(frozen=True)
@@ -171,13 +163,12 @@ class TorchEngine:
         rows: Any = None,
         out: Any = None,
     ) -> Any:
-        n, place = source.n if rows is None else len(rows), self.place.for_a_pass()
-        size = self.rows_of_block(source, width)
-        for start in range(0, n, size):
-            stop = min(start + size, n)
-            result = self._on(task, source, state, aligned, rows, start, stop, place)
+        n = source.n if rows is None else len(rows)
+        for start, stop, result in self._results(task, source, state, aligned, rows, width):
+            if out is None and stop - start == n:
+                return result
             if out is None:
-                out = _empty_like(result, n)
+                out = self._empty_like(result, n)
             out[start:stop] = result
         assert out is not None, "a pass has at least one row"
         return out
@@ -193,16 +184,55 @@ class TorchEngine:
         total: int = 0,
         fixed: bool = False,
     ) -> R:
-        size, place = self.rows_of_block(source, width), self.place.for_a_pass()
-        results: Iterable[R] = (
-            self._on(task, source, state, aligned, None, start, min(start + size, source.n), place)
-            for start in range(0, source.n, size)
-        )
-        return tree_fold(results, combine)
+        results = self._results(task, source, state, aligned, None, width)
+        each: Iterable[R] = (result for _, _, result in results)
+        return tree_fold(each, combine)
 
     def rows_of_block(self, source: Source, width: int) -> int:
         """One partition for all passes: sums come out the same from run to run."""
-        return self.block_rows or max(64, self._numbers // max(1, source.row_width, width))
+        return self.block_rows or max(_FEWEST, self._numbers // max(1, source.row_width, width))
+
+    def _results(
+        self,
+        task: Callable[..., Any],
+        source: Source,
+        state: Any,
+        aligned: tuple[Any, ...],
+        rows: Any,
+        width: int,
+    ) -> Iterator[tuple[int, int, Any]]:
+        """(start, stop, result) in order; a block that does not fit is made again in halves, and
+        all that follow are so small."""
+        n, place = source.n if rows is None else len(rows), self.place.for_a_pass()
+        size, start = self.rows_of_block(source, width), 0
+        while start < n:
+            stop = min(start + size, n)
+            try:
+                result = self._on(task, source, state, aligned, rows, start, stop, place)
+            except RuntimeError as error:  # which holds what the block had made so far
+                full = _Full.of(error, self.device)
+                if full is None:
+                    raise
+                if stop - start <= _FEWEST:
+                    raise full.said(f"a block of {stop - start:,} rows") from error
+            else:
+                yield start, stop, result
+                start, full = stop, None
+            if full is not None:
+                size = max(_FEWEST, (stop - start) // 2)
+                numbers = size * max(1, source.row_width, width)
+                object.__setattr__(self, "_numbers", min(self._numbers, numbers))
+                full.make_room()
+
+    def _empty_like(self, result: Any, n: int) -> Any:
+        shape = (n, *result.shape[1:])
+        if not hasattr(result, "new_empty"):
+            return np.empty(shape, result.dtype)
+        try:
+            return result.new_empty(shape)
+        except RuntimeError as error:
+            full = _Full.of(error, self.device)
+            raise error if full is None else full.said(f"what {n:,} rows come to") from error
 
     def _on(
         self,
@@ -215,9 +245,9 @@ class TorchEngine:
         stop: int,
         place: Place,
     ) -> Any:
-        with _out_of_memory(self.device, stop - start):
-            block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
-            parts = [x[start:stop] for x in aligned]
+        block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
+        parts = [x[start:stop] for x in aligned]
+        with whole_float32():
             if getattr(task, "portable", False):
                 there = tuple(_Uploaded.of(view, self.place) for view in block.views)
                 block = replace(block, views=there, place=place)
@@ -254,9 +284,7 @@ class _Uploaded(_Fetched):
         return block if getattr(block, "on_device", False) else cls(block, place)
 
     def features(self) -> Any:
-        features = self._block.features()
-        dense = features.toarray() if hasattr(features, "toarray") else features
-        return self._place.put(dense)
+        return self._place.put(self._block.features())
 
     def squared_norms(self) -> Any:
         return self._place.put(self._block.squared_norms())
@@ -268,26 +296,42 @@ class _Uploaded(_Fetched):
         return self._place.put(self._block.coarse(anchor))
 
 
-@contextlib.contextmanager
-def _out_of_memory(device: Any, rows: int) -> Iterator[None]:
-    import torch
+class _Full(NamedTuple):
+    """A device without memory for what was asked of it."""
 
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        free = _free_bytes(device) / 2**30
-        raise InputError(
-            f"{device} has no memory left ({free:.1f} GiB are free) for a block of {rows:,} rows "
-            "and what is made of it; keep fewer rows there (TorchEngine(memory=BYTES)), take "
-            "smaller blocks (block_rows), or lower k"
-        ) from error
+    device: Any
+    asked: int  # bytes
+    held: int  # by us
+    free: int
 
+    @classmethod
+    def of(cls, error: RuntimeError, device: Any) -> _Full | None:
+        """None for an error that says something else; libraries under PyTorch have their own."""
+        import torch
 
-def _empty_like(result: Any, n: int) -> Any:
-    shape = (n, *result.shape[1:])
-    return (
-        result.new_empty(shape) if hasattr(result, "new_empty") else np.empty(shape, result.dtype)
-    )
+        words = str(error)
+        known = isinstance(error, torch.OutOfMemoryError)
+        if not known and "ALLOC_FAILED" not in words and "INSUFFICIENT_RESOURCES" not in words:
+            return None
+        asked = re.search(r"allocate ([\d.]+) ([KMG]?)i?B", words)
+        unit = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+        size = int(float(asked[1]) * unit[asked[2]]) if asked else 0
+        held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+        return cls(device, size, held, _free_bytes(device))
+
+    def make_room(self) -> None:
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def said(self, what: str) -> InputError:
+        least = size_in_words(self.held + self.asked)
+        return InputError(
+            f"{self.device} has no memory left ({self.free / 2**30:.1f} GiB are free) for {what} "
+            f"and what is made of it: the least that would do is {least} in all; keep fewer rows "
+            "there (TorchEngine(memory=BYTES)), or lower k"
+        )
 
 
 def _device(named: Any) -> Any:
@@ -303,12 +347,16 @@ def _device(named: Any) -> Any:
         named = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(named)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise InputError(
             f"engine 'torch:{named}': there is no such device; name cpu or cuda"
         ) from error
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"engine 'torch:{named}': only cpu and cuda are supported")
+    if device.type == "cpu":
+        if device.index:
+            raise InputError(f"engine 'torch:{named}': the processor has no numbers; name cpu")
+        return torch.device("cpu")  # as tensors say it
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
             f"engine 'torch:{named}' needs a GPU, but PyTorch {torch.__version__} finds none; use "
@@ -339,4 +387,6 @@ def _block_numbers(device: Any) -> int:
 def _free_bytes(device: Any) -> int:
     import torch
 
+    if device.type == "cpu":
+        return available_memory()
     return int(torch.cuda.mem_get_info(device)[0])

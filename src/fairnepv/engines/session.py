@@ -34,14 +34,19 @@ _NO_NETWORK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: nodes are on the loopbac
 
 
 class Session:
-    """`folder` is where a cluster that was started here keeps its files."""
+    """`folder` is where a cluster that was started here keeps its files; a connection that is not
+    `ours` was made by the caller."""
 
-    def __init__(self, ray: Any, address: str, folder: str | None = None) -> None:
-        self.address, self._ray, self._folder = address, ray, folder
-        self.workers = max(1, int(ray.cluster_resources().get("CPU", 0)))
-        self.freight = Freight(ray.put)
+    def __init__(
+        self, ray: Any, address: str, folder: str | None = None, *, ours: bool = True
+    ) -> None:
+        self.address, self._ray, self._folder, self._ours = address, ray, folder, ours
+        resources = ray.cluster_resources()
+        self.workers = int(resources.get("CPU", 0))
+        self.gpus = int(resources.get("GPU", 0))
+        self.freight = Freight(self.put)
         self._open = True
-        self._remote = functools.cache(ray.remote(num_cpus=1, max_retries=_RETRIES))
+        self._remote = functools.cache(self._made_remote)
 
     def __repr__(self) -> str:
         return f"<Ray at {self.address}, {self.workers} workers>"
@@ -61,12 +66,38 @@ class Session:
                 "anew"
             )
 
-    def put(self, value: Any) -> Any:
-        return self._ray.put(value)
+    def check_workers(self) -> None:
+        """Ray would wait for one for ever."""
+        if not self.workers:
+            raise InputError(
+                f"the Ray cluster at {self.address} has no CPU for tasks; add a node that has "
+                "(`ray start --num-cpus N`)"
+            )
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A promise of its result, by some worker."""
-        return self._remote(function).remote(*arguments)
+    def check_device(self, device: Any) -> None:
+        """Whether workers have it, as far as Ray knows."""
+        if device not in (None, "cpu", "cuda"):
+            raise InputError(f"device must be 'cuda' or 'cpu' (or None for NumPy), not {device!r}")
+        if device == "cuda" and not self.gpus:
+            raise InputError(
+                f"device 'cuda': the Ray cluster at {self.address} has no GPU; start its nodes "
+                "where there are some (`ray start --num-gpus N`), or leave the device out"
+            )
+
+    def put(self, value: Any) -> Any:
+        with self._connected():
+            return self._ray.put(value)
+
+    def submit(self, function: Callable[..., Any], gpu: bool, *arguments: Any) -> Any:
+        """A promise of its result, by some worker; by one that has a GPU to itself, if wanted."""
+        with self._connected():
+            return self._remote(function, gpu).remote(*arguments)
+
+    def _made_remote(self, function: Callable[..., Any], gpu: bool) -> Any:
+        # By itself Ray would end a process after one task on a GPU, and its rows there with it.
+        return self._ray.remote(num_cpus=1, num_gpus=int(gpu), max_retries=_RETRIES, max_calls=0)(
+            function
+        )
 
     def get(self, promise: Any) -> Any:
         with self._in_words():
@@ -94,12 +125,27 @@ class Session:
             self._ray.cancel(promise)
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends, and its files go."""
-        if self.alive:
-            self._open = False
+        """Leave the cluster; one that was started here ends, and its files go. A connection that
+        the caller made is left to the caller."""
+        if self.alive and self._ours:
             self._ray.shutdown()
+        self._open = False
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> ClusterError:
+        """What the client of Ray says; what a task raises is a result."""
+        return ClusterError(
+            f"the connection to the Ray cluster at {self.address} was lost ({error}); check that "
+            "it runs, and begin again"
+        )
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -109,6 +155,8 @@ class Session:
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None)
             raise (cause if isinstance(cause, BaseException) else error) from None
+        except ConnectionError as error:
+            raise self._lost(error) from error
         except errors.OutOfMemoryError as error:
             raise ClusterError(
                 "workers ran out of memory, and Ray ended them; give a worker more memory, or use "
@@ -126,7 +174,7 @@ class Session:
 _current: Session | None = None
 
 
-def launch(workers: int | None = None) -> Session:
+def launch(workers: int | None = None, device: str | None = None) -> Session:
     """A cluster of this machine alone, for this process alone; the same one when asked again."""
     global _current
     wanted = _check_workers(workers)
@@ -137,6 +185,7 @@ def launch(workers: int | None = None) -> Session:
                 f"engine 'local-ray' runs with {_current.workers} workers already, not {workers}; "
                 "close() it before you start another"
             )
+        _current.check_device(device)
         return _current
     if ray.is_initialized():
         raise InputError(
@@ -165,16 +214,20 @@ def launch(workers: int | None = None) -> Session:
             f"this version of Ray ({ray.__version__}) would open ports to the network, at "
             f"{about['node_ip_address']}; start a cluster yourself, and use engine='ray'"
         )
+    with _closing_on_error(_current):
+        _current.check_device(device)
     return _current
 
 
-def join(address: str = "auto") -> Session:
+def join(address: str = "auto", device: str | None = None) -> Session:
     """A cluster that is there already. Nothing is started if it does not answer."""
     global _current
     ray = _ray()
     if _current is not None and _current.alive and address in ("auto", _current.address):
+        _current.check_device(device)
         return _current
-    if not ray.is_initialized():
+    ours = not ray.is_initialized()
+    if ours:
         found = _address_of(ray) if address == "auto" else address
         _knock(found)
         if found.startswith("ray://"):
@@ -187,14 +240,22 @@ def join(address: str = "auto") -> Session:
             f"this process is connected to another Ray cluster than {address}; use engine='ray' "
             "for that one, or ray.shutdown() first"
         )
-    session = Session(ray, address)
-    try:
+    session = Session(ray, address, ours=ours)
+    with _closing_on_error(session):
+        session.check_workers()
+        session.check_device(device)
         check_versions(session)
+    _current = session
+    return session
+
+
+@contextlib.contextmanager
+def _closing_on_error(session: Session) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         session.close()
         raise
-    _current = session
-    return session
 
 
 def _check_workers(workers: Any) -> int:
@@ -243,7 +304,9 @@ def _refusal(address: str, error: Exception) -> str:
         )
     if address == "local":
         return f"Ray could not be started on this machine ({reason})"
-    return f"the Ray cluster at {address} does not answer ({reason}); check that it runs"
+    token = ", and that RAY_AUTH_MODE and the token are those of its head"
+    hint = token if address.startswith("ray://") else ""
+    return f"the Ray cluster at {address} does not answer ({reason}); check that it runs{hint}"
 
 
 @contextlib.contextmanager
@@ -336,7 +399,7 @@ def versions() -> dict[str, str]:
 def check_versions(session: Session) -> None:
     """Ask every machine of the cluster once."""
     here = versions()
-    for host, there in _versions_there(session).items():
+    for host, there in _versions_there(session):
         for name, own in here.items():
             if there.get(name) != own:
                 raise InputError(
@@ -345,7 +408,7 @@ def check_versions(session: Session) -> None:
                 )
 
 
-def _versions_there(session: Session) -> dict[str, dict[str, str]]:
+def _versions_there(session: Session) -> list[tuple[str, dict[str, str]]]:
     names = tuple(versions())
 
     def ask() -> tuple[str, dict[str, str]]:  # a local function travels whole: ours may be missing
@@ -359,4 +422,4 @@ def _versions_there(session: Session) -> dict[str, dict[str, str]]:
                 found[name] = version(name)
         return socket.gethostname(), found
 
-    return dict(session.ask_everywhere(ask))
+    return session.ask_everywhere(ask)  # containers often share a name

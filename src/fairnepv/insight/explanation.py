@@ -81,9 +81,7 @@ def explain(selection: Selection) -> Explanation:
 
 def _contributions(problem: Problem, subset: Subset) -> list[Floats]:
     offsets = problem.pool.offsets
-    return [
-        offset - np.log(np.diagonal(B)) for offset, B in zip(offsets, subset.inverses, strict=True)
-    ]
+    return [offset - np.log(own) for offset, own in zip(offsets, subset.pivots, strict=True)]
 
 
 def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ class Batches:
     @classmethod
     def of(cls, source: Source, at: int) -> Batches:
         with reading(source):
-            content = pa.memory_map(str(source.path))
+            content = _mapped(source)
             if _is_ipc_file(source):
                 return cls._of_mapped(content, at) or cls._of_compressed(content, at)
             only = pa.ipc.IpcReadOptions(included_fields=[at])
@@ -87,9 +88,18 @@ class Batches:
 
 
 def ipc_columns(source: Source) -> list[str]:
-    with reading(source), pa.memory_map(str(source.path)) as content:
+    with reading(source), _mapped(source) as content:
         opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
         return list(opened(content).schema.names)
+
+
+def _mapped(source: Source) -> Any:
+    if not isinstance(source.path, Path):
+        raise InputError(
+            f"{source.path} is an Arrow file, which is read from a local disk alone; copy it "
+            "there, or write it as Parquet"
+        )
+    return pa.memory_map(str(source.path))
 
 
 def _is_ipc_file(source: Source) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairnepv.io.arrow_batches import Batches, ipc_columns
 from fairnepv.io.arrow_columns import to_numpy
+from fairnepv.io.places import Place, for_arrow
 from fairnepv.io.rows import Fingerprint, Rows
 from fairnepv.io.source import Source
 from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
@@ -85,7 +85,7 @@ class ArrowRows(TableRows):
 def open_parquet(source: Source, kept: Kept | None = None) -> ParquetRows:
     """A column of a Parquet file; row groups are decoded when their rows are asked for."""
     file = Fingerprint.of(source.path)
-    with reading(source), pq.ParquetFile(source.path) as parquet:
+    with reading(source), pq.ParquetFile(for_arrow(source.path)) as parquet:
         column = choose_column(source, list(parquet.schema_arrow.names), None)
     return ParquetRows(column, file, kept or Kept())
 
@@ -101,7 +101,7 @@ def column_names(source: Source) -> list[str]:
     if source.ending != ".parquet":
         return ipc_columns(source)
     with reading(source):
-        return list(pq.read_schema(source.path).names)
+        return list(pq.read_schema(for_arrow(source.path)).names)
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -126,9 +126,9 @@ def _all_chunks(column: Column) -> Iterator[Any]:
         yield from (batches.array(b) for b in range(len(batches.lengths)))
 
 
-def _checked_parquet(path: Path) -> Any:
+def _checked_parquet(path: Place) -> Any:
     """With the checksums of pages compared, where the writer put them in."""
-    return pq.ParquetFile(path, page_checksum_verification=True)
+    return pq.ParquetFile(for_arrow(path), page_checksum_verification=True)
 
 
 def _parquet_chunks(file: Any, group: int, column: Column) -> list[Any]:

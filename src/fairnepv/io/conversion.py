@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.manifest import IDS, NAME, Manifest, Progress, Shard, checksum, is_at
 from fairnepv.io.memory import size_in_words
+from fairnepv.io.places import local_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows, blocks
 from fairnepv.io.source import split_source
@@ -41,7 +42,7 @@ def convert(
     Ids are those of the file `ids`; of None those that every source brings along, if it does; of
     "" there are none.
     """
-    target = Path(folder)
+    target = local_path(folder)
     _check_target(target, sources, force)
     rows = [open_rows(text) for text in sources]
     for other in rows[1:]:
@@ -70,8 +71,8 @@ def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"the folder {target.parent} cannot be written to; name another one")
     for text in sources:
-        read = split_source(text).path.resolve()
-        if target.resolve() in (read, *read.parents):
+        read = split_source(text).path
+        if isinstance(read, Path) and _holds(target.resolve(), read.resolve()):
             raise InputError(f"{target} holds {text}, which is read; write to another folder")
     around = next((path for path in target.resolve().parents if is_at(path)), None)
     if around is not None:
@@ -85,6 +86,10 @@ def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
             f"{target} is not a folder that `fairnepv convert` wrote, so it is not replaced; name "
             "another one"
         )
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    return folder in (path, *path.parents)
 
 
 def _check_space(target: Path, needed: int) -> None:

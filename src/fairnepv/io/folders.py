@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, manifest
 from fairnepv.io.numpy_files import read_npy
+from fairnepv.io.places import Place, each
 from fairnepv.io.rows import Reordered, RowFile, Shards
 from fairnepv.io.source import Source, choose_part
 from fairnepv.io.table_rows import Kept
@@ -59,9 +60,9 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
             return read_folder_ids(Source(folder / _METADATA, source.part), default)
         raise InputError(f"{folder} holds no tables with ids; name a file of ids")
     files, order = _data_set(folder) if _is_data_set(folder) else (_tables(folder), None)
-    columns = [
-        arrow_files.read_column(Source(folder / name, source.part), default) for name in files
-    ]
+    columns = each(
+        lambda path: arrow_files.read_column(Source(path, source.part), default), folder, files
+    )
     values = np.concatenate(columns)
     return values if order is None else values[_taken(folder, order, len(values))]
 
@@ -94,10 +95,10 @@ def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
         )
     prefix = choose_part(source, list(groups), "shard name")
     files = _in_order(source.path, groups[prefix])
-    return Shards([_matrix(source.path / name) for name in files], str(source))
+    return Shards(each(_matrix, source.path, files), str(source))
 
 
-def _matrix(path: Path) -> RowFile:
+def _matrix(path: Place) -> RowFile:
     rows = read_npy(Source(path))
     if not isinstance(rows, RowFile):
         raise InputError(
@@ -108,11 +109,12 @@ def _matrix(path: Path) -> RowFile:
 
 def _open_tables(source: Source, names: Sequence[str]) -> RowFile:
     kept = Kept()
-    return Shards([_open_table(source, name, kept) for name in names], str(source))
+    parts = each(lambda path: _open_table(path, source.part, kept), source.path, names)
+    return Shards(parts, str(source))
 
 
-def _open_table(source: Source, name: str, kept: Kept) -> RowFile:
-    table = Source(source.path / name, source.part)
+def _open_table(path: Place, part: str | None, kept: Kept) -> RowFile:
+    table = Source(path, part)
     opened: Callable[..., RowFile] = (
         arrow_files.open_parquet if table.ending == ".parquet" else arrow_files.open_arrow
     )
@@ -127,7 +129,7 @@ def _open_data_set(source: Source) -> RowFile:
     return rows if order is None else Reordered(rows, _taken(source.path, order, len(rows)))
 
 
-def _is_data_set(folder: Path) -> bool:
+def _is_data_set(folder: Place) -> bool:
     if (folder / _DICT).is_file():
         splits = _json(folder / _DICT).get("splits")
         listed = splits if isinstance(splits, list) else []
@@ -138,7 +140,7 @@ def _is_data_set(folder: Path) -> bool:
     return (folder / _STATE).is_file()
 
 
-def _data_set(folder: Path) -> tuple[list[str], NDArray[np.int64] | None]:
+def _data_set(folder: Place) -> tuple[list[str], NDArray[np.int64] | None]:
     """The files of a Hugging Face data set in their order, and the rows that it takes of them."""
     state = _json(folder / _STATE)
     files = [_file_name(folder, entry) for entry in _listed(folder, state, "_data_files")]
@@ -151,7 +153,7 @@ def _data_set(folder: Path) -> tuple[list[str], NDArray[np.int64] | None]:
     return files, np.concatenate(taken).astype(np.int64)
 
 
-def _taken(folder: Path, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _taken(folder: Place, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     if len(order) and not 0 <= order.min() <= order.max() < n:
         worst = order.max() if order.max() >= n else order.min()
         raise InputError(
@@ -161,14 +163,14 @@ def _taken(folder: Path, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     return order
 
 
-def _listed(folder: Path, state: dict[str, Any], key: str) -> list[Any]:
+def _listed(folder: Place, state: dict[str, Any], key: str) -> list[Any]:
     entries = state.get(key)
     if entries is not None and not isinstance(entries, list):
         raise InputError(f"{folder / _STATE} has a broken {key!r}; save the data set again")
     return entries or []
 
 
-def _file_name(folder: Path, entry: Any) -> str:
+def _file_name(folder: Place, entry: Any) -> str:
     name = entry.get("filename") if isinstance(entry, dict) else None
     if not isinstance(name, str) or Path(name).name != name:
         raise InputError(f"{folder / _STATE} names a broken file {name!r}; save the data set again")
@@ -177,7 +179,7 @@ def _file_name(folder: Path, entry: Any) -> str:
     return name
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Place) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -200,7 +202,7 @@ def _subfolder(source: Source) -> Source:
     )
 
 
-def _tables(folder: Path) -> list[str]:
+def _tables(folder: Place) -> list[str]:
     """Table files in the order of the numbers in their names."""
     endings = [ending for ending in TABLE_ENDINGS if _files(folder, (ending,))]
     if len(endings) > 1:
@@ -216,7 +218,7 @@ def _tables(folder: Path) -> list[str]:
     return _in_order(folder, next(iter(groups.values())))
 
 
-def _files(folder: Path, endings: tuple[str, ...]) -> list[str]:
+def _files(folder: Place, endings: tuple[str, ...]) -> list[str]:
     return sorted(
         path.name
         for path in folder.iterdir()
@@ -234,7 +236,7 @@ def _numbered(names: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
     return groups
 
 
-def _in_order(folder: Path, numbered: list[tuple[int, str]]) -> list[str]:
+def _in_order(folder: Place, numbered: list[tuple[int, str]]) -> list[str]:
     """By number, without gaps or repeats; all of them where the names say how many."""
     numbered = sorted(numbered)
     for (number, name), (following, other) in itertools.pairwise(numbered):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.numpy_files import read_npy
+from fairnepv.io.places import Place, each
 from fairnepv.io.rows import RowFile, Shards, row_range
 from fairnepv.io.source import Source
 
@@ -47,11 +48,11 @@ class Manifest:
         return asdict(self)
 
 
-def is_at(folder: Path) -> bool:
+def is_at(folder: Place) -> bool:
     return (folder / NAME).is_file()
 
 
-def read(folder: Path) -> Manifest:
+def read(folder: Place) -> Manifest:
     """The manifest of a folder, with every number in it plausible."""
     path = folder / NAME
     try:
@@ -75,36 +76,38 @@ def read(folder: Path) -> Manifest:
     return found
 
 
-def open_rows(folder: Path) -> RowFile:
+def open_rows(folder: Place) -> RowFile:
     """The rows of a converted folder; shapes and sizes are checked, checksums by `verify`."""
     about = read(folder)
-    parts = [_open_shard(folder, about, shard) for shard in about.shards]
+    parts = each(_open_shard, folder, [shard.file for shard in about.shards])
+    for shard, rows in zip(about.shards, parts, strict=True):
+        _check_shard(folder, about, shard, rows)
     return Shards(parts, str(folder))
 
 
-def read_ids(folder: Path) -> NDArray[Any] | None:
+def read_ids(folder: Place) -> NDArray[Any] | None:
     about = read(folder)
     if about.ids is None:
         return None
-    ids = read_npy(Source(_existing(folder, about.ids)))
+    ids = read_npy(Source(_existing(folder / about.ids.file)))
     if not isinstance(ids, np.ndarray) or ids.shape != (about.n,):
         raise InputError(f"{folder / about.ids.file} must hold {about.n:,} ids; convert again")
     return ids
 
 
-def verify(folder: Path, progress: Progress | None = None) -> Manifest:
+def verify(folder: Place, progress: Progress | None = None) -> Manifest:
     """Compare every checksum; one pass over all bytes."""
     if not is_at(folder):
         raise InputError(f"{folder} has no {NAME}; name a folder that `fairnepv convert` wrote")
     about = read(folder)
     first, wrong = 0, []
     for shard in about.shards:
-        if checksum(_existing(folder, shard)) != shard.sha256:
+        if checksum(_existing(folder / shard.file)) != shard.sha256:
             wrong.append(f"{shard.file} ({row_range(first, first + shard.rows)})")
         first += shard.rows
         if progress is not None:
             progress(first, about.n)
-    if about.ids is not None and checksum(_existing(folder, about.ids)) != about.ids.sha256:
+    if about.ids is not None and checksum(_existing(folder / about.ids.file)) != about.ids.sha256:
         wrong.append(about.ids.file)
     if wrong:
         raise InputError(
@@ -115,7 +118,7 @@ def verify(folder: Path, progress: Progress | None = None) -> Manifest:
     return about
 
 
-def checksum(path: Path) -> str:
+def checksum(path: Place) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_HASHED_AT_ONCE):
@@ -123,21 +126,20 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _open_shard(folder: Path, about: Manifest, shard: Shard) -> RowFile:
-    path = _existing(folder, shard)
-    rows = read_npy(Source(path))
+def _open_shard(path: Place) -> Any:
+    return read_npy(Source(_existing(path)))
+
+
+def _check_shard(folder: Place, about: Manifest, shard: Shard, rows: Any) -> None:
     expected = (shard.rows, about.p)
     if getattr(rows, "shape", None) != expected or rows.dtype != np.dtype(about.dtype):
         raise InputError(
-            f"{path} holds {rows.dtype} of shape {rows.shape}, but {NAME} says {about.dtype} of "
-            f"shape {expected}; convert the data again"
+            f"{folder / shard.file} holds {rows.dtype} of shape {rows.shape}, but {NAME} says "
+            f"{about.dtype} of shape {expected}; convert the data again"
         )
-    assert isinstance(rows, RowFile)
-    return rows
 
 
-def _existing(folder: Path, shard: Shard) -> Path:
-    path = folder / shard.file
+def _existing(path: Place) -> Place:
     if not path.is_file():
         raise InputError(f"{path} is missing, though {NAME} names it; convert the data again")
     return path

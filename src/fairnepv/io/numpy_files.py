@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
-from fairnepv.io.rows import Fingerprint, MappedRows, row_range
+from fairnepv.io.ranges import number_rows
+from fairnepv.io.rows import Fingerprint, NumberRows, row_range
 from fairnepv.io.source import Source, choose_part, parse_source, unreadable
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -45,15 +46,14 @@ class Header(NamedTuple):
 def read_npy(source: Source) -> Any:
     """Rows that stay in the file; what is not a matrix of numbers is loaded, for the caller to
     judge."""
-    check_magic(source, _NPY, "a .npy file")
     file = Fingerprint.of(source.path)
-    with _reading(source, "a .npy file"), source.path.open("rb") as stream:
+    with _opened(source, _NPY, "a .npy file") as stream, _reading(source, "a .npy file"):
         header = _read_header(stream, str(source))
         _check_size(str(source), header, file.size)
         if not _is_matrix(header):
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
-    return _mapped(file, header, 0, str(source))
+    return _stored(file, header, 0, str(source))
 
 
 def read_npz(source: Source) -> Any:
@@ -76,8 +76,9 @@ def read_archive(text: str) -> dict[str, NDArray[Any]]:
 class Archive:
     """An open .npz archive; the sizes of a member are compared before it is read."""
 
-    def __init__(self, source: Source, file: Fingerprint, members: zipfile.ZipFile) -> None:
-        self._source, self._file, self._zip = source, file, members
+    def __init__(self, source: Source, file: Fingerprint, stream: IO[bytes]) -> None:
+        self._source, self._file, self._stream = source, file, stream
+        self._zip = members = zipfile.ZipFile(stream)
         self._members = {info.filename.removesuffix(".npy"): info for info in members.infolist()}
         self.names = list(self._members)
 
@@ -105,16 +106,15 @@ class Archive:
         begin = self._begin(info)
         if begin + info.file_size > self._file.size:
             raise InputError(f"{where} reaches beyond the end of the file; write the file again")
-        return _mapped(self._file, header, begin, where)
+        return _stored(self._file, header, begin, where)
 
     def _where(self, name: str) -> str:
         return f"{self._source.path}:{name}"
 
     def _begin(self, info: zipfile.ZipInfo) -> int:
         """Where the bytes of a member begin: its own header may be longer than the directory's."""
-        with self._source.path.open("rb") as stream:
-            stream.seek(info.header_offset)
-            name, extra = struct.unpack("<HH", stream.read(_LOCAL_HEADER)[26:])
+        self._stream.seek(info.header_offset)
+        name, extra = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[26:])
         return int(info.header_offset + _LOCAL_HEADER + name + extra)
 
     def _refuse_bomb(self, info: zipfile.ZipInfo, where: str) -> None:
@@ -134,15 +134,15 @@ class Archive:
 
 @contextmanager
 def open_archive(source: Source) -> Iterator[Archive]:
-    check_magic(source, _ZIP, "an .npz archive")
     file = Fingerprint.of(source.path)
-    with _reading(source, "an .npz archive"), zipfile.ZipFile(source.path) as members:
-        yield Archive(source, file, members)
+    kind = "an .npz archive"
+    with _opened(source, _ZIP, kind) as stream, _reading(source, kind):
+        yield Archive(source, file, stream)
 
 
-def _mapped(file: Fingerprint, header: Header, begin: int, origin: str) -> MappedRows:
+def _stored(file: Fingerprint, header: Header, begin: int, origin: str) -> NumberRows:
     n, p = header.shape
-    return MappedRows(
+    return number_rows(
         file, header.dtype, (n, p), begin + header.offset, origin=origin, fortran=header.fortran
     )
 
@@ -189,13 +189,22 @@ def _missing(header: Header, size: int) -> str:
     return f"{row_range(whole, n)} of {n:,} are missing"
 
 
-def check_magic(source: Source, magic: bytes, kind: str) -> None:
-    """By its first bytes: NumPy would take a stranger for a pickle."""
+@contextmanager
+def _opened(source: Source, magic: bytes, kind: str) -> Iterator[IO[bytes]]:
+    """A file with the right first bytes: NumPy would take a stranger for a pickle."""
     try:
-        with source.path.open("rb") as file:
-            found = file.read(len(magic))
+        stream = source.path.open("rb")
     except OSError as error:
         raise InputError(f"{source} cannot be opened ({error.strerror})") from error
+    with stream:
+        _check_magic(source, stream, magic, kind)
+        yield stream
+
+
+def _check_magic(source: Source, stream: IO[bytes], magic: bytes, kind: str) -> None:
+    with _reading(source, kind):
+        found = stream.read(len(magic))
+        stream.seek(0)
     if found == magic:
         return
     hint = "it holds a single array, so call it .npy" if found == _NPY[:2] else "write it again"

@@ -81,7 +81,7 @@ def id_column(text: str) -> NDArray[Any] | None:
     else:
         tables = folders.TABLE_ENDINGS
         found = source.ending in tables and "id" in arrow_files.column_names(source)
-    return _read_column(f"{source.path}:id", "id") if found else None
+    return _column(Source(source.path, "id"), "id") if found else None
 
 
 def read_picks(text: str, column: str) -> NDArray[Any]:
@@ -110,11 +110,14 @@ def _is_number(text: Any) -> bool:
 
 
 def _read_column(text: str, default: str) -> NDArray[Any]:
+    return _column(parse_source(text, (*_ARRAYS, *_COLUMNS), folders=True), default)
+
+
+def _column(source: Source, default: str) -> NDArray[Any]:
     readers: dict[str, Any] = {
         **_ARRAYS,
         **{e: partial(r, default=default) for e, r in _COLUMNS.items()},
     }
-    source = parse_source(text, tuple(readers), folders=True)
     if source.path.is_dir():
         array = folders.read_folder_ids(source, default)
     else:

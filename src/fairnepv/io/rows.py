@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.places import Place, spread
 
 Rows = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -35,17 +34,21 @@ _OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there a
 class Fingerprint:
     """What a file was when it was opened."""
 
-    path: Path
+    path: Place
     size: int
     modified: int
     inode: int
 
     @classmethod
-    def of(cls, path: Path) -> Fingerprint:
+    def of(cls, path: Place) -> Fingerprint:
         try:
-            found = os.stat(path)
+            return cls._now(path)
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
+
+    @classmethod
+    def _now(cls, path: Place) -> Fingerprint:
+        found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,8 +58,8 @@ class Fingerprint:
     def check(self, start: int, stop: int) -> None:
         """Refuse to read rows `start:stop` of a file that is not what it was."""
         try:
-            unchanged = Fingerprint.of(self.path) == self
-        except InputError:
+            unchanged = self._now(self.path) == self
+        except OSError:
             unchanged = False
         if not unchanged:
             raise InputError(
@@ -74,6 +77,7 @@ class RowFile(ABC):
     file_bytes: int  # what lies on disk for these rows
     resident: bool = False  # whether the rows are in memory already, or will be after one pass
     random_access: bool = True  # whether scattered rows cost what they weigh
+    waits: bool = False  # whether reading is mostly waiting for somebody else
     ndim = 2
 
     @abstractmethod
@@ -147,8 +151,8 @@ class HeldRows(RowFile):
         return self.array[indices]
 
 
-class MappedRows(RowFile):
-    """Numbers that lie in a file one after another, mapped into memory.
+class NumberRows(RowFile):
+    """Numbers that lie in a file one after another.
 
     NumPy has no bfloat16, the upper half of a float32: it is read as that, in a copy.
     """
@@ -169,13 +173,20 @@ class MappedRows(RowFile):
         self.dtype = np.dtype(np.float32) if bfloat16 else stored
         self.file_bytes = shape[0] * shape[1] * stored.itemsize
 
+    def _widened(self, rows: Rows) -> Rows:
+        return widen_bfloat16(rows) if self.bfloat16 else rows
+
+
+class MappedRows(NumberRows):
+    """Of a local file, mapped into memory."""
+
     @cached_property
     def _opened(self) -> Rows:
         if not self.file_bytes:
             return np.empty(self.shape, self.stored)
         try:
             mapped = np.memmap(
-                self.file.path,
+                str(self.file.path),
                 self.stored,
                 mode="r",
                 offset=self.offset,
@@ -195,9 +206,6 @@ class MappedRows(RowFile):
             self.file.check(int(indices.min()), int(indices.max()) + 1)
         return self._widened(self._opened[indices])
 
-    def _widened(self, rows: Rows) -> Rows:
-        return widen_bfloat16(rows) if self.bfloat16 else rows
-
 
 def widen_bfloat16(halves: Rows) -> Rows:
     """float32 of 16-bit patterns that are its upper halves."""
@@ -214,14 +222,15 @@ class Joined(RowFile):
         """The rows of one part."""
 
     def read(self, start: int, stop: int) -> Rows:
-        pieces: list[Rows] = []
+        wanted: list[tuple[int, slice]] = []
         first = bisect.bisect_right(self.starts, start) - 1
         for s in range(first, len(self.starts) - 1):
             low, high = max(start, self.starts[s]), min(stop, self.starts[s + 1])
             if low >= stop:
                 break
             if low < high:
-                pieces.append(self.part(s)[low - self.starts[s] : high - self.starts[s]])
+                wanted.append((s, slice(low - self.starts[s], high - self.starts[s])))
+        pieces = spread(lambda x: self.part(x[0])[x[1]], wanted, waits=self.waits)
         if not pieces:
             return np.empty((0, self.shape[1]), self.dtype)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -230,9 +239,13 @@ class Joined(RowFile):
         rows = np.empty((len(indices), self.shape[1]), self.dtype)
         order = np.argsort(indices, kind="stable")
         inner = np.searchsorted(indices[order], self.starts[1:-1])
-        for s, mine in enumerate(np.split(order, inner)):
-            if len(mine):
-                rows[mine] = self.part(s)[indices[mine] - self.starts[s]]
+
+        def fill(part: tuple[int, Indices]) -> None:
+            s, mine = part
+            rows[mine] = self.part(s)[indices[mine] - self.starts[s]]
+
+        parts = [(s, mine) for s, mine in enumerate(np.split(order, inner)) if len(mine)]
+        spread(fill, parts, waits=self.waits)
         return rows
 
 
@@ -249,6 +262,7 @@ class Shards(Joined):
         self.file_bytes = sum(part.file_bytes for part in self.parts)
         self.resident = all(part.resident for part in self.parts)
         self.random_access = all(part.random_access for part in self.parts)
+        self.waits = any(part.waits for part in self.parts)
         self._recent: dict[int, None] = {}
 
     def part(self, s: int) -> RowFile:

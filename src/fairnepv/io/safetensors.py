@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.io.rows import Fingerprint, MappedRows, row_range
+from fairnepv.io.ranges import number_rows
+from fairnepv.io.rows import Fingerprint, NumberRows, row_range
 from fairnepv.io.source import Source, choose_part
 
 _LARGEST_HEADER = 100_000_000  # the limit of the format itself
@@ -31,8 +32,8 @@ _KINDS = {
 }
 
 
-def read_safetensors(source: Source) -> MappedRows:
-    """A tensor with two axes, mapped into memory."""
+def read_safetensors(source: Source) -> NumberRows:
+    """A tensor with two axes, which stays in the file."""
     file = Fingerprint.of(source.path)
     tensors, begin = _read_header(source, file)
     name = choose_part(source, list(tensors), "tensor")
@@ -48,7 +49,7 @@ def read_safetensors(source: Source) -> MappedRows:
             f"{where} is cut short: {row_range(whole, rows)} of {rows:,} are missing; write or "
             "copy it again"
         )
-    return MappedRows(
+    return number_rows(
         file,
         np.dtype(_KINDS[kind]),
         (rows, columns),
@@ -70,7 +71,7 @@ def _read_header(source: Source, file: Fingerprint) -> tuple[dict[str, Any], int
                 )
             header = json.loads(stream.read(length))
     except OSError as error:
-        raise InputError(f"{source.path} cannot be opened ({error.strerror})") from error
+        raise InputError(f"{source.path} cannot be opened ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise

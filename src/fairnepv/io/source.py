@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
+from fairnepv.io.places import Place, check_slashes, is_uri, local_text, split_uri
 
 _WITH_PARTS = (".npz", ".parquet", ".arrow", ".ipc", ".feather", ".safetensors", ".csv", ".json")
 
 
 @dataclass(frozen=True)
 class Source:
-    path: Path
+    path: Place
     part: str | None = None  # the key of an archive or the column of a table
 
     def __str__(self) -> str:
@@ -32,10 +33,11 @@ def parse_source(text: str, endings: tuple[str, ...], *, folders: bool = False) 
     """FILE or FILE:PART, of a file that exists and has one of these endings, or of a folder."""
     if not text.strip():
         raise InputError("the name of a file is empty; name a file, or '.' for this folder")
+    check_slashes(text)
     source = split_source(text)
     if folders and source.path.is_dir():
         return _named_part(source, text)
-    check_ending(source.path, endings)
+    check_ending(source.path, endings, " and is no folder that exists" if folders else "")
     if source.part is not None and source.ending not in _WITH_PARTS:
         raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")
     _named_part(source, text)
@@ -54,23 +56,27 @@ def _named_part(source: Source, text: str) -> Source:
 def unreadable(what: str, kind: str, error: Exception, where: str = "") -> InputError:
     """Whatever a parser makes of broken bytes as one sentence."""
     at, reason = where and f" at {where}", " ".join(str(error).split())
-    return InputError(f"{what} cannot be read as {kind}{at} ({reason}); write the file again")
+    hint = "check the connection, or " if is_uri(what) else ""
+    return InputError(f"{what} cannot be read as {kind}{at} ({reason}); {hint}write the file again")
 
 
-def check_ending(path: Path, endings: tuple[str, ...]) -> None:
+def check_ending(path: Place, endings: tuple[str, ...], besides: str = "") -> None:
     ending = path.suffix.lower()
     if ending not in endings:
-        found = f"ends in {ending!r}" if ending else "has no ending"
+        found = f"ends in {ending!r}" if ending else f"has no ending{besides}"
         raise InputError(f"{path} {found}; give one of {', '.join(endings)}")
 
 
-def refuse_folder(path: Path) -> None:
+def refuse_folder(path: Place) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file in it")
 
 
 def split_source(text: str) -> Source:
     """At the colon behind a folder or an ending, so that colons elsewhere belong to names."""
+    text = local_text(text)
+    if is_uri(text):
+        return Source(*split_uri(text))
     colons = [at for at, letter in enumerate(text) if letter == ":"]
     folder = next((at for at in colons if at and Path(text[:at]).is_dir()), None)
     if folder is not None and not Path(text).exists():

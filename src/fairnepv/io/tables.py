@@ -14,6 +14,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.places import for_arrow
 from fairnepv.io.source import Source, choose_part, unreadable
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
@@ -31,7 +32,9 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
             include_columns=[column], column_types={column: pa.string()}
         )
         every_line = pyarrow.csv.ParseOptions(ignore_empty_lines=False)
-        table = pyarrow.csv.read_csv(source.path, convert_options=as_text, parse_options=every_line)
+        table = pyarrow.csv.read_csv(
+            for_arrow(source.path), convert_options=as_text, parse_options=every_line
+        )
         values = np.array(table.column(0).to_pylist(), dtype=str)
         _refuse_gaps(values == "", f"{source.path}, column {column!r}")
         return _integers_if_all(values)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.places import local_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import TEXT_MARK
 
@@ -32,7 +33,7 @@ class Output:
 
     @classmethod
     def at(cls, text: str, endings: tuple[str, ...], *, force: bool) -> Output:
-        path = Path(text)
+        path = local_path(text)
         check_ending(path, endings)
         refuse_folder(path)
         if not path.parent.is_dir():

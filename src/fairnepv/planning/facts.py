@@ -7,6 +7,7 @@ from typing import Any
 
 from fairnepv.io.rows import HeldRows, RowFile
 from fairnepv.views import DenseView, DiagonalView, KernelView, SparseView, View
+from fairnepv.views.tensor_rows import SparseRows
 
 _DECODED = 256 << 20  # bytes of a large table that stay in memory once they are decoded
 _HALF = 16.0  # times as long as a copy takes what makes float32 of float16
@@ -21,7 +22,7 @@ def held(view: View) -> int:
     if isinstance(view, DiagonalView):
         return int(view.values.nbytes)
     if isinstance(view, SparseView):
-        return _sparse_bytes(view.data)
+        return 0 if isinstance(view.data, SparseRows) else _sparse_bytes(view.data)
     data = view.kernel if isinstance(view, KernelView) else getattr(view, "data", None)
     if isinstance(data, HeldRows):
         return int(data.array.nbytes)
@@ -68,7 +69,9 @@ def row_bytes(view: View) -> float:
         whole = data.file_bytes if isinstance(data, RowFile) else data.nbytes
         return float(whole / view.n)
     if isinstance(view, SparseView):
-        return float(held(view) / view.n)
+        data = view.data
+        size = data.nbytes if isinstance(data, SparseRows) else _sparse_bytes(data)
+        return float(size / view.n)
     return float(8.0 * view.stored / view.n)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fairnepv.io.memory import size_in_words
+from fairnepv.planning.device import DeviceNeeds
 from fairnepv.problem import Means
 
 PROGRAM = 42 << 20  # bytes of Python and the libraries that every run has loaded
@@ -20,7 +21,7 @@ class Stage:
     operations: float  # multiply-adds
     bytes_read: float  # of rows, from memory or from files
     memory: float
-    seconds: float
+    seconds: float | None  # None where nobody knows
     note: str = ""
     optional: bool = False  # only made when asked for
 
@@ -41,6 +42,7 @@ class Forecast:
     means: Means
     block_numbers: int
     notes: tuple[str, ...] = ()
+    device: DeviceNeeds | None = None  # of an engine that has one
 
     @property
     def peak_memory(self) -> float:
@@ -70,8 +72,11 @@ class Forecast:
         return sum(stage.bytes_read for stage in self._certain)
 
     @property
-    def seconds(self) -> float:
-        return sum(stage.seconds for stage in self._certain)
+    def seconds(self) -> float | None:
+        """None where it is not known, as for other engines than the local one."""
+        each = [stage.seconds for stage in self._certain]
+        known = [seconds for seconds in each if seconds is not None]
+        return sum(known) if len(known) == len(each) else None
 
     @property
     def _certain(self) -> Iterator[Stage]:
@@ -81,20 +86,31 @@ class Forecast:
         """The same where everything is asked for, as the command line does."""
         return replace(self, stages=tuple(replace(s, optional=False) for s in self.stages))
 
+    def untimed(self) -> Forecast:
+        """The same for an engine of which nobody knows how long it takes."""
+        return replace(self, stages=tuple(replace(s, seconds=None) for s in self.stages))
+
     def summary(self) -> str:
-        """The totals in two sentences."""
+        """The totals in two sentences, and a third where there is a device."""
+        expected = (
+            "a time that is not known for this engine"
+            if self.seconds is None
+            else f"{self.seconds:.2g} s expected on this machine as it is now"
+        )
         return (
             f"Choosing {self.k:,} of {self.n:,}: about {self.passes:.0f} passes over the rows, "
             f"{self.operations:.2g} multiply-adds, {size_in_words(int(self.bytes_read))} read, "
-            f"{self.seconds:.2g} s expected on this machine as it is now.\n"
+            f"{expected}.\n"
             f"Memory: at most {size_in_words(int(self.peak_memory))}, in {self.largest.name}, "
             f"besides {size_in_words(int(self.data_memory))} of data that is in memory already."
+            + (f"\n{self.device}" if self.device else "")
         )
 
     def __str__(self) -> str:
         lines = [
             f"  {stage.name}: {stage.passes:.0f} passes, {stage.operations:.2g} multiply-adds, "
-            f"{size_in_words(int(stage.memory))}, {stage.seconds:.2g} s"
+            f"{size_in_words(int(stage.memory))}"
+            + (f", {stage.seconds:.2g} s" if stage.seconds is not None else "")
             + (f" ({stage.note})" if stage.note else "")
             for stage in self.stages
         ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fairnepv.engines.rates import Rates, measure_rates
+from fairnepv.engines import HOST, LocalEngine
+from fairnepv.engines.rates import UNTIMED, Rates, measure_rates
 from fairnepv.methods import Plan
+from fairnepv.planning.device import device_needs
 from fairnepv.planning.facts import held, is_sparse, loaded
 from fairnepv.planning.forecast import Forecast
 from fairnepv.planning.stages import Count
@@ -27,7 +29,9 @@ def foresee(
 
     `certify`: whether a bound is proven first; `efficiency`: whether calibration needs bounds.
     """
-    rates = rates or measure_rates(any(map(is_sparse, problem.pool.views)))
+    here = isinstance(problem.pool.engine, LocalEngine)
+    if rates is None:
+        rates = measure_rates(any(map(is_sparse, problem.pool.views))) if here else UNTIMED
     count = Count(problem, rates)
     stages = [count.check()]
     if efficiency:
@@ -41,7 +45,7 @@ def foresee(
     stages += [replace(stage, memory=stage.memory + left) for stage in later]
     kept = count.kept() + (count.proof() if certify or efficiency else 0)
     views = problem.pool.views
-    return Forecast(
+    forecast = Forecast(
         problem.n,
         problem.k,
         tuple(stages),
@@ -51,11 +55,15 @@ def foresee(
         problem.means,
         count.engine.block_numbers,
         tuple(_notes(problem)),
+        device_needs(problem),
     )
+    return forecast if here else forecast.untimed()
 
 
 def _notes(problem: Problem) -> Iterator[str]:
     means, usual = problem.means, Means()
+    if problem.pool.place is not HOST:
+        yield "memory beside the device is counted as the local engine would take it, which is more"
     if means.table < usual.table:
         yield "no swap table is kept, so that swaps take longer"
     if means.support is not None:

@@ -35,6 +35,7 @@ from fairnepv.views.base import Floats, Indices, inverse_norms
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
 _SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so many of BLAS
 LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve keeps two dozen
+_EASY_FRAME = 1 << 21  # numbers that go to workers and come back in some ten milliseconds
 _TYPICAL_STEPS = 150  # and products with the Hessian
 
 
@@ -85,13 +86,14 @@ def coordinate_work(problem: Problem) -> dict[str, float]:
 
     A step multiplies by all feature maps and their transposes (in the span, the transposes by the
     images of all views) and frames by (k, k) matrices: of n rows, of r <= P, or of pairs of P.
-    Multiply-adds of sparse views count for more.
+    Multiply-adds of sparse views count for more. Frames of n rows are few or small, since they may
+    have to travel with every pass; on all engines alike, or answers would depend on these.
     """
     pool, n, k = problem.pool, problem.n, problem.k
     P, M = pool.width, len(pool.views)
     stored = sum(v.stored * (_SPARSE if v.stored < v.n * v.p else 1.0) for v in pool.views)
     step = {"spanned": (1.0 + M) * stored * k + 24.0 * P * k**2}
-    if n * k <= LARGEST_FRAME or n <= P:
+    if n * k <= _EASY_FRAME or n <= P:
         step["ambient"] = 2.0 * stored * k + 15.0 * n * k**2
     if P <= WIDEST_GRAM:
         step["reduced"] = 2.0 * P**2 * k + 15.0 * P * k**2

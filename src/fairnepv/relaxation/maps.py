@@ -244,14 +244,15 @@ class Pairs(Geometry):
         """X (X^T X)^-1/2, again after a renewal while X^T X is ill-conditioned (as in CholeskyQR2).
 
         What drowns in the rounding of X^T X comes up by a factor of 3e6 with each renewal, at the
-        cost of a pass; dependent columns are pushed off each other beforehand.
+        cost of a pass. What is down there after the first one was never above rounding: columns
+        depend on each other, and are pushed apart.
         """
-        lam, E = eigh(self.inner(X, X), check_finite=False)
-        if lam[0] < _FAINTEST * lam[-1]:
-            push = self.random(X, np.random.default_rng(0))
-            X = X + _PUSH * self.norm(X) / self.norm(push) * push
-        for _ in range(_ROUNDS):
+        for round_ in range(_ROUNDS):
             lam, E = eigh(self.inner(X, X), check_finite=False)
+            if round_ == 1 and lam[0] < _FAINTEST * lam[-1]:
+                push = self.random(X, np.random.default_rng(0))
+                X = X + _PUSH * self.norm(X) / self.norm(push) * push
+                lam, E = eigh(self.inner(X, X), check_finite=False)
             X = X @ ((E / np.sqrt(np.maximum(lam, _FAINTEST * lam[-1]))) @ E.T)
             if lam[0] > _SOUND * lam[-1]:
                 break

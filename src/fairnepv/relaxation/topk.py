@@ -14,16 +14,16 @@ is for the certificate and for branch and bound to say.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
-from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
+from numpy.typing import DTypeLike
 
-from fairnepv.engines import few_threads
+from fairnepv.engines import HOST, few_threads
 from fairnepv.objective import soft_min, soft_min_weights
 from fairnepv.problem import Constraints
 from fairnepv.views import View
@@ -34,8 +34,7 @@ _LONGEST, _LONGEST_MIXED = 16.0, 4.0
 _SHORTEST = 1e-6
 _FAINTEST = 1e-200  # what multiplication may leave of an entry; its root and inverse are finite
 _CHEAPEST = 1e-6  # of the dearest price: what is cheaper falls no faster
-_CHUNK = 2048  # rows that are worth a thread
-_FEW = 0.2  # of the eigenvectors: for more, all of them are cheaper
+_CHUNK = 2048  # rows that are worth a thread of the host
 _MEMORY = 6  # points that an ascent looks back on
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
 
@@ -43,7 +42,7 @@ _REGULAR = 1e-4  # of their differences, against those that hardly differ
 Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]
 
 
-def _one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return [call() for call in calls]
 
 
@@ -51,33 +50,33 @@ def _one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 class Rows:
     """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller.
 
-    Held in float32, they give a value to about six digits in half of the time.
+    Held in float32, they give a value to about six digits in half of the time. They are at `place`,
+    and so is what is as large as they are; x and prices are on the host.
     """
 
     eps: float
     norms: Floats  # (m,) diagonal of the kernel
-    features: NDArray[Any] | None = None
-    kernel: NDArray[Any] | None = None
+    features: Any = None
+    kernel: Any = None
+    place: Any = HOST
 
     @property
     def exact(self) -> bool:
         held = self.kernel if self.features is None else self.features
-        assert held is not None
-        return bool(held.dtype == np.float64)
+        return bool(held.dtype == self.place.xp.float64)
 
-    def at(self, x: Floats, k: int, each: Each = _one_by_one) -> Slope:
+    def at(self, x: Floats, k: int, each: Each = one_by_one) -> Slope:
         """Gamma and its gradient at x >= 0. `each` does the work on chunks of the rows."""
+        place, kind = self.place, np.float64 if self.exact else np.float32
+        root = place.put(np.sqrt(x).astype(kind))
         if self.features is not None:
-            root = np.sqrt(x).astype(self.features.dtype)
             parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
-            matrix = functools.reduce(np.add, parts)
+            matrix = functools.reduce(operator.add, parts)
         else:
-            assert self.kernel is not None
-            root = np.sqrt(x).astype(self.kernel.dtype)
             matrix = root[:, None] * self.kernel * root
         with few_threads(float(len(matrix)) ** 3):
-            lam, Y = _leading(matrix, k)
-        r, mean = split(lam, float(np.trace(matrix, dtype=np.float64)), k)
+            lam, Y = place.leading(matrix, k)
+        r, mean = split(lam, place.trace(matrix), k)
         lam, Y = lam[:r], Y[:, :r]
         value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))
         # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
@@ -85,26 +84,40 @@ class Rows:
         everything = 0 < r == len(matrix)
         level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
-        Y = Y * depth.astype(Y.dtype)
+        Y = Y * place.put(depth.astype(kind))
         if self.features is not None:
-            chunks = list(each([partial(np.matmul, self.features[c], Y) for c in self._chunks]))
-            images, B = chunks[0] if len(chunks) == 1 else np.concatenate(chunks), None
+            chunks = list(each([partial(_image, self.features[c], Y) for c in self._chunks]))
+            images, B = chunks[0] if len(chunks) == 1 else place.xp.concat(chunks), None
         else:
-            B = root[:, None] * (Y / np.sqrt(lam).astype(Y.dtype))
+            B = root[:, None] * (Y / place.put(np.sqrt(lam).astype(kind)))
             images = self.kernel @ B
-        prices = np.maximum(level * self.norms - np.einsum("ij,ij->i", images, images), 0.0)
-        return Slope(value, prices, level, partial(_combination, x, lam, images, B))
+        prices = np.maximum(level * self.norms - place.get(place.square_sums(images)), 0.0)
+        return Slope(value, prices, level, partial(self._combination, x, lam, images, B))
+
+    def _combination(self, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
+        """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
+        kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam).
+        """
+        if B is not None:
+            return self.place.xp.astype(B, self.place.xp.float64)
+        return self.place.put(x)[:, None] * images / self.place.put(lam)
 
     @property
     def _chunks(self) -> list[slice]:
-        """A fixed partition, so that sums do not depend on the number of threads."""
-        return [slice(start, start + _CHUNK) for start in range(0, len(self.norms), _CHUNK)]
+        """A fixed partition, so that sums do not depend on the number of threads; a device has
+        its threads inside of one."""
+        m = len(self.norms)
+        size = _CHUNK if self.place is HOST else max(m, 1)
+        return [slice(start, start + size) for start in range(0, m, size)]
 
 
-def _gram(features: NDArray[Any], root: NDArray[Any]) -> NDArray[Any]:
+def _gram(features: Any, root: Any) -> Any:
     weighted = root[:, None] * features
-    gram: NDArray[Any] = weighted.T @ weighted
-    return gram
+    return weighted.T @ weighted
+
+
+def _image(features: Any, Y: Any) -> Any:
+    return features @ Y
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,18 +127,11 @@ class Slope:
     value: float
     prices: Floats  # (m,) phi_i^T W phi_i
     level: float
-    combination: Callable[[], Floats]  # of B, which most points are never asked for
+    combination: Callable[[], Any]  # of B, which most points are never asked for
 
     @property
-    def combine(self) -> Floats:
+    def combine(self) -> Any:
         return self.combination()
-
-
-def _combination(x: Floats, lam: Floats, images: NDArray[Any], B: NDArray[Any] | None) -> Floats:
-    """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
-    kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam)."""
-    found: Floats = x[:, None] * images / lam if B is None else B.astype(np.float64)
-    return found
 
 
 def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
@@ -139,26 +145,6 @@ def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
     tails = np.maximum(total - np.concatenate([[0.0], np.cumsum(padded[: k - 1])]), 0.0) / slots
     r = int(np.argmax(tails >= padded[:k])) if (tails >= padded[:k]).any() else k - 1
     return r, float(tails[r])
-
-
-def _leading(matrix: NDArray[Any], k: int) -> tuple[Floats, NDArray[Any]]:
-    """The k largest eigenvalues, descending and not negative, and their vectors.
-
-    LAPACK is called directly: branch and bound does this thousands of times on small matrices.
-    """
-    size = len(matrix)
-    if size == 0:  # rows of a sparse view without a single entry
-        return np.empty(0), np.empty((0, 0))
-    single = matrix.dtype == np.float32
-    first, info = max(1, size - k + 1), 1
-    if k < _FEW * size:
-        some = ssyevr if single else dsyevr
-        lam, Y, found, _, info = some(matrix, range="I", il=first, iu=size, lower=1)
-        lam, Y = lam[:found], Y[:, :found]
-    if info:  # many are wanted, or they are clustered; divide and conquer knows no such failure
-        lam, Y, _ = (ssyevd if single else dsyevd)(matrix, lower=1)
-        lam, Y = lam[first - 1 :], Y[:, first - 1 :]
-    return np.maximum(lam[::-1].astype(np.float64), 0.0), Y[:, ::-1]
 
 
 @dataclass(frozen=True)
@@ -175,7 +161,7 @@ class TopK:
     k: int
     size: int
     rules: Constraints
-    each: Each = _one_by_one  # how independent parts of an evaluation are done
+    each: Each = one_by_one  # how independent parts of an evaluation are done
 
     @property
     def m(self) -> int:
@@ -214,7 +200,8 @@ class ConcavePoint:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        return soft_min_weights(self.view_values, self.topk.tau)
+        w: Floats = soft_min_weights(self.view_values, self.topk.tau)
+        return w
 
     @functools.cached_property
     def prices(self) -> Floats:
@@ -310,14 +297,16 @@ def _mixed(memory: list[tuple[Floats, Floats]], weight: Floats, eta: float) -> F
 
 def held_rows(view: View, rows: Indices, shift: float = 0.0, dtype: DTypeLike = np.float64) -> Rows:
     """Rows of a view: as features, or as a kernel where that is the smaller side."""
-    eps = view.ridge + max(shift, 0.0)
+    eps, place = view.ridge + max(shift, 0.0), view.place
+    kind = getattr(place.xp, np.dtype(dtype).name)
     if view.p < len(rows) and not shift:
-        features = view.compact_rows(rows)
-        norms = np.einsum("ij,ij->i", features, features)
-        return Rows(eps, norms, features=features.astype(dtype, copy=False))
+        features = view.dense_rows(rows)
+        norms = place.get(place.square_sums(features))
+        return Rows(eps, norms, place.xp.astype(features, kind, copy=False), place=place)
     K = view.inner(rows, rows)
     K.flat[:: len(K) + 1] -= shift
-    return Rows(eps, np.diagonal(K).copy(), kernel=K.astype(dtype, copy=False))
+    kernel = place.put(K.astype(dtype, copy=False))
+    return Rows(eps, np.diagonal(K).copy(), kernel=kernel, place=place)
 
 
 # --- the capped simplex -------------------------------------------------------------------------

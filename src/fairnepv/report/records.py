@@ -39,6 +39,7 @@ def forecast_record(forecast: Forecast) -> dict[str, Any]:
         "peak_memory": int(forecast.peak_memory),
         "data_memory": int(forecast.data_memory),
         "seconds": forecast.seconds,
+        "device": None if forecast.device is None else asdict(forecast.device),
         "stages": [asdict(stage) for stage in forecast.stages],
         "notes": list(forecast.notes),
     }

@@ -74,7 +74,7 @@ def forecast_table(forecast: Forecast) -> RichTable:
             f"{stage.operations:.1e}",
             size_in_words(int(stage.bytes_read)),
             size_in_words(int(stage.memory)),
-            f"{stage.seconds:.2g}",
+            "" if stage.seconds is None else f"{stage.seconds:.2g}",
             stage.note,
         )
     return table

@@ -34,7 +34,7 @@ _CROWD = 32  # rows of a slot that are looked at again; more than that are mostl
 @dataclass(frozen=True)
 class LocalState:
     indices: Indices
-    value: float  # the merit, by the function that scores
+    value: float  # the merit
     passes: int = 0
     swaps: int = 0
     local: bool = False  # no one-swap improves
@@ -90,7 +90,7 @@ class LocalSearch:
             moves = self._improving(table.subset, best_swaps(table.exact, above=above))
         self._table = None  # until it is whole again, should this be interrupted
         after = table.after(moves, reuse=True)
-        value = self._score(after.subset.indices) if moves else state.value
+        value = self._value_of(after) if moves else state.value
         self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
             return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
@@ -98,17 +98,15 @@ class LocalSearch:
 
     def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
         """The swaps to make, each an improvement on those before it."""
-        # Where the inverse is not accurate enough, the scorer itself judges.
-        sure = blur(self.problem, self.problem.k) <= self._gain
         moves: list[Exchange] = []
-        value = subset.value if sure else self._score(subset.indices)
+        value = self._judge(subset)
         for slot, rows in best.moves(0, above=value + self._gain - best.ties[0]):
             for row in rows:
                 indices = subset.with_row(slot, row)
                 if row in subset.indices or not self._allowed(indices):
                     continue
                 move = subset.confirm(slot, row)
-                reached = move.value if sure else self._score(indices)
+                reached = move.value if self._sure else self._score(indices)
                 if reached > value + self._gain:
                     subset, value = subset.exchange(move), reached
                     moves.append(move)
@@ -152,6 +150,22 @@ class LocalSearch:
                 if value > state.value + self._gain:
                     return LocalState(indices, value, state.passes + 1, state.swaps + 2)
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
+
+    def _judge(self, subset: Subset) -> float:
+        return subset.value if self._sure else self._score(subset.indices)
+
+    def _value_of(self, table: SwapTable) -> float:
+        """Of its set, however it was arrived at: an inverse that was updated knows its history."""
+        if not self._sure:
+            return self._score(table.subset.indices)
+        return (
+            table.subset if not table.age else Subset.of(self.problem, table.subset.indices)
+        ).value
+
+    @property
+    def _sure(self) -> bool:
+        """Whether inverses are accurate enough to judge by; or else the scorer itself does."""
+        return blur(self.problem, self.problem.k) <= self._gain
 
     def _score(self, indices: Indices) -> float:
         with few_threads(float(len(indices)) ** 2 * self.problem.pool.width):
@@ -295,12 +309,12 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     tie = max(problem.tolerances.tie, blur(problem, problem.k))
     error = 2.0 * table.error
     rules = problem.constraints.may_swap(subset.indices, problem.n)
-    pivots = np.stack([np.diagonal(B) for B in subset.inverses])
+    pivots = subset.pivots
     by_view = by_view and len(pool.views) > 1
     ties = (tie + error / k, *(tie + error for _ in pool.views))
     state = SwapPass(
         subset.standing,
-        pivots.astype(table.source.inverses[0].dtype),
+        pivots.astype(np.float32 if table.source.coarse else np.float64),
         rules.allowed,
         by_view,
         above,

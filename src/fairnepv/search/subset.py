@@ -1,17 +1,17 @@
 """A subset with the inverse of its kernel in every view: what a swap is judged and made by.
 
 Exchanging slot j for row i multiplies det L[S, S] by c_i B_jj + v_ji^2, with B = L_S^-1, v = B K_i
-and c_i = L_ii - K_i . v (DESIGN 3.4).
+and c_i = L_ii - K_i . v (DESIGN 3.4). Without the slot the inverse is B_- = B - b b^T / B_jj, b its
+column; with the row it is B_- + u u^T / s, where u = B_- K_i has -1 in the slot.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky
-from scipy.linalg.lapack import dpotri
 
 from fairnepv.engines import few_threads
 from fairnepv.objective import Standing
@@ -21,23 +21,22 @@ from fairnepv.views.base import Floats, Indices
 
 @dataclass(frozen=True)
 class Subset:
-    """Immutable; `exchange` makes the next one with O(k^2) work per view."""
+    """Immutable; `exchange` makes the next one with O(k^2) work per view, where the rows are."""
 
     problem: Problem
     indices: Indices
-    inverses: tuple[Floats, ...]  # per view B = L[S, S]^-1
+    inverses: tuple[Any, ...]  # per view B = L[S, S]^-1
     logdets: Floats  # (M,)
 
     @classmethod
     def of(cls, problem: Problem, indices: Indices) -> Subset:
-        inverses, logdets = [], []
+        place, inverses, logdets = problem.pool.place, [], []
         for view in problem.pool.views:
             with few_threads(float(len(indices)) ** 3):
                 L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
-                C = cholesky(L, lower=True, check_finite=False)
-                B, _ = dpotri(C, lower=1)
-            logdets.append(2.0 * np.log(np.diagonal(C)).sum())
-            inverses.append(np.tril(B) + np.tril(B, -1).T)
+                B, logdet = place.inverse(place.put(L))
+            logdets.append(logdet)
+            inverses.append(B)
         return cls(problem, indices, tuple(inverses), np.array(logdets))
 
     @property
@@ -48,6 +47,17 @@ class Subset:
     def value(self) -> float:
         return float(self.standing.fair_scores(np.zeros(len(self.logdets))))
 
+    @functools.cached_property
+    def anchors(self) -> tuple[Any, ...]:
+        """Of the set, by view."""
+        return tuple(view.anchor(self.indices) for view in self.problem.pool.views)
+
+    @property
+    def pivots(self) -> Floats:
+        """(M, k) diagonals of the inverses."""
+        place = self.problem.pool.place
+        return np.asarray(place.get(place.xp.stack([B.diagonal() for B in self.inverses])))
+
     def with_row(self, slot: int, row: int) -> Indices:
         """The indices after an exchange."""
         indices = self.indices.copy()
@@ -56,32 +66,45 @@ class Subset:
 
     def confirm(self, slot: int, row: int) -> Exchange:
         """The exchange of one slot for one row, computed from the gathered rows alone."""
-        rows = np.array([row], dtype=np.int64)
-        pool = self.problem.pool
-        moves, ratios = [], []
-        for q, (view, B) in enumerate(zip(pool.views, self.inverses, strict=True)):
-            K = view.inner(self.indices, rows)[:, 0]
+        pool, rows = self.problem.pool, np.array([row], dtype=np.int64)
+        place, responses, numbers = pool.place, [], []
+        for view, B, anchor in zip(pool.views, self.inverses, self.anchors, strict=True):
+            K = place.put(view.gather(rows).cross(anchor))[0]
             v = B @ K
-            c = max(pool.squared_norms[row, q] - K @ v, 0.0) + view.ridge
-            ratios.append(c * B[slot, slot] + v[slot] ** 2)
-            # Without the slot: B_- = B - b b^T / B_jj; with the row: u = B_- K, 1/s in the slot.
-            b = B[:, slot] / np.sqrt(B[slot, slot])
-            u = v - b * (b @ K)
-            u[slot] = -1.0
-            moves.append((b, u, ratios[-1] / B[slot, slot]))
-        log_ratios = np.log(np.array(ratios))
+            responses.append(v)
+            numbers += [K @ v, B[slot, slot], v[slot]]
+        explained, pivots, own = place.get(place.xp.stack(numbers)).reshape(-1, 3).T
+        c = np.maximum(pool.squared_norms[row] - explained, 0.0) + pool.eps
+        ratios = c * pivots + own**2
+        log_ratios = np.log(ratios)
+        fair = float(self.standing.fair_scores(log_ratios))
+        scales = tuple((ratios / pivots).tolist())
         return Exchange(
-            slot, row, float(self.standing.fair_scores(log_ratios)), log_ratios, tuple(moves)
+            slot, row, fair, log_ratios, tuple(responses), tuple(pivots.tolist()), scales
         )
 
     def exchange(self, move: Exchange) -> Subset:
-        indices = self.with_row(move.slot, move.row)
+        place, slot = self.problem.pool.place, move.slot
         inverses = []
-        for B, (b, u, s) in zip(self.inverses, move.updates, strict=True):
-            B = B - np.outer(b, b)
-            B[move.slot, :] = B[:, move.slot] = 0.0  # exactly, where the subtraction left rounding
-            inverses.append(B + np.outer(u, u / s))
-        return Subset(self.problem, indices, tuple(inverses), self.logdets + move.log_ratios)
+        for B, u, pivot, s in zip(
+            self.inverses, self.directions(move), move.pivots, move.scales, strict=True
+        ):
+            b = B[slot]
+            B = place.add_outer(place.copy(B), b, -1.0 / pivot)
+            B[slot, :] = 0.0  # exactly, where the subtraction left rounding
+            B[:, slot] = 0.0
+            inverses.append(place.add_outer(B, u, 1.0 / s))
+        logdets = self.logdets + move.log_ratios
+        return Subset(self.problem, self.with_row(slot, move.row), tuple(inverses), logdets)
+
+    def directions(self, move: Exchange) -> list[Any]:
+        """u by view."""
+        slot, found = move.slot, []
+        for B, v, pivot in zip(self.inverses, move.responses, move.pivots, strict=True):
+            u = v - B[slot] * (v[slot] / pivot)
+            u[slot] = -1.0
+            found.append(u)
+        return found
 
 
 class Exchange(NamedTuple):
@@ -89,4 +112,6 @@ class Exchange(NamedTuple):
     row: int
     value: float  # F_tau afterwards
     log_ratios: Floats  # (M,)
-    updates: tuple[tuple[Floats, Floats, float], ...]
+    responses: tuple[Any, ...]  # v of the row, by view, where the rows are
+    pivots: tuple[float, ...]  # B_jj, by view
+    scales: tuple[float, ...]  # s, by view

@@ -12,17 +12,17 @@ gets scored in float64 from gathered rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairnepv.engines import Block, portable
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.ties import COARSEST, blur, coarse_error
+from fairnepv.views import Pool
 from fairnepv.views.base import SURE, Floats
 
 _LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
@@ -34,16 +34,14 @@ class RowSource(NamedTuple):
     """Where a pass gets v (b, M, k) and c (b, M) from."""
 
     anchors: tuple[Any, ...]
-    inverses: tuple[NDArray[Any], ...]
+    inverses: tuple[Any, ...]
     eps: Floats
     coarse: bool
 
     @classmethod
     def of(cls, subset: Subset, *, coarse: bool) -> RowSource:
         pool = subset.problem.pool
-        anchors = tuple(view.anchor(subset.indices) for view in pool.views)
-        kind = np.float32 if coarse else np.float64
-        return cls(anchors, tuple(B.astype(kind) for B in subset.inverses), pool.eps, coarse)
+        return cls(subset.anchors, _as_kind(pool, subset.inverses, coarse), pool.eps, coarse)
 
     def responses(self, block: Block, squared_norms: Any) -> tuple[Any, Any]:
         xp, rows, k = block.xp, block.stop - block.start, len(self.inverses[0])
@@ -102,13 +100,14 @@ class SwapTable:
             return self
         subset = self.subset
         if self.joined is None or not self._worth_updating(len(moves)):
+            indices = subset.indices.copy()
             for move in moves:
-                subset = subset.exchange(move)
-            anew = Subset.of(subset.problem, subset.indices)
+                indices[move.slot] = move.row
+            anew = Subset.of(subset.problem, indices)
             return SwapTable.of(anew, out=self.joined if reuse else None)
         pool, updates = subset.problem.pool, []
         for move in moves:
-            updates.append(_Update.of(subset, move, self.source.inverses[0].dtype))
+            updates.append(_Update.of(subset, move, coarse=self.source.coarse))
             subset = subset.exchange(move)
         joined = pool.map(
             _update_responses,
@@ -152,23 +151,37 @@ class _Update(NamedTuple):
     """What one exchange changes, by view."""
 
     anchors: tuple[Any, ...]  # of the row that comes in
-    kernels: tuple[NDArray[Any], ...]  # its kernel with the set
-    columns: tuple[NDArray[Any], ...]  # of the slot in the inverses
+    kernels: tuple[Any, ...]  # its kernel with the set
+    columns: tuple[Any, ...]  # of the slot in the inverses
     slot: int
-    directions: tuple[NDArray[Any], ...]  # u: the new inverse is B_- + u u^T / s
+    pivots: tuple[float, ...]  # where these meet
+    directions: tuple[Any, ...]  # u: the new inverse is B_- + u u^T / s
     scales: tuple[float, ...]
 
     @classmethod
-    def of(cls, subset: Subset, move: Exchange, kind: Any) -> _Update:
+    def of(cls, subset: Subset, move: Exchange, *, coarse: bool) -> _Update:
         pool, row = subset.problem.pool, np.array([move.row], dtype=np.int64)
+        put = pool.place.put
+        kernels = [
+            put(view.gather(row).cross(anchor))[0]
+            for view, anchor in zip(pool.views, subset.anchors, strict=True)
+        ]
         return cls(
             tuple(view.anchor(row) for view in pool.views),
-            tuple(view.inner(row, subset.indices)[0].astype(kind) for view in pool.views),
-            tuple(B[move.slot].astype(kind) for B in subset.inverses),
+            _as_kind(pool, kernels, coarse),
+            _as_kind(pool, [B[move.slot] for B in subset.inverses], coarse),
             move.slot,
-            tuple(u.astype(kind) for _, u, _ in move.updates),
-            tuple(float(s) for _, _, s in move.updates),
+            move.pivots,
+            _as_kind(pool, subset.directions(move), coarse),
+            move.scales,
         )
+
+
+def _as_kind(pool: Pool, arrays: Iterable[Any], coarse: bool) -> tuple[Any, ...]:
+    """In the precision of a table."""
+    xp = pool.place.xp
+    kind = xp.float32 if coarse else xp.float64
+    return tuple(xp.astype(x, kind, copy=False) for x in arrays)
 
 
 @portable
@@ -194,7 +207,7 @@ def _update_responses(block: Block, state: tuple[tuple[_Update, ...], Floats], j
         own = v[:, q]
         for update in updates:
             s, slot = update.scales[q], update.slot
-            b, pivot = block.put(update.columns[q]), float(update.columns[q][slot])
+            b, pivot = block.put(update.columns[q]), update.pivots[q]
             gone = own[:, slot] / pivot
             own -= gone[:, None] * b
             anchor = update.anchors[q]

@@ -12,6 +12,8 @@ from fairnepv.errors import InputError
 
 def read_array(value: Any, what: str) -> NDArray[Any]:
     """`value` as an array, a mask still on it; ragged lists and the like are refused."""
+    if hasattr(value, "detach"):  # a tensor, perhaps with a gradient or on a device
+        value = value.detach().cpu()
     try:
         return np.asanyarray(value)
     except (ValueError, TypeError, RuntimeError) as error:

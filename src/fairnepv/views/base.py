@@ -8,15 +8,15 @@ carried for the objective; every kernel entry that a view hands out excludes bot
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
-from fairnepv.engines import RowBlock
+from fairnepv.engines import HOST, RowBlock
 from fairnepv.views.trail import Trail
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
@@ -35,6 +35,7 @@ class View(ABC):
     eps: float | None  # None until the pool gives the view its ridge
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
+    place: Any = HOST  # where `dense_rows`, `anchor` and `quadratic` are
 
     # What a subclass must supply, for its unscaled rows.
 
@@ -82,6 +83,11 @@ class View(ABC):
         raw = self.raw_squared_norms()
         return raw if self.scale is None else raw * self.scale**2
 
+    def squared_norms_at(self, indices: Indices) -> Floats:
+        """Those of few rows, without a look at the others."""
+        raw, scale = self.raw_squared_norms()[indices], self._scales(indices)
+        return raw if scale is None else raw * scale**2
+
     def trail(self, most: int, coarse: bool) -> Trail:
         """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
         return Trail(self, most)
@@ -99,7 +105,22 @@ class View(ABC):
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
-    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+    def log_volume(self, indices: Indices) -> float:
+        """log det (K[indices, indices] + eps I)"""
+        return float(np.log(self.spectrum(indices) + self.ridge).sum())
+
+    def gains(self, indices: Indices) -> Floats:
+        """(m,) logarithms of the variances of these rows, each given the ones before it, from a QR
+        factorisation of [Phi^T; sqrt(eps) I]."""
+        R = square_root(self.compact_rows(indices).T, self.ridge)
+        gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
+        return gains
+
+    def dense_rows(self, indices: Indices) -> Any:
+        """`compact_rows` at `place`."""
+        return self.compact_rows(indices)
+
+    def quadratic(self, indices: Indices, combine: Any) -> Any:
         """combine^T K[indices, indices] combine; of features without that kernel, since the rows
         may be many."""
         held = self.take(indices)
@@ -151,13 +172,38 @@ class View(ABC):
         return self._with(eps=eps)
 
     def _with(self, **changes: Any) -> Self:
-        other = copy.copy(self)
+        other: Self = object.__new__(
+            type(self)
+        )  # not `copy`: what lies on a device has a say there
+        vars(other).update(vars(self))
         for name, value in changes.items():
             setattr(other, name, value)
         return other
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]
+
+
+V = TypeVar("V", bound=View)
+
+
+def guise_of(view: View) -> tuple[Floats | None, float, Floats | None]:
+    """Scales, offset, and norms of the rows as given, where these are known."""
+    return view.scale, view.offset, vars(view).get("_raw_squared_norms")
+
+
+def under(view: V, scale: Floats | None, offset: float, norms: Floats | None) -> V:
+    """A view of the same rows in the guise of another: norms need not be computed again."""
+    if norms is not None:
+        vars(view)["_raw_squared_norms"] = norms
+    return view.scaled(scale, offset)
+
+
+def square_root(X: Floats, eps: float) -> Floats:
+    """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
+    k = X.shape[1]
+    R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
+    return np.asarray(R)
 
 
 def inverse_norms(squared_norms: Floats) -> Floats:

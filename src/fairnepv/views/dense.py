@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from fairnepv.engines import Block, Engine, RowBlock, in_order
-from fairnepv.engines.device import to_host
+from fairnepv.engines.tensors import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows
@@ -166,6 +166,9 @@ class RawRows:
         return Block(start, stop, (DenseBlock(self.data[rows[start:stop]], None, False),))
 
     def lean(self) -> RawRows:
+        return self
+
+    def settled(self, engine: Engine) -> RawRows:
         return self
 
 

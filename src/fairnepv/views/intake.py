@@ -20,7 +20,7 @@ from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
 from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
-from fairnepv.views.tensor import TensorRows, tensor_rows
+from fairnepv.views.tensor_rows import SparseRows, TensorRows, tensor_rows
 
 _LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
@@ -60,9 +60,15 @@ def check_view(name: str, value: Any, engine: Engine | None = None) -> View:
     if isinstance(value, DenseView | SparseView):
         view = check_view(name, value.data, engine)
         return view if value.eps is None else view.with_eps(check_positive("eps", value.eps, name))
-    if sp.issparse(value):
+    value = _where_it_is(name, value)
+    if sp.issparse(value) or isinstance(value, SparseRows):
         return _checked_sparse(name, value)
     return _checked_dense(name, value, engine)
+
+
+def _where_it_is(name: str, value: Any) -> Any:
+    rows = tensor_rows(value, f"view {name!r}")
+    return value if rows is None else rows
 
 
 def sketch_view(name: str, value: Any) -> View:
@@ -76,13 +82,12 @@ def sketch_view(name: str, value: Any) -> View:
     if isinstance(value, DenseView | SparseView):
         view = sketch_view(name, value.data)
         return view if value.eps is None else view.with_eps(value.eps)
-    if sp.issparse(value):
+    value = _where_it_is(name, value)
+    if sp.issparse(value) or isinstance(value, SparseRows):
         _check_shape(name, value.shape)
         _numeric(name, value)
         return SparseView(value)
-    what = f"view {name!r}"
-    array = value if isinstance(value, RowFile) else tensor_rows(value, what)
-    array = read_array(value, what) if array is None else array
+    array = value if isinstance(value, RowFile) else read_array(value, f"view {name!r}")
     _check_shape(name, array.shape)
     _numeric(name, array)
     return DenseView(array)
@@ -166,12 +171,16 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
             f"views= must map names to columns, as in {{'text': slice(0, 384)}}, not "
             f"{type(columns).__name__}"
         )
+    rows = tensor_rows(data, "data")
+    data = data if rows is None else rows
+    if isinstance(data, SparseRows):
+        data = data[:]  # columns are chosen by SciPy
     if sp.issparse(data):
         array = _sound_csr("data", data)
+    elif isinstance(data, TensorRows):
+        array = data.tensor
     elif isinstance(data, RowFile):
         array = data
-    elif isinstance(tensor := tensor_rows(data, "data"), TensorRows):
-        array = tensor.tensor
     elif hasattr(data, "__array__") and np.ndim(data) == 2:
         array = plain_array(data, "data")
     else:
@@ -180,7 +189,7 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
             f"{type(data).__name__}; pass a mapping from names to arrays instead"
         )
     try:
-        if isinstance(data, RowFile):
+        if array is data and isinstance(data, RowFile):
             return {name: Columns(data, selector) for name, selector in columns.items()}
         return {name: array[:, selector] for name, selector in columns.items()}
     except (IndexError, TypeError, ValueError) as error:
@@ -197,9 +206,7 @@ def _numeric(name: str, array: Any) -> None:
 
 
 def _checked_dense(name: str, value: Any, engine: Engine | None) -> DenseView:
-    what = f"view {name!r}"
-    array = value if isinstance(value, RowFile) else tensor_rows(value, what)
-    array = plain_array(value, what) if array is None else array
+    array = value if isinstance(value, RowFile) else plain_array(value, f"view {name!r}")
     _check_shape(name, array.shape)
     _numeric(name, array)
     view = DenseView(array)
@@ -235,8 +242,11 @@ def _refuse_non_finite(name: str, count: int, row: int) -> None:
 def _checked_sparse(name: str, value: Any) -> SparseView:
     _check_shape(name, value.shape)
     _numeric(name, value)
-    matrix = _sound_csr(f"view {name!r}", value)
-    bad = np.flatnonzero(~np.isfinite(matrix.data))
+    if isinstance(value, SparseRows):
+        matrix, bad = value, value.not_finite()
+    else:
+        matrix = _sound_csr(f"view {name!r}", value)
+        bad = np.flatnonzero(~np.isfinite(matrix.data))
     if len(bad):
         row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
         _refuse_non_finite(name, len(bad), row)

@@ -11,7 +11,7 @@ from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
 from fairnepv.engines import RowBlock
-from fairnepv.engines.device import to_host
+from fairnepv.engines.tensors import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
 

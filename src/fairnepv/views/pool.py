@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.dense import DenseView
 from fairnepv.views.intake import (
     check_ids,
     check_quality,
@@ -27,6 +27,7 @@ from fairnepv.views.intake import (
 from fairnepv.views.tensor import preferred_engine, settled
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,12 @@ class Pool:
         engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
-        engine = engine_of(engine)
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
+        engine = engine_of(engine or preferred_engine(sketched.values()))
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
@@ -143,9 +144,20 @@ class Pool:
         views = tuple(view.gather(chosen) for view in self.views)
         return Block(start, stop, views, self.place)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies are for the host, as are those of views: they may be opened without a device."""
+        here = {} if self.place is HOST else {"engine": LocalEngine()}
+        return {**vars(self), **here}
+
     def lean(self) -> Pool:
         views = tuple(view.lean() for view in self.views)
         return Pool(self.names, views, LocalEngine())
+
+    def settled(self, engine: Engine) -> Pool:
+        """Dense views alone go where the engine computes: anchors of these are arrays, wherever
+        they were made."""
+        there = [settled((v,), engine)[0] if type(v) is DenseView else v for v in self.views]
+        return replace(self, views=tuple(there), engine=engine)
 
     def map(
         self,
@@ -177,6 +189,15 @@ class Pool:
             task, combine, self, state, *aligned, width=width, total=total, fixed=fixed
         )
 
+    def each(self, task: Callable[[Pool, T], R], states: Iterable[T]) -> Iterator[R]:
+        """`task(pool, state)` for one state after the other, as they are asked for; where the
+        engine has workers, these are ahead, each with a pool and an engine of its own."""
+        each = getattr(self.engine, "each", None)
+        if each is None:
+            return map(functools.partial(task, self), states)
+        results: Iterator[R] = each(task, self, states)
+        return results
+
     @functools.cached_property
     def gram(self) -> Floats:
         """(P, P) Phi^T Phi of all views side by side; one pass, float64."""
@@ -199,12 +220,14 @@ class Pool:
     def only(self, name: str) -> Pool:
         return self.with_views((name,), (self.views[self.names.index(name)],))
 
-    def take(self, indices: Indices) -> Pool:
-        """The pool of these rows alone, for the host: they are few."""
+    def take(self, indices: Indices, *, there: bool = False) -> Pool:
+        """The pool of these rows alone, for the host, as they are few; or `there`, on the device
+        where the engine has all of them."""
+        engine = self.engine if self.place is HOST or there else LocalEngine()
         return replace(
             self,
-            engine=self.engine if self.place is HOST else LocalEngine(),
-            views=tuple(view.take(indices) for view in self.views),
+            engine=engine,
+            views=settled(tuple(view.take(indices) for view in self.views), engine),
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
         )
@@ -212,8 +235,7 @@ class Pool:
 
 @portable
 def _block_gram(block: Block, state: None) -> Any:
-    features = [view.features() for view in block.views]
-    dense = [x.toarray() if sp.issparse(x) else x for x in features]
+    dense = [block.place.dense(view.features()) for view in block.views]
     Phi = dense[0] if len(dense) == 1 else block.xp.concat(dense, axis=1)
     return Phi.T @ Phi
 

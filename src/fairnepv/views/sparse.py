@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.engines import RowBlock
-from fairnepv.engines.device import to_host
+from fairnepv.engines.tensors import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import spectrum_of_rows
+from fairnepv.views.tensor_rows import SparseRows
 
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
 
@@ -49,7 +50,7 @@ class SparseBlock:
 
 
 class SparseView(View):
-    """Rows of an (n, p) CSR array; products never densify more than (b, m)."""
+    """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m)."""
 
     def __init__(self, data: Any, eps: float | None = None) -> None:
         self.data = data
@@ -63,6 +64,8 @@ class SparseView(View):
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
         """Some rows at a time: a copy of all values in float64 may be larger than the data."""
+        if isinstance(self.data, SparseRows):
+            return self.data.squared_norms()
         size = max(1, self.n * _CHUNK_NUMBERS // max(1, self.stored))
         parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
         return np.concatenate(parts)

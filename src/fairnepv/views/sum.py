@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from fairnepv.engines import RowBlock
 from fairnepv.engines.base import Array
-from fairnepv.engines.device import alike, side_by_side
+from fairnepv.engines.tensors import alike, side_by_side
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -129,7 +128,5 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 
 
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
-    scaled = alike([float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)])
-    if any(sp.issparse(x) for x in scaled):
-        return sp.hstack(scaled, format="csr")
-    return side_by_side(scaled)
+    scaled = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
+    return side_by_side(alike(scaled))

@@ -5,97 +5,50 @@ The host sees the same rows as those of any dense view; blocks, anchors and trai
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.engines import Engine, RowBlock
-from fairnepv.engines.device import Stream, TorchEngine, to_device, to_host
-from fairnepv.errors import InputError
-from fairnepv.io.rows import RowFile, Rows
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.engines.device import Place, TorchEngine
+from fairnepv.engines.tensors import Stream, shared, to_device, to_host
+from fairnepv.io.rows import RowFile
+from fairnepv.views.base import Floats, Indices, View, guise_of, under
 from fairnepv.views.dense import DenseView
+from fairnepv.views.sparse import SparseView
+from fairnepv.views.sparse_tensor import CsrView
+from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.trail import Trail
 
-_CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
-
-
-class TensorRows(RowFile):
-    """A tensor that a user handed in, where it is; rows come to the host when asked for."""
-
-    resident = True
-    file_bytes = 0
-
-    def __init__(self, tensor: Any, origin: str) -> None:
-        self.tensor, self.origin = tensor, origin
-        self.shape = tuple(tensor.shape)
-        self.dtype = _numpy_type(tensor.dtype)
-
-    def squared_norms(self) -> Floats:
-        size = max(1, _CHUNK_NUMBERS // self.shape[1])
-        parts = [(rows.double() ** 2).sum(dim=1) for rows in self.tensor.split(size)]
-        return np.concatenate([to_host(part) for part in parts])
-
-    def read(self, start: int, stop: int) -> Rows:
-        return np.asarray(to_host(self.tensor[start:stop]))
-
-    def gather(self, indices: Indices) -> Rows:
-        return np.asarray(to_host(self.tensor[to_device(indices, self.tensor.device)]))
-
-
-def tensor_rows(value: Any, what: str) -> TensorRows | NDArray[Any] | None:
-    """A tensor where it is, or as an array where NumPy can read it; None for anything else."""
-    kind = type(value).__module__.partition(".")[0]
-    if kind != "torch" and not _elsewhere(value):
-        return None
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"{what} lies on a device, which takes PyTorch; pip install 'fairnepv[torch]'"
-        ) from error
-    if kind == "torch" and not isinstance(value, torch.Tensor):
-        return None
-    tensor = value.detach() if kind == "torch" else torch.utils.dlpack.from_dlpack(value)
-    if tensor.layout != torch.strided:
-        raise InputError(f"{what} is a sparse tensor; hand it in as a SciPy sparse array")
-    if tensor.ndim != 2:
-        raise InputError(f"{what} must have two dimensions, not shape {tuple(tensor.shape)}")
-    if tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
-        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
-    return TensorRows(tensor, what)
+_CHUNK_NUMBERS = 1 << 26  # of rows that are sent at a time
 
 
 def preferred_engine(views: Iterable[View]) -> str | None:
     """Rows on a GPU choose it."""
     for view in views:
-        tensor = getattr(getattr(view, "data", None), "tensor", None)
+        tensor = getattr(vars(view).get("data"), "tensor", None)
         if tensor is not None and tensor.device.type == "cuda":
             return f"torch:{tensor.device}"
     return None
 
 
 def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
-    """These views where the engine computes: dense rows on its device, as many as fit."""
+    """These views where the engine computes: rows on its device, as many as fit."""
     if not isinstance(engine, TorchEngine):
         return views
-    room, there = engine.room, []
-    for view in views:
+    room, there = engine.room, list(views)
+    for q, view in enumerate(views):
+        moved: TensorView | CsrView
         if type(view) is DenseView:
-            view = TensorView.of(view, engine.device, room)
-            room -= view.resident_bytes
-        there.append(view)
+            moved = TensorView.of(view, engine.device, room)
+        elif type(view) is SparseView:
+            moved = CsrView.of(view, engine.device, room)
+        else:
+            continue
+        there[q], room = moved, room - moved.resident_bytes
     return tuple(there)
-
-
-def _elsewhere(value: Any) -> bool:
-    """Whether this is an array of another library on a device: DLPack tells them from the host."""
-    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
-        return False
-    return int(value.__dlpack_device__()[0]) != 1
 
 
 class TensorBlock:
@@ -103,8 +56,8 @@ class TensorBlock:
 
     on_device = True
 
-    def __init__(self, data: Any, scale: Any, single: bool) -> None:
-        self._data, self._scale, self._single = data, scale, single
+    def __init__(self, data: Any, scales: Scales | None, at: Any, single: bool) -> None:
+        self._data, self._scales, self._at, self._single = data, scales, at, single
         self._double: Any = None
 
     @property
@@ -114,20 +67,27 @@ class TensorBlock:
         return self._double
 
     def features(self) -> Any:
-        return self._rows if self._scale is None else self._rows * self._scale[:, None]
+        return self._rows if self._scales is None else self._rows * self._scales.double[self._at]
 
     def squared_norms(self) -> Any:
         return (self.features() ** 2).sum(dim=1)
 
     def cross(self, anchor: Any) -> Any:
         product = self._rows @ anchor.double().T
-        return product if self._scale is None else product.mul_(self._scale[:, None])
+        return product if self._scales is None else product.mul_(self._scales.double[self._at])
 
     def coarse(self, anchor: Any) -> Any:
         if not self._single:
             return self.cross(anchor)
         product = self._data.float() @ anchor.float().T
-        return product if self._scale is None else product.mul_(self._scale.float()[:, None])
+        return product if self._scales is None else product.mul_(self._scales.single[self._at])
+
+
+class Scales(NamedTuple):
+    """Of all rows, (n, 1), on the device."""
+
+    double: Any
+    single: Any
 
 
 class TensorView(DenseView):
@@ -138,7 +98,8 @@ class TensorView(DenseView):
     ) -> None:
         super().__init__(data, eps)
         self._device, self._tensor = device, tensor
-        self._scale_there: Any = None
+        self.place = Place(device)
+        self._scales_there: Scales | None = None
         self._ahead = Stream(device)
 
     @classmethod
@@ -149,53 +110,76 @@ class TensorView(DenseView):
             tensor = tensor.to(device) if tensor.nbytes <= room else None
         elif tensor is None and view.n * view.p * view.data.dtype.itemsize <= room:
             tensor = _uploaded(view.data, device)  # None, where others took the room meanwhile
-        other = cls(view.data, view.eps, device, tensor)
-        if "_raw_squared_norms" in vars(view):  # a pass that need not be made again
-            vars(other)["_raw_squared_norms"] = view.raw_squared_norms()
-        return other.scaled(view.scale, view.offset)
+        return under(cls(view.data, view.eps, device, tensor), *guise_of(view))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are for the host."""
+        return under, (DenseView(self.data, self.eps), *guise_of(self))
 
     @property
     def resident_bytes(self) -> int:
         return 0 if self._tensor is None else int(self._tensor.nbytes)
 
     def scaled(self, scale: Floats | None, offset: float) -> TensorView:
-        there = None if scale is None else to_device(scale, self._device)
-        return self._with(scale=scale, offset=offset, _scale_there=there)
+        there = None
+        if scale is not None:
+            double = to_device(scale, self._device)[:, None]
+            there = Scales(double, double.float())
+        return self._with(scale=scale, offset=offset, _scales_there=there)
 
     def block(self, start: int, stop: int) -> RowBlock:
         if self._tensor is None:
             rows = self._ahead.send(self.data[start:stop])
         else:
             rows = self._tensor[start:stop]
-        scale = None if self._scale_there is None else self._scale_there[start:stop]
-        return TensorBlock(rows, scale, self._single)
+        return TensorBlock(rows, self._scales_there, slice(start, stop), self._single)
 
-    def gather(self, indices: Any) -> RowBlock:
+    def gather(self, indices: Any) -> TensorBlock:
         there = to_device(indices, self._device)
         if self._tensor is None:
             rows = to_device(self.data[to_host(there)], self._device)
         else:
             rows = self._tensor[there]
-        scale = None if self._scale_there is None else self._scale_there[there]
-        return TensorBlock(rows, scale, self._single)
+        return TensorBlock(rows, self._scales_there, there, self._single)
+
+    def row(self, index: int) -> Any:
+        """One row, without an index to be sent."""
+        if self._tensor is None:
+            return to_device(self.rows(np.array([index]))[0], self._device)
+        row = self._tensor[index].double()
+        return row if self.scale is None else row * float(self.scale[index])
 
     def anchor(self, indices: Indices) -> Any:
         return self.gather(indices).features()
 
-    def combined(self, anchor: Any, combine: Floats) -> Any:
+    def dense_rows(self, indices: Indices) -> Any:
+        return self.anchor(indices)
+
+    def combined(self, anchor: Any, combine: Any) -> Any:
         return to_device(combine, self._device).T @ anchor
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         product: Floats = to_host(self.anchor(left) @ self.anchor(right).T)
         return product
 
-    def quadratic(self, indices: Indices, combine: Floats) -> Floats:
+    def quadratic(self, indices: Indices, combine: Any) -> Any:
         combined = self.combined(self.anchor(indices), combine)
-        product: Floats = to_host(combined @ combined.T)
-        return product
+        return combined @ combined.T
 
     def trail(self, most: int, coarse: bool) -> Trail:
         return TensorTrail(self, most, coarse and self._single, self._device)
+
+    def log_volume(self, indices: Indices) -> float:
+        """As the gains say, which a device factors sooner than it finds singular values."""
+        return float(self.gains(indices).sum()) if self.ridge > 0 else super().log_volume(indices)
+
+    def gains(self, indices: Indices) -> Floats:
+        import torch
+
+        X = self.anchor(indices)
+        ridge = self.ridge**0.5 * torch.eye(len(X), dtype=X.dtype, device=X.device)
+        R = torch.linalg.qr(torch.cat([X.T, ridge]), mode="r").R
+        return np.asarray(2.0 * np.log(np.abs(to_host(R.diagonal()))))
 
     def take(self, indices: Indices) -> DenseView:  # type: ignore[override]
         """Few rows, for the host."""
@@ -206,37 +190,47 @@ class TensorView(DenseView):
 class TensorTrail(Trail):
     """As that of a dense view, on the device."""
 
+    foresees = True
+
     def __init__(self, view: TensorView, most: int, single: bool, device: Any) -> None:
         import torch
 
         super().__init__(view, 0)
-        self._directions = torch.zeros((most, view.p), device=device, dtype=torch.float64)
-        self._coarse = self._directions.float() if single else self._directions
-        self._last: tuple[Indices, Any] | None = None  # rows that were asked for, and what they are
+        self._rows = view
+        self.matrix = torch.zeros((most, view.p), device=device, dtype=torch.float64)
+        self._coarse = self.matrix.float() if single else self.matrix
 
-    def coordinates(self, rows: Indices) -> Any:
-        features = self._view.gather(rows).features()
-        self._last = rows, features
-        return self._directions[: self._length] @ features.T
+    def coordinates(self, rows: Any) -> Any:
+        return self.matrix[: self._length] @ self._rows.gather(rows).features().T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
-        t = self._length
-        if self._last is None or self._last[0].tolist() != [pick]:
-            self._last = np.array([pick]), self._view.gather(np.array([pick])).features()
-        row = self._last[1][0]
-        rest = row - coordinates @ self._directions[:t] if t else row
-        self._directions[t] = rest / root
-        self._coarse[t] = self._directions[t]
+        import torch
+
+        t, rest = self._length, self._rows.row(pick)
+        if t:
+            rest = rest.addmv(self.matrix[:t].T, coordinates, alpha=-1.0)
+        torch.div(rest, root, out=self.matrix[t])
+        self._coarse[t] = self.matrix[t]
         self._length = t + 1
+
+    def features(self, rows: Any) -> Any:
+        return self._rows.gather(rows).features()
+
+    def adopt(self) -> None:
+        self._coarse[self._length] = self.matrix[self._length]
+        self._length += 1
 
     def directions(self, first: int) -> Any:
         return self._coarse[first : self._length]
 
 
 def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
-    """All rows on the device, some at a time."""
+    """All rows on the device, some at a time. The processor has those of an array already, and
+    would gain nothing from a copy of others."""
     import torch
 
+    if device.type == "cpu":
+        return shared(data) if isinstance(data, np.ndarray) else None
     n, p = data.shape
     try:
         tensor = torch.empty((n, p), dtype=to_device(data[:1], device).dtype, device=device)
@@ -246,9 +240,3 @@ def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
     for start in range(0, n, size):
         tensor[start : start + size] = ahead.send(data[start : start + size])
     return tensor
-
-
-@functools.cache
-def _numpy_type(kind: Any) -> np.dtype[Any]:
-    name = str(kind).removeprefix("torch.")
-    return np.dtype("float32" if name == "bfloat16" else name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairnepv.engines.device import to_host
+from fairnepv.engines.tensors import to_host
 
 if TYPE_CHECKING:
     from fairnepv.views.base import Floats, Indices, View
@@ -21,6 +21,9 @@ class Trail:
 
     With a ridge in the lengths they are the inverse of the Cholesky factor of L[S, S].
     """
+
+    foresees = False  # whether it has what a `Sprint` needs, which is
+    matrix: Any  # (most, p) with the directions, zero below them
 
     def __init__(self, view: View, most: int) -> None:
         self._view = view
@@ -48,6 +51,14 @@ class Trail:
     def directions(self, first: int) -> Any:
         """Anchor of the directions from number `first` on."""
         return self._view.combined(self._picks_anchor(), self._made(first).T)
+
+    def features(self, rows: Any) -> Any:
+        """(m, p) of these rows, where the matrix is."""
+        raise NotImplementedError
+
+    def adopt(self) -> None:
+        """One more pick, whose direction was put into the matrix."""
+        raise NotImplementedError
 
     def _made(self, first: int) -> Floats:
         return self._coefficients[first : self._length, : self._length]

@@ -1,0 +1,309 @@
+"""Where files lie: on a local disk, or on any filesystem that PyArrow opens by a URI.
+
+A local file is a `Path`. A `RemotePath` answers the few questions that readers ask of a path, so
+that they need not know which they have. What travels to a worker is the URI: the worker opens the
+filesystem itself, with credentials of its own environment.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import io
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+from fairnepv.errors import InputError
+
+_URI = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://[^/]*)(?P<path>.*)", re.I | re.S)
+_LOST_SLASH = re.compile(r"(s3|gs|gcs|abfss?|hdfs|file):/(?!/)", re.I)  # what `Path` makes of a URI
+_DENIED = re.compile("denied|access_key|signature|expired|unauthor|credential|code 40[13]", re.I)
+_LONGEST = 300  # letters of what a filesystem says
+_HOST = re.compile(r"(\[[^]]*\]|[^:]*)(:\d*)?")
+_SECRET = re.compile("(sig|signature|password|.*secret.*|.*token|(.*[_-])?key)", re.I)
+_OPTIONS = re.compile(r"\?(?P<options>[A-Za-z_]+=[^?]*)$")
+_ANSWERS = 25.0  # seconds for a filesystem to say what it has
+_CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 6.0, 3  # of one request to S3: seconds, seconds, times
+_AT_ONCE = 16  # requests that are under way together
+_BUFFER = 1 << 16  # bytes of a first read, which mostly hold a header
+_S3_OPTIONS = ("region", "scheme", "endpoint_override")
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Stat(NamedTuple):
+    """What a filesystem says of a file, in the names of `os.stat`."""
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int = 0
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A file or folder of a filesystem that is not mounted."""
+
+    root: str  # scheme and authority, as in s3://bucket
+    inner: str  # what follows, without a slash at either end
+    options: str = ""  # the query of the URI
+    listed: str = field(default="", compare=False)  # "file" or "folder" where a listing said so
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.inner}"
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(self.root, f"{self.inner}/{name}".lstrip("/"), self.options)
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.inner).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.inner).suffix
+
+    def absolute(self) -> RemotePath:
+        return self
+
+    def exists(self) -> bool:
+        return self._kind() != ""
+
+    def is_file(self) -> bool:
+        return self._kind() == "file"
+
+    def is_dir(self) -> bool:
+        return self._kind() == "folder"
+
+    def stat(self) -> Stat:
+        info = self._info()
+        if _kind_of(info) != "file":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        return Stat(info.size, info.mtime_ns or 0)
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        from pyarrow.fs import FileSelector
+
+        listing = self._ask(lambda fs, path: fs.get_file_info(FileSelector(path)))
+        for info in listing:
+            found = self / PurePosixPath(info.path).name
+            yield RemotePath(found.root, found.inner, found.options, _kind_of(info))
+
+    def opened(self) -> Any:
+        """An Arrow file, of which any range can be read."""
+        return self._ask(lambda fs, path: fs.open_input_file(path))
+
+    def open(self, mode: str = "r", encoding: str | None = None, newline: str | None = None) -> Any:
+        """To be read from the beginning."""
+        stream = io.BufferedReader(self.opened(), _BUFFER)
+        return stream if "b" in mode else io.TextIOWrapper(stream, encoding, newline=newline)
+
+    def read_text(self, encoding: str) -> str:
+        with self.open(encoding=encoding) as stream:
+            text: str = stream.read()
+        return text
+
+    def _kind(self) -> str:
+        return self.listed or _kind_of(self._info())
+
+    def _info(self) -> Any:
+        return self._ask(lambda fs, path: fs.get_file_info(path))
+
+    def _ask(self, question: Callable[[Any, str], T]) -> T:
+        def ask() -> T:
+            filesystem, base = _filesystem(self.root, self.options)
+            return question(filesystem, f"{base}/{self.inner}".rstrip("/"))
+
+        return _in_time(ask, str(self))
+
+
+Place = Path | RemotePath
+
+
+def is_uri(text: str) -> bool:
+    return _URI.match(text) is not None
+
+
+def check_slashes(text: str) -> None:
+    """A URI that went through `Path` is short of a slash."""
+    if _LOST_SLASH.match(text) and not Path(text).exists():
+        raise InputError(
+            f"{text} is no local file, and a URI has two slashes, as in s3://bucket/folder; give "
+            "it as text, since Path drops one of them"
+        )
+
+
+def split_uri(text: str) -> tuple[RemotePath, str | None]:
+    """SCHEME://HOST/PATH[:PART][?OPTIONS]; a colon within PATH is written %3A."""
+    queried = _OPTIONS.search(text)
+    options = queried["options"] if queried else ""
+    pieces = _URI.fullmatch(text[: queried.start()] if queried else text)
+    assert pieces is not None, "is_uri was asked before"
+    user, _, host = pieces["root"].partition("://")[2].rpartition("@")
+    if ":" in unquote(user) or not _HOST.fullmatch(host):  # or up to a slash within a password
+        known = host if _HOST.fullmatch(host) else "..."
+        raise InputError(
+            f"{pieces['scheme']}://{known} was given with a password, which would end up in "
+            "records; put credentials into the environment"
+        )
+    for name in re.findall("(?:^|&)([^=&]*)=", text.partition("?")[2]):
+        if _SECRET.fullmatch(name.rpartition("-")[2]):
+            raise InputError(
+                f"{pieces['scheme']}://{host} was given with the option {name!r}, which would end "
+                "up in records; put credentials into the environment"
+            )
+    inner, colon, part = pieces["path"].partition(":")
+    scheme = pieces["scheme"]
+    root = scheme.lower() + pieces["root"].removeprefix(scheme)
+    path = RemotePath(root, unquote(inner).strip("/"), options)
+    return path, part if colon else None
+
+
+def local_text(text: str) -> str:
+    """What stands for a local file, with or without file:// before it."""
+    if not text.lower().startswith("file://"):
+        return text
+    path = unquote(text[len("file://") :])
+    if not path.startswith("/"):
+        raise InputError(f"{text}: write the whole path behind file://, as in file:///data/a.npy")
+    return path
+
+
+def local_path(text: str) -> Path:
+    """Where something is to be written."""
+    plain = local_text(text)
+    if is_uri(plain):
+        raise InputError(f"{text} is not on a local disk, where results are written; name a file")
+    return Path(plain)
+
+
+def for_arrow(place: Place) -> Any:
+    """What Arrow opens: the name of a local file, an open one elsewhere."""
+    return place if isinstance(place, Path) else place.opened()
+
+
+def each(function: Callable[[Place], T], folder: Place, names: Sequence[str]) -> list[T]:
+    """What the function makes of the files; of remote ones several at once, as it waits."""
+    files = [folder / name for name in names]
+    return spread(function, files, waits=not isinstance(folder, Path))
+
+
+def spread(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> list[T]:
+    """One after the other, or several at once where the function mostly waits."""
+    if not waits or len(things) < 2:
+        return list(map(function, things))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as threads:
+        return list(threads.map(function, things))
+
+
+# --- filesystems ----------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def _filesystem(root: str, options: str) -> tuple[Any, str]:
+    """The filesystem of a URI, and what it calls the root of that."""
+    if root.startswith("s3://"):
+        return _s3(root, options)
+    from pyarrow.fs import FileSystem
+
+    if root.startswith(("gs://", "gcs://")) and "retry_limit_seconds" not in options:
+        options = "&".join(filter(None, (options, f"retry_limit_seconds={_RESPONDS:g}")))
+    filesystem, base = FileSystem.from_uri(f"{root}/" + (f"?{options}" if options else ""))
+    return filesystem, base.rstrip("/")
+
+
+def _s3(root: str, options: str) -> tuple[Any, str]:
+    """As `FileSystem.from_uri` would, but with limits of time, which it has no words for."""
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+
+    user, _, bucket = root.removeprefix("s3://").rpartition("@")
+    if user not in ("", "anonymous"):
+        raise InputError(
+            f"s3://{bucket} was given with a user; put credentials into the environment"
+        )
+    wishes = dict(parse_qsl(options))
+    strange = sorted(set(wishes) - set(_S3_OPTIONS))
+    if strange:
+        raise InputError(f"{root} has no option {strange[0]!r}; there are {', '.join(_S3_OPTIONS)}")
+    named = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    endpoint = wishes.pop("endpoint_override", None) or next(filter(None, named), None)
+    if endpoint:
+        scheme, _, host = endpoint.rpartition("://")
+        wishes = {**({"scheme": scheme} if scheme else {}), **wishes, "endpoint_override": host}
+    own = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    region = wishes.pop("region", None) or own
+    filesystem = S3FileSystem(
+        anonymous=user == "anonymous",
+        region=region or (None if endpoint else resolve_s3_region(bucket)),
+        connect_timeout=_CONNECTS,
+        request_timeout=_RESPONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        **wishes,
+    )
+    return filesystem, bucket
+
+
+def _kind_of(info: Any) -> str:
+    from pyarrow.fs import FileType
+
+    kinds: dict[Any, str] = {FileType.File: "file", FileType.Directory: "folder"}
+    return kinds.get(info.type, "")
+
+
+def _in_time(ask: Callable[[], T], what: str) -> T:
+    """The answer, or one sentence: some filesystems try again for a quarter of an hour."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=run, daemon=True)
+    asking.start()
+    asking.join(_ANSWERS)
+    if answers:
+        return answers[0]
+    if errors:
+        raise in_words(what, errors[0]) from errors[0]
+    raise InputError(
+        f"{what} gives no answer in {_ANSWERS:.0f} s; check the address, the network and the "
+        "credentials in the environment"
+    )
+
+
+def in_words(what: str, error: BaseException) -> BaseException:
+    """What a filesystem says, as one sentence; what is none of its business as it is."""
+    import pyarrow as pa
+
+    theirs = (OSError, pa.ArrowException, ImportError)
+    if isinstance(error, InputError) or not isinstance(error, theirs):
+        return error
+    reason = " ".join(str(error).split())
+    if len(reason) > _LONGEST:
+        reason = reason[:_LONGEST] + " ..."
+    if "Unrecognized filesystem" in reason or isinstance(error, ImportError):
+        return InputError(
+            f"{what} cannot be opened ({reason}); name a local file, or one of s3://, gs://, "
+            "abfs:// or hdfs:// that this PyArrow knows"
+        )
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{what} does not exist ({reason}); check the path")
+    if _DENIED.search(reason):
+        return InputError(
+            f"{what} may not be read ({reason}); put credentials into the environment, for S3 "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return InputError(
+        f"{what} cannot be reached ({reason}); check the address, the network and the credentials "
+        "in the environment"
+    )

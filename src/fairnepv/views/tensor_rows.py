@@ -1,0 +1,225 @@
+"""Tensors that a user hands in: rows where they are, or one clear sentence."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fairnepv.engines.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
+from fairnepv.errors import InputError
+from fairnepv.io.rows import RowFile, Rows
+from fairnepv.views.base import Floats, Indices
+
+_CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
+_WHOLE = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bool")
+_REAL = ("float64", "float32", "float16", "bfloat16", *_WHOLE)
+
+
+class TensorRows(RowFile):
+    """A tensor where it is; rows come to the host when asked for."""
+
+    resident = True
+    file_bytes = 0
+
+    def __init__(self, tensor: Any, origin: str) -> None:
+        self.tensor, self.origin = tensor, origin
+        self.shape = tuple(tensor.shape)
+        self.dtype = _numpy_type(tensor.dtype)
+
+    def squared_norms(self) -> Floats:
+        size = max(1, _CHUNK_NUMBERS // self.shape[1])
+        parts = [(rows.double() ** 2).sum(dim=1) for rows in self.tensor.split(size)]
+        return np.concatenate([to_host(part) for part in parts])
+
+    def read(self, start: int, stop: int) -> Rows:
+        return np.asarray(to_host(self.tensor[start:stop]))
+
+    def gather(self, indices: Indices) -> Rows:
+        return np.asarray(to_host(self.tensor[to_device(indices, self.tensor.device)]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Whoever unpickles this need not have the device; of a part only that part is stored."""
+        tensor = self.tensor.clone() if self.tensor.device.type == "cpu" else self.tensor.cpu()
+        return {**super().__getstate__(), "tensor": tensor}
+
+
+class SparseRows:
+    """A CSR tensor on a device; slices and index arrays give SciPy's arrays of these rows."""
+
+    format = "csr"
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.shape = tuple(tensor.shape)
+        self.dtype = _numpy_type(tensor.dtype)
+        self.nnz = len(tensor.values())
+        crow, col, values = csr_parts(tensor)
+        self.parts = crow.long(), col, values
+        self.indptr: NDArray[np.int64] = to_host(self.parts[0])
+
+    @property
+    def device(self) -> Any:
+        return self.tensor.device
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(x.nbytes) for x in self.parts)
+
+    def squared_norms(self) -> Floats:
+        crow, _, values = self.parts
+        return np.asarray(to_host(row_sums(crow, values.double() ** 2)))
+
+    def not_finite(self) -> Indices:
+        """Where among the values."""
+        return np.asarray(to_host((~self.parts[2].isfinite()).nonzero()[:, 0]))
+
+    def __getitem__(self, key: Any) -> Any:
+        rows = np.arange(self.shape[0])[key] if isinstance(key, slice) else np.asarray(key)
+        crow, col, values = gathered(self.parts, to_device(rows, self.device))
+        return to_host(csr_tensor(crow, col, values, (len(rows), self.shape[1])))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are for the host."""
+        return sp.csr_array, (self[:],)
+
+
+def row_sums(crow: Any, values: Any) -> Any:
+    import torch
+
+    return torch.segment_reduce(values, "sum", lengths=crow.diff())
+
+
+def gathered(parts: tuple[Any, Any, Any], rows: Any) -> tuple[Any, Any, Any]:
+    """These rows of a CSR matrix, as one of their own."""
+    import torch
+
+    crow, col, values = parts
+    first, lengths = crow[rows], crow[rows + 1] - crow[rows]
+    ends = torch.cat([crow.new_zeros(1), lengths.cumsum(0)])
+    total = int(ends[-1])
+    shifts = torch.repeat_interleave(first - ends[:-1], lengths, output_size=total)
+    at = torch.arange(total, device=crow.device) + shifts
+    return ends, col[at], values[at]
+
+
+def tensor_rows(value: Any, what: str) -> Any:
+    """A tensor where it is, or as an array where NumPy or SciPy can read it; None for anything
+    else."""
+    kind = type(value).__module__.partition(".")[0]
+    if kind != "torch" and not _elsewhere(value):
+        return None
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f"{what} lies on a device, which takes PyTorch; pip install 'fairnepv[torch]'"
+        ) from error
+    if kind == "torch" and not isinstance(value, torch.Tensor):
+        return None
+    tensor = value.detach() if kind == "torch" else _borrowed(value, what)
+    _check(tensor, what)
+    if tensor.layout != torch.strided:
+        return _sparse_rows(tensor, what)
+    if tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
+        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
+    return TensorRows(tensor, what)
+
+
+def _elsewhere(value: Any) -> bool:
+    """Whether this is an array of another library on a device: DLPack tells them from the host."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
+        return False
+    return int(value.__dlpack_device__()[0]) != 1
+
+
+def _borrowed(value: Any, what: str) -> Any:
+    import torch
+
+    try:
+        return torch.utils.dlpack.from_dlpack(value)
+    except (BufferError, RuntimeError, ValueError, TypeError) as error:
+        reason = str(error).split(". ")[0].split("\n")[0]
+        raise InputError(f"{what} cannot be read by PyTorch ({reason})") from error
+
+
+def _check(tensor: Any, what: str) -> None:
+    """Before anything is asked of it that only plain tensors can answer."""
+    kind = str(tensor.dtype)
+    if tensor.is_nested:
+        raise InputError(f"{what} is a nested tensor; give all rows the same length (to_padded)")
+    if tensor.is_quantized:
+        raise InputError(f"{what} is quantized ({kind}); hand in tensor.dequantize()")
+    if tensor.device.type == "meta":
+        raise InputError(f"{what} is on the device 'meta', where tensors have no values")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise InputError(
+            f"{what} is on the device {str(tensor.device)!r}, but only cpu and cuda are supported; "
+            "hand in tensor.cpu()"
+        )
+    if tensor.ndim != 2:
+        raise InputError(f"{what} must have two dimensions, not shape {tuple(tensor.shape)}")
+    if tensor.is_complex():
+        raise InputError(f"{what} has dtype {kind}; expected real numbers (float or integer)")
+    if kind.removeprefix("torch.") not in _REAL:
+        raise InputError(
+            f"{what} has dtype {kind}, which nothing can be computed with; hand in tensor.float()"
+        )
+
+
+def _sparse_rows(tensor: Any, what: str) -> Any:
+    """As CSR with sorted columns. Indices are checked here, before anybody follows them: when
+    PyTorch does it on a GPU, nothing can be done with that GPU afterwards."""
+    import torch
+
+    found = _items(tensor)
+    n, p = tensor.shape
+    if found is None or not (_within(found[0], n) and _within(found[1], p)):
+        raise InputError(
+            f"{what} is a broken sparse tensor: its index tensors do not fit its shape {(n, p)}"
+        )
+    i, j, values = found
+    if not bool(((i * p + j).diff() > 0).all()):
+        whole = torch.sparse_coo_tensor(
+            torch.stack([i, j]), values, (n, p), check_invariants=False
+        ).coalesce()
+        (i, j), values = whole.indices(), whole.values()
+    if values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()  # as SciPy has it
+    crow = torch.cat([i.new_zeros(1), torch.bincount(i, minlength=n).cumsum(0)])
+    narrow = j.int() if max(p, len(j)) < 1 << 31 else j
+    rows = csr_tensor(crow, narrow, values, (n, p))
+    return to_host(rows) if rows.device.type == "cpu" else SparseRows(rows)
+
+
+def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
+    """Rows, columns and values one by one; None where the ends of rows make no sense."""
+    import torch
+
+    spend_warning()
+    if tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
+        tensor = tensor.to_sparse_coo()
+    if tensor.layout == torch.sparse_coo:
+        i, j = tensor._indices()
+        return i, j, tensor._values()
+    by_row = tensor.layout == torch.sparse_csr
+    ends = (tensor.crow_indices() if by_row else tensor.ccol_indices()).long()
+    inner = (tensor.col_indices() if by_row else tensor.row_indices()).long()
+    lengths, values = ends.diff(), tensor.values()
+    if not (int(ends[0]) == 0 and int(ends[-1]) == len(values) and bool((lengths >= 0).all())):
+        return None
+    outer = torch.arange(len(lengths), device=ends.device).repeat_interleave(lengths)
+    return (outer, inner, values) if by_row else (inner, outer, values)
+
+
+def _within(indices: Any, size: int) -> bool:
+    return not len(indices) or bool(indices.min() >= 0 and indices.max() < size)
+
+
+@functools.cache
+def _numpy_type(kind: Any) -> np.dtype[Any]:
+    name = str(kind).removeprefix("torch.")
+    return np.dtype("float32" if name == "bfloat16" else name)
