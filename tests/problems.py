@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, settings
 
 import reference
-from cases import Array, Case
+from cases import Array, Case, random_views
 from fairnepv import Calibration, DiagonalView, KernelView, LocalEngine, Pool
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views.dense import DenseView
@@ -76,6 +76,18 @@ def kernels(
 ) -> list[Array]:
     qualities = [None] * len(views) if quality is None else quality
     return [reference.kernel(Phi, e, q) for Phi, e, q in zip(views, eps, qualities, strict=True)]
+
+
+def nearly_doubled(rng: np.random.Generator) -> tuple[list[np.ndarray], int, list[float], float]:
+    """Two views in float32, k, ridges and tau; half of the time with duplicates, and with rows that
+    are all but that."""
+    n, k = int(rng.integers(15, 60)), int(rng.integers(3, 14))
+    views = [view.astype(np.float32) for view in random_views(rng, n, [6, 12])]
+    if rng.random() < 0.5:
+        views = [np.vstack([view, view[: n // 3]]) for view in views]
+        views[0][-1] *= np.float32(1 + 1e-6)
+    eps = [float(10.0 ** rng.uniform(-4, 0)), 0.1]
+    return views, k, eps, float(rng.choice([0.01, 0.05, 1.0]))
 
 
 def case_kernels(case: Case) -> list[Array]:

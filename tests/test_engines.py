@@ -558,7 +558,7 @@ def _tasks_in_source():
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr in ("map", "reduce")
-                and ast.unparse(node.func.value) not in ("self.engine", "functools")
+                and ast.unparse(node.func.value) not in ("self.engine", "functools", "threads")
             ):
                 found.add((module, ast.unparse(node.args[0])))
     return found

@@ -507,12 +507,13 @@ def test_appendix_b_certificate_needs_the_smaller_side_alone(monkeypatch):
         sizes.append(len(gram))
         return np.linalg.eigvalsh(gram)
 
-    monkeypatch.setattr("fairnepv.certificate.spectral.eigvalsh", counting)
+    monkeypatch.setattr("fairnepv.engines.base.eigvalsh", counting)
     case = cases.Case(
         "few rows", cases.random_views(np.random.default_rng(0), 30, [200, 9]), 4, 0.1, (0.1, 0.1)
     )
     certify(problem_of(case))
-    assert sizes == [30, 9]
+    assert {30, 9} <= set(sizes)
+    assert max(sizes) == 30
 
 
 @SMALL

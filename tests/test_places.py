@@ -79,6 +79,15 @@ def gets(bucket: Bucket) -> list[tuple[int, int]]:
         ("s3://b/what?.npy", "s3://b", "what?.npy", None, ""),
         ("gs://me@b/a.npy?scheme=http", "gs://me@b", "a.npy", None, "scheme=http"),
         ("hdfs://host:8020/x:e", "hdfs://host:8020", "x", "e", ""),
+        ("hdfs://[::1]:8020/x", "hdfs://[::1]:8020", "x", None, ""),
+        ("hdfs://[::1]/x@y:e", "hdfs://[::1]", "x@y", "e", ""),
+        (
+            "abfs://c@a.net/x?credential_kind=cli",
+            "abfs://c@a.net",
+            "x",
+            None,
+            "credential_kind=cli",
+        ),
     ],
 )
 def test_a_uri_has_a_place_a_part_and_options(text, root, inner, part, options):
@@ -253,6 +262,15 @@ def test_a_file_that_changes_while_it_is_read_is_refused(name, change, bucket, m
         ("s3://pool/a.npy?colour=red", "s3://pool has no option 'colour'; there are region"),
         ("s3://key@pool/a.npy", "s3://pool was given with a user; put credentials into"),
         ("s3://key:word@pool/a.npy", "^(?!.*word@).*s3://pool was given with a password"),
+        ("gs://key%3Aword@pool/a.npy", "^(?!.*word@).*gs://pool was given with a password"),
+        ("s3://key:x1/y2@pool/a.npy", r"^(?!.*x1).*s3://\.\.\. was given with a password"),
+        (
+            "abfs://c@me.dfs/a.npy?sv=1&sig=word",
+            "^(?!.*word).*me.dfs was given with the option 'sig'",
+        ),
+        ("abfs://c@me.dfs/a?client_secret=word", "^(?!.*word,).*the option 'client_secret', which"),
+        ("s3://pool/a.npy?secret_key=word", "^(?!.*=word).*the option 'secret_key', which would"),
+        ("https://pool/a.npy?X-Amz-Date=1&X-Amz-Signature=word", "^(?!.*=word).*'X-Amz-Signature'"),
     ],
 )
 def test_addresses_that_cannot_be_are_refused(text, words):

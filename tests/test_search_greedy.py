@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv import Calibration, DiagonalView, LocalEngine, Pool, Status
+from fairnepv import Calibration, DiagonalView, LocalEngine, Pool, Status, posing
 from fairnepv.loop import Budget, pack, run, unpack
+from fairnepv.objective import merit
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import Greedy, complete, fair_order, shortlist
 from fairnepv.search.frontier import Frontier
@@ -27,6 +28,7 @@ from problems import (
     feasible_subsets,
     indices,
     kernels,
+    nearly_doubled,
     obeys,
     pose,
     pose_case,
@@ -62,13 +64,7 @@ def unit_diagonal(views: list[np.ndarray], k: int, block: int | None = None) -> 
 def test_how_rows_are_refreshed_does_not_show(seed):
     """Windows, shares, batches, blocks and threads only say who is looked at when."""
     rng = np.random.default_rng(seed)
-    n, k = int(rng.integers(15, 60)), int(rng.integers(3, 14))
-    views = [view.astype(np.float32) for view in cases.random_views(rng, n, [6, 12])]
-    if rng.random() < 0.5:  # duplicates, and rows that are all but that
-        views = [np.vstack([view, view[: n // 3]]) for view in views]
-        views[0][-1] *= np.float32(1 + 1e-6)
-    eps = [float(10.0 ** rng.uniform(-4, 0)), 0.1]
-    tau = float(rng.choice([0.01, 0.05, 1.0]))
+    views, k, eps, tau = nearly_doubled(rng)
     expected = reference.fair_greedy(kernels([v.astype(float) for v in views], eps), k, tau)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frontier_module, "WINDOW", int(rng.integers(1, 6)))
@@ -428,3 +424,25 @@ def test_tiny_variances_without_a_ridge_are_told_apart():
     diagonal = 10.0 ** -np.random.default_rng(0).uniform(50, 60, size=50)
     problem = pose([DiagonalView(diagonal, eps=0)], 5, 0.1, [0.0])
     assert run(Greedy(problem)).state.indices.tolist() == np.argsort(-diagonal)[:5].tolist()
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_what_a_missed_floor_costs_is_not_judged_in_float32(seed):
+    """Its price multiplies what a score is off by: rows that are nearly alike changed places."""
+    rng = np.random.default_rng(seed)
+    n, k, eps, tau = 300, 8, 1e-3, 0.05
+    base = rng.standard_normal((3, 64))
+    base /= np.linalg.norm(base, axis=1)[:, None]
+    crowd = base[rng.integers(3, size=n)] * rng.uniform(0.9, 1.1, (n, 1))
+    crowd += 3e-4 * rng.standard_normal((n, 64))
+    data = {"a": crowd.astype("f4"), "b": rng.standard_normal((n, 12)).astype("f4") / 4}
+    options = {"tau": tau, "eps": eps, "calibration": "none", "floors": {"a": 2.0}}
+    problem = posing.pose(data, k, **options)
+    Ls = [X.astype(float) @ X.astype(float).T + eps * np.eye(n) for X in data.values()]
+    expected: list[int] = []
+    for size in range(1, k + 1):
+        rows = [i for i in range(n) if i not in expected]
+        sets = [[*expected, i] for i in rows]
+        d = np.array([[np.linalg.slogdet(L[np.ix_(S, S)])[1] / size for S in sets] for L in Ls])
+        expected.append(rows[int(merit(d, tau, problem.floors).argmax())])
+    assert greedy(problem) == expected

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cases
 import fairnepv
 import reference
 from fairnepv.loop import run
 from fairnepv.posing import pose
 from fairnepv.search import Greedy
-from problems import examples, kernels
+from problems import examples, kernels, nearly_doubled
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -39,13 +38,8 @@ def picks(views, k, tau, eps, **options) -> list[int]:
 def test_the_picks_are_those_of_the_literal_greedy(seed):
     """However few rows are raced among, and however long before anybody asks."""
     rng = np.random.default_rng(seed)
-    n, k = int(rng.integers(15, 60)), int(rng.integers(3, 14))
-    views = [view.astype(np.float32) for view in cases.random_views(rng, n, [6, 12])]
-    if rng.random() < 0.5:  # duplicates, and rows that are all but that
-        views = [np.vstack([view, view[: n // 3]]) for view in views]
-        views[0][-1] *= np.float32(1 + 1e-6)
-    eps = [float(10.0 ** rng.uniform(-4, 0)), 0.1]
-    tau = float(rng.choice([0.01, 0.05, 1.0, np.inf]))
+    views, k, eps, tau = nearly_doubled(rng)
+    tau = np.inf if rng.random() < 0.2 else tau
     literal = [view.astype(float) for view in views]
     expected = reference.fair_greedy(kernels(literal, eps), k, tau)
     with pytest.MonkeyPatch.context() as patch:
@@ -111,6 +105,17 @@ def test_rows_that_are_all_alike_end_a_sprint_and_not_the_search():
     assert there.indices.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_sprints_that_lead_nowhere_become_rare():
+    data = [np.tile(np.eye(40), (30, 1))]  # whatever is raced among, as many are tied beside it
+    with pytest.MonkeyPatch.context() as patch:
+        lengths = counted(patch)
+        patch.setattr(sprint, "_ROWS", 10)
+        there = fairnepv.select(data, 36, engine=TorchEngine(DEVICE), certify=False, effort="fast")
+    assert there.indices.tolist() == list(range(36))
+    assert set(lengths) == {0}
+    assert len(lengths) <= 7
+
+
 def test_a_bound_beside_that_is_higher_is_not_overlooked():
     """The rows raced among are the highest at first; after a pick others may be."""
     rng = np.random.default_rng(6)
@@ -138,3 +143,32 @@ def test_scores_on_a_device_are_those_of_the_scorer(seed):
     if eps > 1e-4:
         expected = reference.subset_score(L, items.tolist())
         assert there.fair_score == pytest.approx(expected, abs=1e-9)
+
+
+def test_picks_that_cannot_be_made_one_by_one_are_filled_up_all_the_same():
+    """Beyond a ratio of 1e16 between rows and ridge all that is left of most rows is rounding."""
+    rng = np.random.default_rng(0)
+    data = [1e3 * rng.standard_normal((60, 6)), rng.standard_normal((60, 9))]
+    plan = {"eps": 1e-10, "calibration": "none", "effort": "fast", "certify": False}
+    found = fairnepv.select(data, 20, engine=TorchEngine(DEVICE), **plan)
+    assert len(set(found.indices.tolist())) == 20
+
+
+def test_sprints_are_in_all_digits_whatever_a_user_allows(monkeypatch):
+    """TF32 leaves bounds 1e-3 too low, and then the best row is not even looked at."""
+    rng, before = np.random.default_rng(1), torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precisions, note = [], sprint.Sprint._note
+
+    def looking(self, *given):
+        precisions.append(torch.backends.cuda.matmul.fp32_precision)
+        note(self, *given)
+
+    monkeypatch.setattr(sprint.Sprint, "_note", looking)
+    monkeypatch.setattr(sprint.Sprint, "_captured", lambda self: None)
+    try:
+        picks([rng.standard_normal((80, 9))], 10, 0.05, [0.1])
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert set(precisions) == {"ieee"}

@@ -6,6 +6,7 @@ import pickle
 import re
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import fairnepv
 import problems
 from fairnepv import InputError, KernelView
 from fairnepv.engines import portable
-from fairnepv.engines.tensors import to_device
+from fairnepv.engines.tensors import to_device, whole_float32
 from fairnepv.loop import Session
 from fairnepv.methods import Plan, find
 from fairnepv.posing import pose
@@ -545,3 +546,17 @@ class Elsewhere:
 def test_devices_of_other_libraries():
     with pytest.raises(InputError, match=r"'a' cannot be read by PyTorch \(data on this device"):
         fairnepv.select({"a": Elsewhere()}, 2)
+
+
+def test_a_pytorch_that_knows_no_precision_by_backend_is_told_in_its_way(monkeypatch):
+    """Those before 2.9 have neither `fp32_precision` nor `mkldnn.matmul`."""
+    monkeypatch.setattr(torch.backends.cuda, "matmul", SimpleNamespace())
+    monkeypatch.setattr(torch.backends, "mkldnn", SimpleNamespace())
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with whole_float32():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)

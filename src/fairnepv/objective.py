@@ -84,6 +84,12 @@ def merit(d: Any, tau: float, floors: Any, xp: Any = np) -> Any:
     return F - xp.where(missed > 0, _MISSED + _FLOOR_PRICE * missed, 0.0)
 
 
+def steepness(problem: Problem) -> float:
+    """What an error of every d_q is multiplied by in the merit, where no floor is crossed."""
+    floored = 0 if problem.floors is None else int(np.isfinite(problem.floors).sum())
+    return 1.0 + _FLOOR_PRICE * floored
+
+
 # --- subsets ------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,11 @@ class Host:
         return features.toarray() if hasattr(features, "toarray") else features
 
     @staticmethod
+    def weighted(weights: Any, rows: Any) -> Any:
+        """weights (m,) @ rows (m, b), to all digits of float32."""
+        return weights @ rows
+
+    @staticmethod
     def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
         """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
         square = np.empty_like(total)

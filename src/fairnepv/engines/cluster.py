@@ -197,15 +197,17 @@ class RayEngine:
             for job in jobs:
                 ahead.append(job)
                 if len(ahead) >= most:
-                    yield self._result(ahead.popleft())
+                    yield self._first(ahead)
             while ahead:
-                yield self._result(ahead.popleft())
+                yield self._first(ahead)
         finally:
             for job in ahead:  # after an error or an interruption
                 self.session.cancel(job)
 
-    def _result(self, job: Any) -> Any:
-        result = self.session.get(job)
+    def _first(self, ahead: deque[Any]) -> Any:
+        """The result that is next; until it is there, its job is one of those to be cancelled."""
+        result = self.session.get(ahead[0])
+        ahead.popleft()
         if isinstance(result, Failure):
             raise result.error
         return result

@@ -59,6 +59,11 @@ class Place:
         return features.to_dense() if is_sparse(features) else features
 
     @staticmethod
+    @whole_float32()
+    def weighted(weights: Any, rows: Any) -> Any:
+        return weights @ rows
+
+    @staticmethod
     def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
         for q, weight in enumerate(weights):  # one kernel each, that reads once and writes once
             total.addcmul_(terms[:, q], terms[:, q], value=weight)

@@ -11,6 +11,7 @@ import io
 import pickle
 import uuid
 import weakref
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.engines.base import Array, Source
+from fairnepv.errors import InputError
 from fairnepv.io.rows import Fingerprint
 
 _LARGE = 1 << 16  # bytes of an array that is worth an entry in the object store
+_COMPARED, _PAGE = 64, 1 << 12  # places of a mapped file that are looked at again, bytes of each
 _KEPT_SOURCES = 2  # in a worker: the pool, and perhaps one that is scaled otherwise
 
 
@@ -40,7 +43,7 @@ class Freight:
     def __init__(self, put: Callable[[Any], Any]) -> None:
         self._put = put
         self._sources: dict[int, Packed] = {}
-        self._arrays: dict[int, Any] = {}
+        self._arrays: dict[int, tuple[int, Any]] = {}  # with the checksum of what was sent
 
     def packed(self, source: Source) -> Packed:
         if id(source) not in self._sources:
@@ -52,10 +55,19 @@ class Freight:
         return self._sources[id(source)]
 
     def _sent(self, array: Array) -> Any:
-        if id(array) not in self._arrays:
-            self._arrays[id(array)] = self._put(array)
+        """Again if it was written to since another source had it: it may be the caller's."""
+        checksum, known = _checksum(array), self._arrays.get(id(array))
+        if known is None:
             weakref.finalize(array, self._arrays.pop, id(array), None)
-        return self._arrays[id(array)]
+        if known is None or known[0] != checksum:
+            known = self._arrays[id(array)] = checksum, self._put(array)
+        return known[1]
+
+
+def _checksum(array: Array) -> int:
+    """In less time than it takes to send it."""
+    numbers = np.ascontiguousarray(array.T if array.flags.f_contiguous else array)
+    return zlib.crc32(numbers.view(np.uint8).data)
 
 
 def pack(thing: Any, arrays: list[Array] | None = None) -> bytes:
@@ -187,7 +199,24 @@ class MappedArray:
             return None
         offset = mapped.offset + _address(array) - _address(mapped)
         file = Fingerprint.of(Path(mapped.filename))
-        return cls(file, offset, array.dtype, array.shape, array.strides)
+        found = cls(file, offset, array.dtype, array.shape, array.strides)
+        found._compare(array)
+        return found
+
+    def _compare(self, array: Array) -> None:
+        """A map stays with the file that it was made of; workers open the one of that name now."""
+        run = max(1, _PAGE // max(1, array.nbytes // len(array)))
+        places = np.linspace(0, len(array) - 1, _COMPARED).astype(np.int64)
+        rows = np.unique(np.minimum(places[:, None] + np.arange(run), len(array) - 1))
+        try:
+            same = self.opened()[rows].tobytes() == array[rows].tobytes()
+        except (TypeError, ValueError):  # it is shorter
+            same = False
+        if not same:
+            raise InputError(
+                f"{self.file.path} was replaced since it was mapped into memory, and workers would "
+                "read other rows than this process; map it again"
+            )
 
     def opened(self) -> Array:
         self.file.check(0, self.shape[0])

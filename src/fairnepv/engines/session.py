@@ -34,14 +34,17 @@ _NO_NETWORK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: nodes are on the loopbac
 
 
 class Session:
-    """`folder` is where a cluster that was started here keeps its files."""
+    """`folder` is where a cluster that was started here keeps its files; a connection that is not
+    `ours` was made by the caller."""
 
-    def __init__(self, ray: Any, address: str, folder: str | None = None) -> None:
-        self.address, self._ray, self._folder = address, ray, folder
+    def __init__(
+        self, ray: Any, address: str, folder: str | None = None, *, ours: bool = True
+    ) -> None:
+        self.address, self._ray, self._folder, self._ours = address, ray, folder, ours
         resources = ray.cluster_resources()
-        self.workers = max(1, int(resources.get("CPU", 0)))
+        self.workers = int(resources.get("CPU", 0))
         self.gpus = int(resources.get("GPU", 0))
-        self.freight = Freight(ray.put)
+        self.freight = Freight(self.put)
         self._open = True
         self._remote = functools.cache(self._made_remote)
 
@@ -63,6 +66,14 @@ class Session:
                 "anew"
             )
 
+    def check_workers(self) -> None:
+        """Ray would wait for one for ever."""
+        if not self.workers:
+            raise InputError(
+                f"the Ray cluster at {self.address} has no CPU for tasks; add a node that has "
+                "(`ray start --num-cpus N`)"
+            )
+
     def check_device(self, device: Any) -> None:
         """Whether workers have it, as far as Ray knows."""
         if device not in (None, "cpu", "cuda"):
@@ -74,11 +85,13 @@ class Session:
             )
 
     def put(self, value: Any) -> Any:
-        return self._ray.put(value)
+        with self._connected():
+            return self._ray.put(value)
 
     def submit(self, function: Callable[..., Any], gpu: bool, *arguments: Any) -> Any:
         """A promise of its result, by some worker; by one that has a GPU to itself, if wanted."""
-        return self._remote(function, gpu).remote(*arguments)
+        with self._connected():
+            return self._remote(function, gpu).remote(*arguments)
 
     def _made_remote(self, function: Callable[..., Any], gpu: bool) -> Any:
         # By itself Ray would end a process after one task on a GPU, and its rows there with it.
@@ -112,12 +125,27 @@ class Session:
             self._ray.cancel(promise)
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends, and its files go."""
-        if self.alive:
-            self._open = False
+        """Leave the cluster; one that was started here ends, and its files go. A connection that
+        the caller made is left to the caller."""
+        if self.alive and self._ours:
             self._ray.shutdown()
+        self._open = False
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> ClusterError:
+        """What the client of Ray says; what a task raises is a result."""
+        return ClusterError(
+            f"the connection to the Ray cluster at {self.address} was lost ({error}); check that "
+            "it runs, and begin again"
+        )
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -127,6 +155,8 @@ class Session:
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None)
             raise (cause if isinstance(cause, BaseException) else error) from None
+        except ConnectionError as error:
+            raise self._lost(error) from error
         except errors.OutOfMemoryError as error:
             raise ClusterError(
                 "workers ran out of memory, and Ray ended them; give a worker more memory, or use "
@@ -196,7 +226,8 @@ def join(address: str = "auto", device: str | None = None) -> Session:
     if _current is not None and _current.alive and address in ("auto", _current.address):
         _current.check_device(device)
         return _current
-    if not ray.is_initialized():
+    ours = not ray.is_initialized()
+    if ours:
         found = _address_of(ray) if address == "auto" else address
         _knock(found)
         if found.startswith("ray://"):
@@ -209,8 +240,9 @@ def join(address: str = "auto", device: str | None = None) -> Session:
             f"this process is connected to another Ray cluster than {address}; use engine='ray' "
             "for that one, or ray.shutdown() first"
         )
-    session = Session(ray, address)
+    session = Session(ray, address, ours=ours)
     with _closing_on_error(session):
+        session.check_workers()
         session.check_device(device)
         check_versions(session)
     _current = session
@@ -367,7 +399,7 @@ def versions() -> dict[str, str]:
 def check_versions(session: Session) -> None:
     """Ask every machine of the cluster once."""
     here = versions()
-    for host, there in _versions_there(session).items():
+    for host, there in _versions_there(session):
         for name, own in here.items():
             if there.get(name) != own:
                 raise InputError(
@@ -376,7 +408,7 @@ def check_versions(session: Session) -> None:
                 )
 
 
-def _versions_there(session: Session) -> dict[str, dict[str, str]]:
+def _versions_there(session: Session) -> list[tuple[str, dict[str, str]]]:
     names = tuple(versions())
 
     def ask() -> tuple[str, dict[str, str]]:  # a local function travels whole: ours may be missing
@@ -390,4 +422,4 @@ def _versions_there(session: Session) -> dict[str, dict[str, str]]:
                 found[name] = version(name)
         return socket.gethostname(), found
 
-    return dict(session.ask_everywhere(ask))
+    return session.ask_everywhere(ask)  # containers often share a name

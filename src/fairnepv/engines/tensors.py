@@ -142,8 +142,16 @@ def whole_float32() -> Iterator[None]:
     be off by is counted on."""
     import torch
 
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # before PyTorch 2.9
+        allowed = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision("highest")
+            yield
+        finally:
+            torch.set_float32_matmul_precision(allowed)
+        return
     found = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]
-    knobs = [knob for knob in found if getattr(knob, "fp32_precision", "ieee") in ("tf32", "bf16")]
+    knobs = [knob for knob in found if knob.fp32_precision in ("tf32", "bf16")]
     before = [knob.fp32_precision for knob in knobs]
     try:
         for knob in knobs:

@@ -26,6 +26,8 @@ _URI = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://[^/]*)(?P<path>.*)"
 _LOST_SLASH = re.compile(r"(s3|gs|gcs|abfss?|hdfs|file):/(?!/)", re.I)  # what `Path` makes of a URI
 _DENIED = re.compile("denied|access_key|signature|expired|unauthor|credential|code 40[13]", re.I)
 _LONGEST = 300  # letters of what a filesystem says
+_HOST = re.compile(r"(\[[^]]*\]|[^:]*)(:\d*)?")
+_SECRET = re.compile("(sig|signature|password|.*secret.*|.*token|(.*[_-])?key)", re.I)
 _OPTIONS = re.compile(r"\?(?P<options>[A-Za-z_]+=[^?]*)$")
 _ANSWERS = 25.0  # seconds for a filesystem to say what it has
 _CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 6.0, 3  # of one request to S3: seconds, seconds, times
@@ -145,11 +147,18 @@ def split_uri(text: str) -> tuple[RemotePath, str | None]:
     pieces = _URI.fullmatch(text[: queried.start()] if queried else text)
     assert pieces is not None, "is_uri was asked before"
     user, _, host = pieces["root"].partition("://")[2].rpartition("@")
-    if ":" in user:
+    if ":" in unquote(user) or not _HOST.fullmatch(host):  # or up to a slash within a password
+        known = host if _HOST.fullmatch(host) else "..."
         raise InputError(
-            f"{pieces['scheme']}://{host} was given with a password, which would end up in "
+            f"{pieces['scheme']}://{known} was given with a password, which would end up in "
             "records; put credentials into the environment"
         )
+    for name in re.findall("(?:^|&)([^=&]*)=", text.partition("?")[2]):
+        if _SECRET.fullmatch(name.rpartition("-")[2]):
+            raise InputError(
+                f"{pieces['scheme']}://{host} was given with the option {name!r}, which would end "
+                "up in records; put credentials into the environment"
+            )
     inner, colon, part = pieces["path"].partition(":")
     scheme = pieces["scheme"]
     root = scheme.lower() + pieces["root"].removeprefix(scheme)
@@ -190,8 +199,8 @@ def spread(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> l
     """One after the other, or several at once where the function mostly waits."""
     if not waits or len(things) < 2:
         return list(map(function, things))
-    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as pool:
-        return list(pool.map(function, things))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as threads:
+        return list(threads.map(function, things))
 
 
 # --- filesystems ----------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """What greedy knows of a set and of all rows beside it, and so which row is the best to add.
 
-In each view a row has a conditional variance c_i given the
-chosen ones, which a new pick turns into c_i - (phi_i . u)^2 for one direction u. Variances only
-fall, so old ones are upper bounds, and F_tau is concave and increasing in their logarithms: most
-rows are seen to be hopeless from a tangent alone (DESIGN 3.4). Rows that might win are refreshed
-with all directions they have missed in one product; now and then a pass refreshes everybody.
+In each view a row has a conditional variance c_i given the chosen ones, which a new pick turns into
+c_i - (phi_i . u)^2 for one direction u. Variances only fall, so old ones are upper bounds, and
+F_tau is concave and increasing in their logarithms: most rows are seen to be hopeless from a
+tangent alone (DESIGN 3.4). Rows that might win are refreshed with all directions they have missed
+in one product; now and then a pass refreshes everybody.
 
 Variances are computed in float32 where the ridge allows it. Whoever could be the best for all that
 these say is confirmed in float64 from gathered rows, so neither the precision nor the order in
@@ -37,6 +37,7 @@ _LATELY = 4  # picks ago
 _FEW = 1024  # rows that are not worth two products
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
 _CONFIRM = 2048  # rows that are confirmed at a time
+_LONGEST_PAUSE = 64  # picks between sprints that lead nowhere
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
 _LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
 
@@ -83,7 +84,10 @@ class Frontier:
         self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
+        self._foresees = all(trail.foresees for trail in self._trails)
+        self._foresees &= problem.constraints.quotas is None  # rules that forbid the same rows
         self._sprint: Sprint | None = None
+        self._next_sprint = self._pause = 1  # not before so many picks; and so many after a failure
         self._foreseen: list[Foreseen] = []
         for row in indices:  # one by one, so that a resumed run goes on to the last bit
             self.extend(int(row))
@@ -140,11 +144,12 @@ class Frontier:
         self.logdets = self.logdets + np.log(c[:, 0])
 
     def _look_ahead(self) -> None:
-        """Some more picks at once: on a device, from the second on (the first is mostly a tie of
-        all), and as long as the rules forbid the same rows."""
+        """Some more picks at once: on a device, and from the second on, as the first is mostly a
+        tie of all. Where that leads nowhere it is tried again after ever more picks."""
+        if not self._foresees or len(self.indices) < self._next_sprint:
+            return
         standing = self.standing(len(self.indices) + 1)
-        able = all(trail.foresees for trail in self._trails) and isinstance(standing, Standing)
-        if not able or not len(self.indices) or self.problem.constraints.quotas is not None:
+        if not isinstance(standing, Standing):
             return
         if self._sprint is None:
             error = self._error if self._coarse else 0.0
@@ -153,7 +158,10 @@ class Frontier:
             self.refresh_all()
         _, slopes = standing.ceiling(self._lead.logs)
         heights = self._heights(slopes / slopes.sum(), self._closed())
-        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, len(self.indices))
+        t = len(self.indices)
+        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, t)
+        self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
+        self._next_sprint = t if self._foreseen else t + self._pause
 
     def _closed(self) -> NDArray[np.bool_] | None:
         """Rows that the rules forbid; chosen ones are closed anyhow."""
@@ -212,7 +220,8 @@ class Frontier:
 
     def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
         """(n,) float32, where the rows are."""
-        heights = self._place.put(weights.astype(np.float32)) @ self._logs
+        there = self._place.put(weights.astype(np.float32))
+        heights = self._place.weighted(there, self._logs)
         if closed is not None:
             heights[self._place.put(closed)] = -np.inf
         return heights

@@ -75,9 +75,12 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     """
     if len(indices) == problem.k:
         return indices
-    pool = problem.pool
+    pool, judge = problem.pool, functools.partial(Standing.of, problem)
     with np.errstate(**OVERFLOWS):
-        frontier = Frontier(problem, functools.partial(Standing.of, problem), indices, coarse=False)
+        try:
+            frontier = Frontier(problem, judge, indices, coarse=False)
+        except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
+            frontier = Frontier(problem, judge, indices[:0], coarse=False)
         logs = np.log(pool.place.get(frontier.variances) + pool.eps[:, None])
         scores = frontier.standing(len(indices) + 1).fair_scores(logs)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last

@@ -90,7 +90,7 @@ class LocalSearch:
             moves = self._improving(table.subset, best_swaps(table.exact, above=above))
         self._table = None  # until it is whole again, should this be interrupted
         after = table.after(moves, reuse=True)
-        value = self._judge(after.subset) if moves else state.value
+        value = self._value_of(after) if moves else state.value
         self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
             return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
@@ -153,6 +153,14 @@ class LocalSearch:
 
     def _judge(self, subset: Subset) -> float:
         return subset.value if self._sure else self._score(subset.indices)
+
+    def _value_of(self, table: SwapTable) -> float:
+        """Of its set, however it was arrived at: an inverse that was updated knows its history."""
+        if not self._sure:
+            return self._score(table.subset.indices)
+        return (
+            table.subset if not table.age else Subset.of(self.problem, table.subset.indices)
+        ).value
 
     @property
     def _sure(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairnepv.engines.tensors import whole_float32
 from fairnepv.objective import lifted_floors, merit, soft_min, soft_min_weights
 from fairnepv.problem import Problem
 from fairnepv.search.ties import SLACK, blur
@@ -67,11 +68,9 @@ class Sprint:
         unsure = np.array([blur(problem, size) for size in range(1, k + 1)])
         self._ties = put(np.maximum(problem.tolerances.tie, unsure))
         self._slacks = put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
-        self._graph: Any = None
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                self._graph = self._captured()
+        self._graph = self._captured() if device.type == "cuda" else None
 
+    @whole_float32()
     def run(self, heights: Any, logs: Any, logdets: Floats, t: int) -> list[Foreseen]:
         """The picks from number t on, as far as they are sure, for bounds on the scores of all rows
         (n,) and the logarithms (M, n) that these are made of."""
@@ -144,15 +143,18 @@ class Sprint:
         self._picks.index_copy_(0, t, self._rows.index_select(0, at))
         self._history.index_copy_(0, t, self._logdets.T)
 
+    @whole_float32()
     def _captured(self) -> Any:
-        torch, graph, aside = self._torch, self._torch.cuda.CUDAGraph(), self._torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # libraries allocate what they need when first called
-            for _ in range(2):
-                self._t.fill_(self._k - 1)
+        torch, graph = self._torch, self._torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._t.device):  # streams and graphs are those of the current one
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):  # libraries allocate what they need when first called
+                for _ in range(2):
+                    self._t.fill_(self._k - 1)
+                    self._pick()
+            torch.cuda.current_stream().wait_stream(aside)
+            self._t.fill_(self._k - 1)
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._pick()
-        torch.cuda.current_stream().wait_stream(aside)
-        self._t.fill_(self._k - 1)
-        with torch.cuda.graph(graph):
-            self._pick()
         return graph

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairnepv.objective import steepness
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
@@ -18,7 +19,7 @@ _LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float
 
 
 def blur(problem: Problem, size: int) -> float:
-    """How far rounding may move the F_tau of a set of `size` items.
+    """How far rounding may move the merit of a set of `size` items.
 
     A conditional variance c_i = L_ii - |v_i|^2 is at least eps and carries the rounding of L_ii, so
     log c_i is sure to some multiples of L_ii / eps roundings. Scores that lie closer than this
@@ -27,7 +28,7 @@ def blur(problem: Problem, size: int) -> float:
     pool = problem.pool
     held = pool.eps > 0
     noise = rounding(pool.largest_norms[held], pool.eps[held], size)
-    return min(noise, _WIDEST_BLUR)
+    return min(steepness(problem) * noise, _WIDEST_BLUR)
 
 
 def rounding(norms: Floats, eps: Floats, size: int) -> float:
@@ -41,10 +42,13 @@ def coarse_error(problem: Problem) -> float:
     """How far log c may be off for what `RowBlock.coarse` adds to rounding.
 
     A coordinate along a direction of at most unit length is off by e |phi_i|, and the squares of
-    all coordinates of a row sum to at most |phi_i|^2. Infinite where float32 could overflow.
+    all coordinates of a row sum to at most |phi_i|^2. Infinite where float32 could overflow, and
+    with floors: a set may seem to meet one that it misses, and the price multiplies what is off.
     """
     pool = problem.pool
     held = pool.eps > 0
+    if problem.floors is not None:
+        return np.inf
     if (pool.largest_norms > _MOST_SINGLE).any() or (pool.eps[held] < _LEAST_SINGLE).any():
         return np.inf
     worst = [
