@@ -98,17 +98,17 @@ def _tables(run: Run) -> list[Any]:
     from rich.markup import escape
 
     from fairnepv.report.terminal import plain_table
-    from fairnepv.studies.results import terminal_rows
+    from fairnepv.studies.results import best_methods, cells, headings
 
     tables = []
     for k in run.settings.sizes:
-        headings, rows = terminal_rows(run.results, run.seconds, k)
-        title = f"{k:,} of {run.settings.n:,} items, {run.settings.corpus_name}"
-        table = plain_table(f"{title} (C: lower is better)")
-        for i, heading in enumerate(headings):
+        best = best_methods(run.results, k)
+        name = run.settings.corpus_name
+        table = plain_table(f"{k:,} of {run.settings.n:,} items, {name} (C: lower is better)")
+        for i, heading in enumerate(headings(run.results)):
             justify: Any = "right" if i else "left"
             table.add_column(escape(heading), justify=justify, no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
+        for row in cells(run.results, run.seconds, k):
+            table.add_row(*map(escape, row), style="green" if row[0] in best else None)
         tables.append(table)
     return tables

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by everybody; views take them in order.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 _GREY = "#6b6b6b"
+_YELLOW = "#F0E442"  # fine in bars, too pale for a line
 
 
 @contextlib.contextmanager
@@ -257,7 +258,7 @@ def draw_view_scores(
 ) -> bytes:
     """Per panel and selector the score of every view as points on one line, the worst one ringed.
 
-    A long line is a view left behind. Ticks above stand where no set brings a view beyond.
+    A long line is a view left behind. Beyond its dashed line no set brings a view.
     """
     views = list(next(iter(bounds.values())))
     selectors = list(next(iter(panels.values())))
@@ -302,14 +303,17 @@ def _point_handle(colour: str, label: str, *, ring: bool = False) -> Any:
 
     edge = "black" if ring else colour
     return Line2D(
-        *([], []), marker="o", linestyle="none", label=label, markersize=9 if ring else 6.5,
-        markerfacecolor=colour, markeredgecolor=edge,
+        *([], []),
+        marker="o",
+        linestyle="none",
+        label=label,
+        markersize=9 if ring else 6.5,
+        markerfacecolor=colour,
+        markeredgecolor=edge,
     )
 
 
-def draw_efficiency(
-    lines: Mapping[str, Mapping[int, tuple[float, float]]], title: str
-) -> bytes:
+def draw_efficiency(lines: Mapping[str, Mapping[int, tuple[float, float]]], title: str) -> bytes:
     """Certified efficiency of every selector against k, with its spread over seeds."""
     with _style() as new_figure:
         figure = new_figure(figsize=(8.2, 4.4), layout="constrained")
@@ -318,10 +322,10 @@ def draw_efficiency(
         for i, (name, line) in enumerate(lines.items()):
             at = list(line)
             means, spreads = zip(*line.values(), strict=True)
-            axes.errorbar(
-                *(at, means, spreads), color=_colour(i), marker="osD^vP*X"[i % 8], markersize=5,
-                linewidth=2.0 if i == 0 else 1.2, capsize=2, label=name,
-            )
+            colour = _GREY if _colour(i) == _YELLOW else _colour(i)
+            axes.plot(at, means, marker="osD^vP*X"[i % 8], color=colour, linewidth=1.4, label=name)
+            if any(spreads):
+                axes.errorbar(at, means, spreads, color=colour, linestyle="none", capsize=2.5)
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{k:,}" for k in sizes])
         axes.xaxis.set_minor_locator(_no_ticks())

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -138,6 +138,12 @@ def _summary(k: int, method: str, rows: Sequence[dict[str, float]]) -> Summary:
     return Summary(k, method, len(rows), means, spreads)
 
 
+def best_methods(results: Iterable[Result], k: int) -> set[str]:
+    """The selectors with the highest mean fair score at this size."""
+    means = {row.method: row.means["fair_score"] for row in summarise(results) if row.k == k}
+    return {method for method, mean in means.items() if mean >= max(means.values()) - 1e-9}
+
+
 def label(method: str) -> str:
     """As tables and figures for readers call a selector."""
     if method.endswith("-only"):
@@ -224,14 +230,13 @@ def results_tex(results: Sequence[Result], caption: str) -> str:
     body = [heading, " & ".join(columns) + r"\\"]
     for k in dict.fromkeys(row.k for row in summaries):
         rows = [row for row in summaries if row.k == k]
-        best = max(row.means["fair_score"] for row in rows)
+        best = best_methods(results, k)
         body += [r"\midrule", rf"\multicolumn{{{len(columns)}}}{{l}}{{$k={k}$}}\\"]
-        body += [_tex_row(row, views, best) for row in rows]
+        body += [_tex_row(row, views, bold=row.method in best) for row in rows]
     return _tex_table("l" + "r" * (len(columns) - 1), body, caption)
 
 
-def _tex_row(row: Summary, views: Sequence[str], best: float) -> str:
-    bold = row.means["fair_score"] >= best - 1e-9
+def _tex_row(row: Summary, views: Sequence[str], *, bold: bool) -> str:
     cells = [
         escaped(label(row.method)),
         *(_tex_number(row, f"d_{view}") for view in views),
@@ -281,45 +286,26 @@ def _subscript(view: str) -> str:
     return rf"\mathrm{{{view}}}" if plain else rf"\mbox{{\scriptsize {escaped(view)}}}"
 
 
-def markdown_rows(
-    results: Sequence[Result], seconds: Mapping[Unit, float], k: int
-) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of one size, for BENCHMARKS.md: means, with spreads over seeds."""
-    return _cells(results, seconds, k, lambda cell: f"**{cell}**")
+# --- cells of a table by rows ---------------------------------------------------------------------
 
 
-def terminal_rows(
-    results: Sequence[Result], seconds: Mapping[Unit, float], k: int
-) -> tuple[list[str], list[list[str]]]:
-    return _cells(results, seconds, k, lambda cell: f"[bold green]{cell}[/bold green]")
-
-
-def _cells(
-    results: Sequence[Result],
-    seconds: Mapping[Unit, float],
-    k: int,
-    emphasis: Callable[[str], str],
-) -> tuple[list[str], list[list[str]]]:
-    rows = [row for row in summarise(results) if row.k == k]
+def headings(results: Sequence[Result]) -> list[str]:
     views = list(results[0].scores)
-    names = {
-        "F": "fair_score",
-        **{f"d {view}": f"d_{view}" for view in views},
-        "min": "minimum",
-        **{f"C {view}": f"coverage_{view}" for view in views},
-        "eff.": "efficiency",
-    }
-    best = max(row.means["fair_score"] for row in rows)
-    table = []
-    for row in rows:
-        cells = [_number(row, name) for name in names.values()]
-        if row.means["fair_score"] >= best - 1e-9:
-            cells[0] = emphasis(cells[0])
+    columns = [*(f"d {view}" for view in views), "min", *(f"C {view}" for view in views)]
+    return ["selector", "F", *columns, "eff.", "sec"]
+
+
+def cells(results: Sequence[Result], seconds: Mapping[Unit, float], k: int) -> list[list[str]]:
+    """Means of one size under those headings; spreads over seeds in a row of their own below."""
+    rows = []
+    for row in summarise(results):
+        if row.k != k:
+            continue
+        names = [name for name in row.means if name != "upper_bound"]
         mean = mean_seconds(seconds, k, row.method)
-        table.append([row.method, *cells, "" if mean is None else f"{mean:.2f}"])
-    return ["selector", *names, "sec"], table
-
-
-def _number(row: Summary, name: str) -> str:
-    spread = f" ±{row.spreads[name]:.3f}" if name in row.spreads else ""
-    return f"{row.means[name]:.3f}{spread}"
+        spent = "" if mean is None else f"{mean:.2f}"
+        rows.append([row.method, *(f"{row.means[name]:.3f}" for name in names), spent])
+        if row.spreads:
+            spreads = [f"±{row.spreads[name]:.3f}" for name in names]
+            rows.append([f"  {row.seeds} seeds", *spreads, ""])
+    return rows

@@ -97,4 +97,5 @@ def efficiency_figure(results: Sequence[Result], settings: Settings) -> bytes:
 
 
 def _title(question: str, settings: Settings) -> str:
-    return "\n".join([question, *textwrap.wrap(settings.caption, 88)])
+    lines = textwrap.wrap(settings.caption, 88, break_on_hyphens=False)
+    return "\n".join([question, *lines])

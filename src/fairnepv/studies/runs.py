@@ -40,13 +40,14 @@ from fairnepv.loop import Progress, Step
 from fairnepv.methods import check_method
 from fairnepv.pipeline import certify, select
 from fairnepv.posing import sketch
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, check_tau
 from fairnepv.search import check_effort
 from fairnepv.selection import Selection
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.feature_files import Description, feature_views, read_view
 from fairnepv.studies.results import BOUND, Result, Unit
 from fairnepv.studies.split import Split, read_split
+from fairnepv.views.arrays import check_positive
 
 FOLDER = "runs"
 CALIBRATIONS = ("unit-diagonal", "trace", "none")  # known before anything is selected or proven
@@ -176,6 +177,14 @@ def make_settings(
     gap: float = 2e-3,
 ) -> Settings:
     """Everything is checked here, before anything is run."""
+    check_tau(tau)
+    check_positive("eps", eps)
+    check_positive("gap", gap)
+    check_effort(effort)
+    if calibration not in CALIBRATIONS:
+        raise InputError(
+            f"calibration must be one of {', '.join(CALIBRATIONS)}, not {calibration!r}"
+        )
     views = list(pool.views)
     chosen = default_methods(views) if methods is None else list(methods)
     n = len(pool.rows)

@@ -72,11 +72,10 @@ class Split:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def split(
-    corpus: Corpus, *, validation: float = 0.1, test: float = 0.1, seed: int = 0
-) -> Split:
+def split(corpus: Corpus, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> Split:
     """Validation and test in every stratum, the selection pool what is left."""
     _check_shares(validation, test)
+    corpus.check()
     words = _words(corpus)
     edges = quantile_edges(words)
     strata = np.searchsorted(edges, words)  # up to and including each edge
@@ -110,7 +109,8 @@ def split(
 def quantile_edges(words: NDArray[np.int64]) -> NDArray[np.int64]:
     """The last number of words of every bin but the last; equal ones are one."""
     shares = np.arange(1, BINS) / BINS
-    edges = np.unique(np.quantile(words, shares, method="inverted_cdf").astype(np.int64))
+    at = np.quantile(words, shares, method="inverted_cdf")
+    edges: NDArray[np.int64] = np.unique(at).astype(np.int64)
     return edges[edges < words.max()]
 
 
