@@ -62,7 +62,7 @@ def add_features(corpus: Corpus, *, seed: int = 0, width: int = 12) -> None:
     write_view(corpus, "vision", vision.astype(np.float16))
 
 
-def write_view(corpus: Corpus, view: str, features: Any, **other: Any) -> None:
+def write_view(corpus: Corpus, view: str, features: Any, /, **other: Any) -> None:
     folder = corpus.folder / FOLDER
     folder.mkdir(exist_ok=True)
     if isinstance(features, np.ndarray):

@@ -263,7 +263,7 @@ def draw_view_scores(
     views = list(next(iter(bounds.values())))
     selectors = list(next(iter(panels.values())))
     with _style() as new_figure:
-        size = (2.6 + 2.9 * len(panels), 1.3 + 0.34 * len(selectors))
+        size = (max(7.6, 2.6 + 2.9 * len(panels)), 2.0 + 0.32 * len(selectors))
         figure = new_figure(figsize=size, layout="constrained")
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for one, (heading, scores) in zip(axes, panels.items(), strict=True):

@@ -111,7 +111,7 @@ def quantile_edges(words: NDArray[np.int64]) -> NDArray[np.int64]:
     shares = np.arange(1, BINS) / BINS
     at = np.quantile(words, shares, method="inverted_cdf")
     edges: NDArray[np.int64] = np.unique(at).astype(np.int64)
-    return edges[edges < words.max()]
+    return np.asarray(edges[edges < words.max()])
 
 
 def apportion(sizes: Sequence[int], share: float) -> list[int]:
