@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from fairnepv.report.terminal import rounded_up
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.results import BOUND, Unit, best_methods, cells, headings
 from fairnepv.studies.run_report import seeds_sentence
@@ -29,8 +30,8 @@ def table(run: Run, k: int) -> str:
     rows = cells(run.results, run.seconds, k)
     bold = [[name, f"**{fair}**" if name in best else fair, *rest] for name, fair, *rest in rows]
     bound, seconds = run.proof(k).upper_bound, run.seconds[Unit(k, BOUND, 0)]
-    line = f"k = {k:,} of {run.settings.n:,}; no set scores above {bound:.4f} (proven in {seconds:.1f} s)."
-    return f"{line}\n\n{markdown(headings(run.results), bold)}"
+    proven = f"no set scores above {rounded_up(bound)}, proven in {seconds:.1f} s"
+    return f"k = {k:,} of {run.settings.n:,}; {proven}.\n\n{markdown(headings(run.results), bold)}"
 
 
 def main() -> None:
