@@ -27,7 +27,7 @@ def chain(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chain") / "simulated"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
-        [str(SCRIPT), "2000", str(folder), "50,100", "fast"],
+        [str(SCRIPT), "2000", str(folder), "20,50", "fast"],
         env={**os.environ, "PATH": path, "COLUMNS": "160"},
         capture_output=True,
         text=True,
@@ -44,7 +44,7 @@ def test_the_chain_ends_in_a_publication_that_holds(chain):
     corpus.check()
     assert 1_500 < corpus.n <= 2_000
     table = pd.read_csv(folder / "published" / "results.csv")
-    assert set(table["k"]) == {50, 100}
+    assert set(table["k"]) == {20, 50}
     assert set(table["method"]) == {
         *("nepv", "auto", "text-only", "vision-only"),
         *("averaged", "fixed-weight", "concatenated", "random"),
