@@ -174,7 +174,8 @@ def test_figures_say_simulated(finished, monkeypatch):
 # --- killed and started again ---------------------------------------------------------------------
 
 
-def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(folder, finished):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(folder, finished, sent, code):
     done = folder / "runs" / "main" / "done"
     process = subprocess.Popen(
         [*FAIRNEPV, *shlex.split(LINE.format(folder))],
@@ -183,8 +184,8 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(folder, finished):
     )
     while process.poll() is None and not (done.is_dir() and len(list(done.glob("k*.json"))) >= 4):
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.send_signal(sent)
+    assert process.wait() == code
     kept = {file: file.stat().st_mtime_ns for file in done.glob("k*.json")}
     assert 4 <= len(kept) < 20
     execute(folder)
@@ -201,7 +202,8 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
     for file in run.glob(lost):
         if file.name != "settings.json":
             file.unlink()
-    (run / "done" / ".k3-auto-seed0.json.torn").write_text("{")
+    for torn in ("done/.k3-auto-seed0.json.torn", ".results.csv.torn"):
+        (run / torn).write_text("{")
     execute(folder)
     assert contents(run) == contents(finished / "runs" / "main")
 

@@ -258,8 +258,8 @@ class Run:
                 )
         for part in ("bounds", "done", "seconds"):
             (folder / part).mkdir(parents=True, exist_ok=True)
-            for torn in (folder / part).glob(".*"):  # what a kill left of a file
-                torn.unlink()
+        for torn in folder.rglob(".*"):  # what a kill left of a file
+            torn.unlink()
         run._note_environment()
         run.write("settings.json", to_json(asdict(settings)) + "\n")
         return run

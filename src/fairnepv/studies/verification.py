@@ -102,7 +102,8 @@ def _read(folder: Path, name: str) -> Any:
 def _settings(manifest: Any) -> Settings:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{MANIFEST} has another format than {FORMAT}; use the version it names")
-    return Settings.read(manifest.get("settings"), MANIFEST)
+    read: Settings = _as_difference(lambda: Settings.read(manifest.get("settings"), MANIFEST))
+    return read
 
 
 def _check_corpus(manifest: Any, settings: Settings, corpus: Corpus) -> str:
@@ -158,7 +159,8 @@ def _as_difference(check: Any) -> Any:
 
 def _check_results(published: Path, settings: Settings) -> list[Result]:
     """Every selection that the settings ask for, and no other."""
-    results = [Result.read(document, RESULTS) for document in _read(published, RESULTS)]
+    documents = _read(published, RESULTS)
+    results: list[Result] = _as_difference(lambda: [Result.read(d, RESULTS) for d in documents])
     for unit, result in zip(settings.units, results, strict=False):
         if unit != result.unit:
             raise Difference(f"{RESULTS} has {result.unit} where the settings ask for {unit}")
