@@ -171,23 +171,47 @@ def test_figures_say_simulated(finished, monkeypatch):
     assert all("Simulated uspto corpus" in title for title in titles)
 
 
+def test_another_engine_finds_the_same_and_goes_on(finished, tmp_path, command):
+    pytest.importorskip("torch")
+    folder = shutil.copytree(finished, tmp_path / "corpus")
+    run = folder / "runs" / "main"
+    for file in (*run.glob("done/k12-nepv*"), *run.glob("done/k12-averaged*")):
+        file.unlink()
+    before = contents(run)
+    assert command(f"{LINE.format(folder)} --engine torch")[0] == 0
+    assert json.loads(before.pop("environment.json")) != json.loads(
+        (run / "environment.json").read_text()
+    )
+    assert {name: contents(run)[name] for name in before} == before
+    assert (run / "selections.csv").read_bytes() == (
+        finished / "runs/main/selections.csv"
+    ).read_bytes()
+
+
 # --- killed and started again ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(folder, finished, sent, code):
+@pytest.mark.parametrize(
+    ("sent", "code", "after"), [(signal.SIGKILL, -9, 10), (signal.SIGINT, 130, 4)]
+)
+def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(folder, finished, sent, code, after):
+    """After ten selections the default's search for twelve items is under way."""
     done = folder / "runs" / "main" / "done"
     process = subprocess.Popen(
         [*FAIRNEPV, *shlex.split(LINE.format(folder))],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    while process.poll() is None and not (done.is_dir() and len(list(done.glob("k*.json"))) >= 4):
+    while process.poll() is None and not (
+        done.is_dir() and len(list(done.glob("k*.json"))) >= after
+    ):
         time.sleep(0.01)
+    time.sleep(0.3)
     process.send_signal(sent)
     assert process.wait() == code
     kept = {file: file.stat().st_mtime_ns for file in done.glob("k*.json")}
-    assert 4 <= len(kept) < 20
+    assert after <= len(kept) < 20
+    assert sent == signal.SIGINT or list((done.parent / "unfinished").glob("k12-auto-*.state"))
     execute(folder)
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
     assert contents(folder / "runs" / "main") == contents(finished / "runs" / "main")

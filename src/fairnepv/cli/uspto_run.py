@@ -50,6 +50,11 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
 )
 @effort_option
 @gap_option
+@click.option(
+    "--engine",
+    metavar="NAME",
+    help="Who computes, as for fairnepv select: local, torch:cuda, ...  [default: local]",
+)
 @click.option("--name", default="main", show_default=True, help="Goes into CORPUS/runs/NAME.")
 @debug_option
 def run(
@@ -58,6 +63,7 @@ def run(
     views: list[str] | None,
     methods: list[str] | None,
     seeds: int,
+    engine: str | None,
     name: str,
     **problem: Any,
 ) -> None:
@@ -82,7 +88,7 @@ def run(
     begun = Run.start(opened, name, settings)
     try:
         with stage_bar() as progress:
-            carry_out(begun, pool, progress)
+            carry_out(begun, pool, progress, engine=engine)
     except KeyboardInterrupt as error:
         done = sum(begun.has(unit) for unit in settings.units)
         raise Interrupted(

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from fairnepv.errors import InputError
-from fairnepv.selection import Score, Selection
+from fairnepv.selection import Score
 
 LABELS = {
     "nepv": "FairNEPv, the paper's pipeline",
@@ -58,19 +58,6 @@ class Result:
     notes: list[str]
     rows: list[int]  # of the corpus, in order of selection
     ids: list[str]
-
-    @classmethod
-    def of(
-        cls, unit: Unit, found: Selection, bound: float, rows: list[int], ids: list[str]
-    ) -> Result:
-        return cls(
-            **unit._asdict(),
-            **measures(found, bound),
-            status=found.status.name,
-            notes=list(found.run_notes),
-            rows=rows,
-            ids=ids,
-        )
 
     @classmethod
     def read(cls, document: Any, where: str) -> Result:

@@ -6,10 +6,12 @@
       bounds/           per size the proof of its bound, as `fairnepv certify --out` writes it
       done/             one file per selection, written when it is done
       seconds/          the same for the clock
+      unfinished/       the state of the selection at hand, until it is done
       results.csv, results.tex, selections.csv, views.png, efficiency.png
       seconds.csv, seconds.tex
 
-What is done is not done again, so a run that was killed goes on where it was. Every selector is
+What is done is not done again, and a selection that was cut short goes on from its last state, so a
+run that was killed goes on where it was. Every selector is
 `fairnepv.select` with one effort: the same passes of swaps and pair exchanges under its own
 objective (as `fairnepv.compare` does it), and the same scorer.
 """
@@ -38,14 +40,14 @@ from fairnepv.io import read_archive, write_arrays
 from fairnepv.io.write import Output, to_json
 from fairnepv.loop import Progress, Step
 from fairnepv.methods import check_method
-from fairnepv.pipeline import certify, select
+from fairnepv.pipeline import certify, score, select
 from fairnepv.posing import sketch
 from fairnepv.problem import Problem, check_tau
 from fairnepv.search import check_effort
-from fairnepv.selection import Selection
+from fairnepv.selection import Score, Selection
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.feature_files import Description, feature_views, read_view
-from fairnepv.studies.results import BOUND, Result, Unit
+from fairnepv.studies.results import BOUND, Result, Unit, measures
 from fairnepv.studies.split import Split, read_split
 from fairnepv.views.arrays import check_positive
 
@@ -256,11 +258,10 @@ class Run:
                     f"{folder} was begun with another {other[0]} ({_short(begun[other[0]])}, now "
                     f"{_short(asdict(settings)[other[0]])}); give this run another --name"
                 )
-        for part in ("bounds", "done", "seconds"):
+        for part in ("bounds", "done", "seconds", "unfinished"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         for torn in folder.rglob(".*"):  # what a kill left of a file
             torn.unlink()
-        run._note_environment()
         run.write("settings.json", to_json(asdict(settings)) + "\n")
         return run
 
@@ -280,11 +281,11 @@ class Run:
         data = content.encode("utf-8") if isinstance(content, str) else content
         Output(self.folder / name).write(data)
 
-    def _note_environment(self) -> None:
+    def note_environment(self, engine: str | None) -> None:
         """Every one that had a part in the run."""
         file = self.folder / "environment.json"
         seen = _read_json(file) if file.is_file() else []
-        here = environment()
+        here = environment(engine)
         self.write("environment.json", to_json(seen if here in seen else [*seen, here]) + "\n")
 
     def bound_file(self, k: int) -> Path:
@@ -309,6 +310,12 @@ class Run:
         """The clock first: a result that is there has its seconds."""
         self._keep_seconds(unit, seconds)
         self.write(f"done/{unit.name}.json", to_json(result.record) + "\n")
+        for state in self.unfinished.glob("*"):
+            state.unlink()
+
+    @property
+    def unfinished(self) -> Path:
+        return self.folder / "unfinished"
 
     def _keep_seconds(self, unit: Unit, seconds: float) -> None:
         self.write(f"seconds/{_file_name(unit)}.json", f"{seconds!r}\n")
@@ -333,7 +340,7 @@ class Run:
         return {unit: float(file.read_text(encoding="utf-8")) for unit, file in files.items()}
 
 
-def environment() -> dict[str, Any]:
+def environment(engine: str | None = None) -> dict[str, Any]:
     """What computed; neither host nor paths."""
     versions = {}
     for package in _PACKAGES:
@@ -345,6 +352,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": versions,
         "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
+        "engine": (engine or "local").partition("://")[0],
     }
 
 
@@ -375,8 +383,14 @@ def _short(value: Any) -> str:
 # --- the work -------------------------------------------------------------------------------------
 
 
-def carry_out(run: Run, pool: Pool, progress: Progress | None = None) -> Run:
-    """Everything that is not done yet; the default first, whose certificate serves all."""
+def carry_out(
+    run: Run, pool: Pool, progress: Progress | None = None, *, engine: str | None = None
+) -> Run:
+    """Everything that is not done yet; the default first, whose certificate serves all.
+
+    All engines find the same items, so a run may go on with another.
+    """
+    run.note_environment(engine)
     left = [unit for unit in run.settings.units if not run.has(unit)]
     began, done = time.monotonic(), 0
     for k in run.settings.sizes:
@@ -384,18 +398,21 @@ def carry_out(run: Run, pool: Pool, progress: Progress | None = None) -> Run:
         for unit in sorted(units, key=lambda unit: unit.method != "auto"):
             if progress is not None:
                 progress(_turn(unit, done, len(left), time.monotonic() - began))
-            _select(run, pool, unit, progress)
+            _select(run, pool, unit, progress, engine)
             done += 1
         if not run.has_bound(k):  # its file was lost
-            _certify(run, pool, k, progress)
+            _certify(run, pool, k, progress, engine)
     return run
 
 
-def _select(run: Run, pool: Pool, unit: Unit, progress: Progress | None) -> None:
+def _select(
+    run: Run, pool: Pool, unit: Unit, progress: Progress | None, engine: str | None
+) -> None:
     settings = run.settings
     proves = unit.method in ("auto", "exact")  # these start from the relaxed solution
     if not proves and not run.has_bound(unit.k):
-        _certify(run, pool, unit.k, progress)
+        _certify(run, pool, unit.k, progress, engine)
+    local = engine in (None, "local")  # the states of others have other last bits
     began = time.monotonic()
     found = select(
         pool.views,
@@ -405,6 +422,8 @@ def _select(run: Run, pool: Pool, unit: Unit, progress: Progress | None) -> None
         certify=proves,
         gap=settings.gap,
         random_state=unit.seed,
+        checkpoint=run.unfinished / f"{unit.name}.state" if local else None,
+        engine=engine,
         progress=progress,
         **settings.posing,
     ).looked_around()
@@ -413,18 +432,26 @@ def _select(run: Run, pool: Pool, unit: Unit, progress: Progress | None) -> None
     if found.certificate is not None and not run.has_bound(unit.k):
         spent = time.monotonic() - began - found.seconds
         run.keep_bound(unit.k, found.certificate, spent)
-    run.keep(unit, result_of(run, pool, unit, found), found.seconds)
+    scored = found if local else score(pool.views, found.indices, **settings.posing)
+    run.keep(unit, _result(run, pool, unit, found, scored), found.seconds)
 
 
-def result_of(run: Run, pool: Pool, unit: Unit, found: Selection) -> Result:
+def _result(run: Run, pool: Pool, unit: Unit, found: Selection, scored: Score) -> Result:
     rows = pool.rows[found.indices].tolist()
-    ids = [pool.corpus.ids[row] for row in rows]
-    return Result.of(unit, found, run.proof(unit.k).upper_bound, rows, ids)
+    return Result(
+        **unit._asdict(),
+        **measures(scored, run.proof(unit.k).upper_bound),
+        status=found.status.name,
+        notes=list(found.run_notes),
+        rows=rows,
+        ids=[pool.corpus.ids[row] for row in rows],
+    )
 
 
-def _certify(run: Run, pool: Pool, k: int, progress: Progress | None) -> None:
+def _certify(run: Run, pool: Pool, k: int, progress: Progress | None, engine: str | None) -> None:
     settings, began = run.settings, time.monotonic()
-    certificate = certify(pool.views, k, gap=settings.gap, progress=progress, **settings.posing)
+    posing = {**settings.posing, "engine": engine}
+    certificate = certify(pool.views, k, gap=settings.gap, progress=progress, **posing)
     run.keep_bound(k, certificate, time.monotonic() - began)
 
 
