@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
+from fairnepv.cli.uspto_publish import publish, verify
+from fairnepv.cli.uspto_run import run
+from fairnepv.cli.uspto_split import split
+
 
 @click.group()
 def uspto() -> None:
     """The real-data protocol: simulate, ingest, features, split, run, publish, verify."""
+
+
+for _command in (split, run, publish, verify):
+    uspto.add_command(_command)

@@ -1,0 +1,101 @@
+"""What a finished run leaves for people: tables and figures, each saying of what data it is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from fairnepv.report import draw_efficiency, draw_view_scores
+from fairnepv.studies.results import (
+    Result,
+    label,
+    results_csv,
+    results_tex,
+    seconds_csv,
+    seconds_tex,
+    selections_csv,
+    summarise,
+)
+from fairnepv.studies.runs import Run, Settings
+
+_READING = (
+    "d per view and F in nats per item, higher is better; C is the mean cosine distance of the "
+    "pool to the nearest pick, lower is better; eff. is exp(F - bound), with one proven bound per "
+    "k, so at least that share of the best possible"
+)
+
+
+def write_report(run: Run) -> list[str]:
+    """All tables and figures into the folder of the run; their names."""
+    settings, results = run.settings, run.results
+    files = {
+        **tables(results, settings),
+        "seconds.csv": seconds_csv(run.seconds),
+        "seconds.tex": seconds_tex(run.seconds, seconds_caption(settings)).encode("utf-8"),
+        "views.png": views_figure(run),
+        "efficiency.png": efficiency_figure(results, settings),
+    }
+    for name, content in files.items():
+        run.write(name, content)
+    return list(files)
+
+
+def tables(results: Sequence[Result], settings: Settings) -> dict[str, bytes]:
+    """What follows from the results alone, so that anybody can write the same bytes again."""
+    return {
+        "results.csv": results_csv(results, settings.corpus_name),
+        "results.tex": results_tex(results, results_caption(settings)).encode("utf-8"),
+        "selections.csv": selections_csv(results),
+    }
+
+
+def results_caption(settings: Settings) -> str:
+    return f"{settings.caption}: {_READING}. {seeds_sentence(settings)}"
+
+
+def seconds_caption(settings: Settings) -> str:
+    return f"{settings.caption}: seconds of the search, and of the bound, which serves all."
+
+
+def seeds_sentence(settings: Settings) -> str:
+    """Which selectors are random, and what is said of them."""
+    drawn = [label(m) for m, sizes in settings.drawn.items() if sizes == settings.sizes]
+    partly = {
+        label(m): ", ".join(map(str, sizes))
+        for m, sizes in settings.drawn.items()
+        if sizes != settings.sizes
+    }
+    named = [*drawn, *(f"{name} (k = {sizes})" for name, sizes in partly.items())]
+    if not named or settings.seeds == 1:
+        return "Every selector was run once."
+    return (
+        f"Mean and standard deviation over {settings.seeds} seeds of what depends on the seed: "
+        f"{', '.join(named)}; all else was run once."
+    )
+
+
+def views_figure(run: Run) -> bytes:
+    summaries, settings = summarise(run.results), run.settings
+    panels = {
+        f"k = {k:,}": {
+            label(row.method): {view: row.means[f"d_{view}"] for view in settings.views}
+            for row in summaries
+            if row.k == k
+        }
+        for k in settings.sizes
+    }
+    bounds = {f"k = {k:,}": run.proof(k).by_view for k in settings.sizes}
+    return draw_view_scores(panels, bounds, _title("Which view is left behind?", settings))
+
+
+def efficiency_figure(results: Sequence[Result], settings: Settings) -> bytes:
+    lines: dict[str, dict[int, tuple[float, float]]] = {}
+    for row in summarise(results):
+        spread = row.spreads.get("efficiency", 0.0)
+        lines.setdefault(label(row.method), {})[row.k] = (row.means["efficiency"], spread)
+    return draw_efficiency(lines, _title("At least this share of the best possible", settings))
+
+
+def _title(question: str, settings: Settings) -> str:
+    lines = textwrap.wrap(settings.caption, 88, break_on_hyphens=False)
+    return "\n".join([question, *lines])
