@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
+from fairnepv.cli.uspto_corpora import ingest
+from fairnepv.cli.uspto_features import features
+
 
 @click.group()
 def uspto() -> None:
     """The real-data protocol: simulate, ingest, features, split, run, publish, verify."""
+
+
+uspto.add_command(ingest)
+uspto.add_command(features)
