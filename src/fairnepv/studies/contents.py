@@ -17,7 +17,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
 from fairnepv.studies.pictures import ENDINGS
 
-MOST_BYTES = 1 << 28  # of one picture as it is stored
+MOST_BYTES = 64 << 20  # of one picture as it is stored
 TEXT_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".txt")
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
-MOST_PIXELS = 64_000_000  # 256 MB once they are decoded
-LEAST_SIDE = 8  # pixels; below there is nothing to see
+MOST_PIXELS = 40_000_000  # 160 MB once they are decoded
+LEAST_SIDE = 16  # pixels; below there is nothing to see
 TRANSPARENCY = "on white"
 
 
