@@ -75,8 +75,14 @@ class HuggingFaceVision:
     def _measured_width(self) -> int:
         from PIL import Image
 
-        grey = self._pixels(Image.new("RGB", (224, 224), "grey"))
-        return int(self._device.rows(self._forward, [grey]).shape[1])
+        try:
+            grey = self._pixels(Image.new("RGB", (224, 224), "grey"))
+            return int(self._device.rows(self._forward, [grey]).shape[1])
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"encoder {self.name!r} cannot encode a picture ({reason}); name another model"
+            ) from error
 
 
 _JOINT = "image features in the space shared with texts"
