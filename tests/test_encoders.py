@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import io
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -208,9 +207,7 @@ def test_the_commit_is_recorded_whatever_name_of_it_is_given(cache):
 @pytest.mark.parametrize("name", [f"hf:org/absent@{COMMIT}", f"hf:org/dinov2@{COMMIT[::-1]}"])
 def test_a_model_that_is_not_in_the_cache_needs_the_networks_permission(cache, name):
     cache("dinov2")
-    began = time.monotonic()
     said = refused(name, "image")
-    assert time.monotonic() - began < 20
     assert "not in the local Hugging Face cache" in said
     assert "--allow-network" in said
 

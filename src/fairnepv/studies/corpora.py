@@ -174,8 +174,8 @@ class _Writer:
         if len(self._group) == IMAGES_PER_GROUP:
             self._write_group()
 
-    def reject(self, id: str, reason: str, details: str = "") -> None:
-        self._rejects.append((id, reason, details))
+    def reject(self, id: str, reason: str, detail: str = "") -> None:
+        self._rejects.append((id, reason, detail))
 
     def finish(
         self,
@@ -234,7 +234,7 @@ class _Writer:
     def _write_rejects(self) -> None:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["id", "reason", "details"])
+        rows.writerow(["id", "reason", "detail"])
         rows.writerows(self._rejects)
         write_whole(self._folder / REJECTS, text.getvalue().encode("utf-8"))
 
