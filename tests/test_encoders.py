@@ -11,8 +11,11 @@ from PIL import Image
 
 from fairnepv.data import openmoji
 from fairnepv.errors import InputError
-from fairnepv.studies.encoders import find, fingerprint
+from fairnepv.studies.encoders import devices, find, fingerprint
+from fairnepv.studies.encoders.devices import Device
+from fairnepv.studies.encoders.efficientnet import EfficientNetLite0
 from fairnepv.studies.encoders.hugging_face import HuggingFaceVision, parse
+from fairnepv.studies.encoders.minilm import MiniLM
 from fairnepv.studies.pictures import decode, fault_of
 from pictures import png, promising, stored
 
@@ -77,6 +80,41 @@ def test_threads_of_pytorch_are_as_they_were(efficientnet):
     before = torch.get_num_threads()
     find("efficientnet-lite0", "image", threads=before + 1).encode([png()])
     assert torch.get_num_threads() == before
+
+
+# --- Batches of one shape, as on a GPU ------------------------------------------------------------
+
+
+class Batched(Device):
+    """A CPU that is treated as a GPU is."""
+
+    @property
+    def same_shapes(self) -> bool:
+        return True
+
+
+def test_batches_are_filled_up_to_one_shape(efficientnet, monkeypatch):
+    monkeypatch.setattr(devices, "AT_ONCE", 4)
+    encoder = EfficientNetLite0(Batched.open("test", "cpu", 1))
+    shapes, forward = [], encoder._forward
+    monkeypatch.setattr(
+        encoder, "_forward", lambda pixels: shapes.append(pixels.shape) or forward(pixels)
+    )
+    batch = [png(i) for i in range(6)]
+    rows = encoder.encode(batch)
+    assert shapes == [(4, 3, 224, 224)] * 2
+    np.testing.assert_allclose(rows, efficientnet.encode(batch), atol=1e-4)
+    np.testing.assert_array_equal(rows, alone(encoder, batch))
+
+
+@minilm_installed
+def test_texts_are_padded_to_one_shape_without_a_trace(monkeypatch):
+    monkeypatch.setattr(devices, "AT_ONCE", 3)
+    encoder = MiniLM(Batched.open("test", "cpu", 1))
+    texts = ["a lion", "word " * 300]
+    np.testing.assert_allclose(
+        encoder.encode(texts), find("minilm", "text").encode(texts), atol=1e-5
+    )
 
 
 # --- MiniLM ---------------------------------------------------------------------------------------
@@ -224,6 +262,21 @@ def test_without_permission_no_connection_is_opened(cache, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", no)
     find(f"hf:org/clip@{COMMIT}", "image").encode([png()])
     refused(f"hf:org/absent@{COMMIT}", "image")
+
+
+@transformers_installed
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_hub_is_asked_only_with_permission(monkeypatch, allowed):
+    asked = []
+
+    def snapshot(model, **options):
+        asked.append((model, options["revision"], options["local_files_only"]))
+        raise OSError("no route")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    said = refused(f"hf:org/model@{COMMIT}", "image", allow_network=allowed)
+    assert asked == [("org/model", COMMIT, not allowed)]
+    assert ("nor from the hub (no route)" in said) == allowed
 
 
 @transformers_installed

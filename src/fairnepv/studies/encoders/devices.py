@@ -1,9 +1,10 @@
 """Where PyTorch computes, so that a row depends on its content alone.
 
 On a CPU contents go through the network one by one: kernels are chosen by shape, and a batch of 32
-differs from 32 batches of one in the last bits (and was no faster on one thread). A GPU needs
-batches; they always have the same shape there, filled up with zeros, so that the kernels are the
-same whatever a batch holds.
+differs from 32 batches of one in the last bits. On one thread that is also the fastest way for
+pictures (EfficientNet-Lite0: 29 ms each, 82 in batches of 32); short texts take half as long again.
+A GPU needs batches; they always have the same shape there, filled up with zeros, so that the
+kernels are the same whatever a batch holds.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Device:
         torch, before = self.torch, self.torch.get_num_threads()
         torch.set_num_threads(self.threads)
         exact = (
-            torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False)
+            torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
             if self.name == "cuda"
             else contextlib.nullcontext()
         )
