@@ -15,6 +15,7 @@ from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.convert import convert
 from fairnepv.cli.demo import demo
+from fairnepv.cli.embed import embed
 from fairnepv.cli.outputs import Interrupted
 from fairnepv.cli.relax import relax
 from fairnepv.cli.score import score
@@ -62,6 +63,7 @@ for _command in (
     compare,
     relax,
     convert,
+    embed,
     synthetic,
     uspto,
     demo,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from fairnepv.cli.uspto_features import features
+from fairnepv.cli.uspto_ingest import ingest
 from fairnepv.cli.uspto_publish import publish, verify
 from fairnepv.cli.uspto_run import run
+from fairnepv.cli.uspto_simulate import simulate
 from fairnepv.cli.uspto_split import split
 
 
@@ -14,5 +17,5 @@ def uspto() -> None:
     """The real-data protocol: simulate, ingest, features, split, run, publish, verify."""
 
 
-for _command in (split, run, publish, verify):
+for _command in (simulate, ingest, features, split, run, publish, verify):
     uspto.add_command(_command)

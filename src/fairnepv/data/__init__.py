@@ -58,9 +58,14 @@ def openmoji() -> Pictograms:
 
 def tf_idf(texts: list[str]) -> sp.csr_array:
     """Sparse sublinear TF-IDF with rows of unit length [FairNEPv, section 6.1]."""
+    return sp.csr_array(vectorizer().fit_transform(texts))
+
+
+def vectorizer() -> Any:
+    """What `tf_idf` is made by; it keeps the vocabulary."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return sp.csr_array(TfidfVectorizer(sublinear_tf=True).fit_transform(texts))
+    return TfidfVectorizer(sublinear_tf=True)
 
 
 CANDIDATE_TYPES = ("text specialist", "vision specialist", "balanced")

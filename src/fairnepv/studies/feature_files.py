@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,9 @@ def checksum_of(features: Any) -> str:
 
 def describe(folder: Path, description: Description) -> None:
     text = json.dumps(asdict(description), indent=1, ensure_ascii=False, sort_keys=True)
-    (folder / f"{description.view}.json").write_text(text + "\n", encoding="utf-8")
+    part = folder / f".{description.view}.json.part"  # whole or not at all
+    part.write_text(text + "\n", encoding="utf-8")
+    os.replace(part, folder / f"{description.view}.json")
 
 
 def feature_views(corpus: Corpus) -> list[str]:

@@ -1,0 +1,397 @@
+"""Corpora of OpenMoji and of folders, their features, and files that do not belong to them."""
+
+import csv
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from fairnepv.cli import main
+from fairnepv.data import openmoji, tf_idf
+from fairnepv.errors import InputError
+from fairnepv.studies.corpora import ingest_folder, ingest_openmoji
+from fairnepv.studies.corpus import Corpus
+from fairnepv.studies.feature_files import feature_views, read_view
+from fairnepv.studies.features import encoded_features, text_features
+from pictures import png, promising
+from test_encoding import Counting
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def command(line: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def refused(action, *arguments, **options) -> str:
+    with pytest.raises(InputError) as caught:
+        action(*arguments, **options)
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+def write_images(names, folder: str = "images") -> None:
+    for i, name in enumerate(names):
+        file = Path(folder) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(png(i))
+
+
+def write_csv(rows, file: str = "texts.csv", header=("id", "text")) -> None:
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+def rejects(folder: str = "corpus") -> dict[str, str]:
+    with open(f"{folder}/rejects.csv", newline="", encoding="utf-8") as stream:
+        return {row["id"]: row["reason"] for row in csv.DictReader(stream)}
+
+
+def small(n: int = 5) -> Corpus:
+    write_images([f"{i}.png" for i in range(n)])
+    write_csv([(i, f"a mark with number {i} in blue") for i in range(n)])
+    ingest_folder("images", "texts.csv", "corpus")
+    return Corpus.open("corpus")
+
+
+class Pixels(Counting):
+    """The bytes of pictures, counted."""
+
+    def __init__(self, **more):
+        super().__init__(kind="image", **more)
+
+    def encode(self, batch):
+        time.sleep(self.pause)
+        self.seen += batch
+        return np.array([np.frombuffer(each[-20:], "<u4") % 997 for each in batch], np.float32)
+
+
+# --- Corpora --------------------------------------------------------------------------------------
+
+
+def test_openmoji_is_a_corpus():
+    about = ingest_openmoji("corpus")
+    corpus, pool = Corpus.open("corpus"), openmoji()
+    corpus.check()
+    assert about.n == corpus.n == 2297
+    assert not about.simulated
+    assert corpus.ids == pool.ids.tolist()
+    assert corpus.texts == pool.keywords
+    assert list(corpus.images()) == pool.pictures
+    assert "OpenMoji" in about.notes[0]
+
+
+def test_the_same_source_gives_the_same_bytes():
+    small()
+    write_csv([(i, f"a mark with number {i} in blue") for i in range(5)])
+    ingest_folder("images", "texts.csv", "again")
+    for file in Path("corpus").iterdir():
+        assert file.read_bytes() == Path("again", file.name).read_bytes()
+
+
+def test_a_folder_joins_images_and_texts_by_id():
+    write_images(["b.png", "deep/a.JPG", "c.gif", ".hidden.png", "notes.txt"])
+    write_csv(
+        [("c.gif", "third"), ("deep/a", "  first\tof  all "), ("b", "second")],
+        header=("name", "said"),
+    )
+    about = ingest_folder("images", "texts.csv:said", "corpus", ids="name")
+    corpus = Corpus.open("corpus")
+    assert corpus.ids == ["b", "c", "deep/a"]
+    assert corpus.texts == ["second", "third", "first of all"]
+    assert corpus.items["original"].to_pylist()[2] == "  first\tof  all "
+    assert corpus.items["words"].to_pylist() == [1, 1, 3]
+    assert list(corpus.images()) == [png(0), png(2), png(1)]
+    assert about.funnel[-1] == ["with a usable image", 3]
+
+
+def test_what_does_not_qualify_is_counted_and_listed(run):
+    write_images(["good.png", "orphan.png", "twice.png", "twice.jpg", "silent.png"])
+    for name, content in {
+        "dot": promising(1, 1),
+        "wall": promising(50_000, 50_000),
+        "torn": png()[:99],
+    }.items():
+        Path("images", f"{name}.png").write_bytes(content)
+    named = ["good", "twice", "dot", "wall", "torn", "absent"]
+    write_csv([*((id, "a text") for id in named), ("good", "again"), ("silent", " "), ("", "no")])
+    code, out, err = run(
+        "uspto ingest --corpus folder --images images --texts texts.csv --out corpus"
+    )
+    assert (code, err) == (0, "")
+    assert Corpus.open("corpus").ids == ["good"]
+    said = rejects()
+    assert said == {
+        "twice": "two images",
+        "absent": "no image",
+        "good": "duplicate",
+        "silent": "no text",
+        "row 8": "no id",
+        "orphan": "no text",
+        "dot": "unusable image",
+        "torn": "unusable image",
+        "wall": "unusable image",
+    }
+    counted = Counter(said.values())
+    assert Corpus.open("corpus").about.rules["rejects"] == counted
+    assert all(f"{count}  rejected: {reason}" in out for reason, count in counted.items())
+
+
+def test_images_may_lie_in_a_zip_or_a_column():
+    small()
+    checksum = Corpus.open("corpus").about.checksum
+    with zipfile.ZipFile("images.zip", "w") as archive:
+        for file in sorted(Path("images").iterdir()):
+            archive.write(file, file.name)
+    pictures = [png(i) for i in range(5)]
+    table = pa.table({"id": list(range(5)), "logo": pictures})
+    pq.write_table(table, "plain.parquet", row_group_size=2)
+    pairs = [{"bytes": each, "path": None} for each in pictures]
+    pq.write_table(pa.table({"id": list("01234"), "logo": pairs}), "pairs.parquet")
+    for source in ("images.zip", "plain.parquet:logo", "pairs.parquet:logo"):
+        assert ingest_folder(source, "texts.csv", "corpus", force=True).checksum == checksum
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_texts_may_lie_in_a_table(ending):
+    small()
+    checksum = Corpus.open("corpus").about.checksum
+    table = pa.table(
+        {"id": range(5), "text": [f"a mark with number {i} in blue" for i in range(5)]}
+    )
+    if ending == "parquet":
+        pq.write_table(table, "t.parquet")
+    else:
+        feather.write_feather(table, "t.feather")
+    assert ingest_folder("images", f"t.{ending}:text", "other").checksum == checksum
+
+
+def test_a_damaged_member_of_a_zip_is_one_reject():
+    small()
+    with zipfile.ZipFile("images.zip", "w") as archive:
+        for i in range(5):
+            archive.writestr(f"{i}.png", png(i))
+    content = bytearray(Path("images.zip").read_bytes())
+    content[content.index(b"2.png") + 60] ^= 255
+    Path("images.zip").write_bytes(content)
+    assert ingest_folder("images.zip", "texts.csv", "other").n == 4
+    assert rejects("other") == {"2": "unreadable image"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--corpus emoji", "no corpus 'emoji'; give uspto, openmoji or folder"),
+        ("--corpus folder", "takes --images DIR and --texts"),
+        ("--corpus folder --images images", "takes --images DIR and --texts"),
+        ("--corpus openmoji --images images", "leave --images"),
+        ("--corpus folder --images none --texts texts.csv", "none does not exist"),
+        ("--corpus folder --images images --texts none.csv", "none.csv does not exist"),
+        ("--corpus folder --images images --texts texts.csv:said", "no column 'said'"),
+        ("--corpus folder --images images --texts texts.csv --ids key", "no column 'key'"),
+        ("--corpus folder --images texts.csv --texts texts.csv", "give a folder, a .zip"),
+        ("--corpus folder --images images --texts images/0.png", "give one of .csv"),
+        ("--corpus folder --images torn.zip --texts texts.csv", "cannot be read as zip"),
+        ("--corpus folder --images torn.parquet:a --texts texts.csv", "cannot be read as Parquet"),
+        ("--corpus folder --images t.parquet:id --texts texts.csv", "must hold pictures as bytes"),
+        ("--corpus folder --images empty --texts texts.csv", "has no pictures"),
+        ("--corpus folder --images images --texts latin.csv", "cannot be read as csv"),
+        ("--corpus folder --images images --texts other.csv", "no item qualifies"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, line, said):
+    write_images(["0.png"])
+    write_csv([(0, "text")])
+    write_csv([("x", "text")], "other.csv")
+    Path("empty").mkdir()
+    Path("torn.zip").write_bytes(b"PK\x03\x04torn")
+    Path("torn.parquet").write_bytes(b"PAR1")
+    pq.write_table(pa.table({"id": ["0"]}), "t.parquet")
+    Path("latin.csv").write_bytes("id,text\n0,café\n".encode("latin-1"))
+    code, out, err = run(f"uspto ingest {line} --out corpus")
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not Path("corpus/corpus.json").exists()
+
+
+def test_a_corpus_is_replaced_only_by_force():
+    small()
+    assert "--force" in refused(ingest_folder, "images", "texts.csv", "corpus")
+    assert Corpus.open("corpus").n == 5
+    ingest_folder("images", "texts.csv", "corpus", force=True)
+    Path("file").write_text("")
+    assert "is a file" in refused(ingest_openmoji, "file")
+    assert "make it first" in refused(ingest_openmoji, "no/such")
+
+
+# --- Features -------------------------------------------------------------------------------------
+
+
+def test_the_text_view_is_the_papers_and_keeps_its_vocabulary():
+    corpus = small()
+    description = text_features(corpus)
+    found, again = read_view(corpus, "text")
+    assert again == description
+    expected = tf_idf(corpus.texts)
+    assert (found != expected).nnz == 0
+    np.testing.assert_allclose(sp.linalg.norm(found, axis=1), 1)
+    assert description.preprocessing["sublinear_tf"] is True
+    with open("corpus/features/text_vocabulary.csv", encoding="utf-8") as stream:
+        words = list(csv.DictReader(stream))
+    assert [row["word"] for row in words] == ["blue", "in", "mark", "number", "with"]
+    assert {float(row["idf"]) for row in words} == {1.0}
+
+
+def test_pictures_are_encoded_and_described():
+    corpus = small()
+    encoder = Pixels()
+    description, encoded = encoded_features(corpus, "vision", encoder)
+    rows, read = read_view(corpus, "vision")
+    np.testing.assert_array_equal(rows, Pixels().encode(list(corpus.images())))
+    assert read == description
+    assert (description.encoder, description.version) == (encoder.name, encoder.version)
+    assert (encoded.encoded, encoded.reused) == (5, 0)
+    assert feature_views(corpus) == ["vision"]
+
+
+def test_a_grown_corpus_encodes_what_is_new_where_the_cache_is_shared():
+    cache = Path("shared")
+    encoded_features(small(5), "vision", Pixels(), cache=cache)
+    shutil.rmtree("corpus")
+    _, encoded = encoded_features(small(8), "vision", Pixels(), cache=cache)
+    assert (encoded.encoded, encoded.reused) == (3, 5)
+    assert not Path("corpus/cache").exists()
+
+
+def test_features_of_another_corpus_are_refused():
+    encoded_features(small(5), "vision", Pixels())
+    shutil.move("corpus", "first")
+    small(6)
+    shutil.copytree("first/features", "corpus/features")
+    assert "features of another corpus" in refused(read_view, Corpus.open("corpus"), "vision")
+
+
+def test_features_that_were_changed_are_refused():
+    corpus = small()
+    encoded_features(corpus, "vision", Pixels())
+    rows = np.load("corpus/features/vision.npy")
+    rows[2, 1] += 1
+    np.save("corpus/features/vision.npy", rows)
+    assert "do not have the checksum" in refused(read_view, corpus, "vision")
+
+
+def test_a_corpus_whose_images_were_changed_is_not_encoded():
+    corpus = small()
+    table = pq.read_table("corpus/images.parquet").to_pydict()
+    table["image"][3] = png(99)
+    pq.write_table(pa.table(table), "corpus/images.parquet")
+    assert "row 3" in refused(encoded_features, corpus, "vision", Pixels())
+    items = pq.read_table("corpus/items.parquet").to_pydict()
+    items["text"][0] = "another"
+    pq.write_table(pa.table(items), "corpus/items.parquet")
+    assert "has changed since" in refused(text_features, Corpus.open("corpus"))
+
+
+def test_texts_without_words_are_refused():
+    write_images(["0.png"])
+    write_csv([(0, "?")])
+    ingest_folder("images", "texts.csv", "corpus")
+    assert "have no words" in refused(text_features, Corpus.open("corpus"))
+
+
+def test_the_command_makes_both_views_and_says_what_it_reused(run):
+    small(3)
+    code, out, err = run("uspto features corpus")
+    assert (code, err) == (0, "")
+    assert "3 x 1,280 by efficientnet-lite0 0.1.0; 3 encoded, 0 known before." in out
+    before = {file: file.read_bytes() for file in Path("corpus/features").iterdir()}
+    code, out, _ = run("uspto features corpus --json")
+    assert set(json.loads(out)) == {"text", "vision"}
+    assert {file: file.read_bytes() for file in Path("corpus/features").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("none", "is no corpus"),
+        ("corpus --vision resnet", "no image encoder 'resnet'"),
+        ("corpus --vision hf:a@b", "must be hf:ORG/MODEL@REVISION"),
+        ("corpus --threads 0", "--threads"),
+        ("corpus --device tpu", "--device"),
+    ],
+)
+def test_features_of_bad_input(run, line, said):
+    small(2)
+    code, out, err = run(f"uspto features {line}")
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not Path("corpus/features").exists()
+
+
+def test_an_encoder_that_is_missing_is_said_before_anything_is_made(run, monkeypatch):
+    small(2)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    code, _, err = run("uspto features corpus")
+    assert code == 2
+    assert "pip install 'fairnepv[encoders]'" in err
+    assert not Path("corpus/features").exists()
+
+
+# --- Killed ---------------------------------------------------------------------------------------
+
+
+def slow_features(folder: str) -> None:
+    from fairnepv.studies import encoding
+
+    encoding.BATCH = 1
+    encoded_features(Corpus.open(folder), "vision", Pixels(pause=0.03))
+
+
+@pytest.mark.parametrize("done", [0, 2, 7])
+def test_features_killed_and_started_again_have_the_same_bytes(done):
+    small(12)
+    shutil.copytree("corpus", "whole")
+    slow_features("whole")
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    code = "import test_corpora; test_corpora.slow_features('corpus')"
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
+    while len(list(Path("corpus").rglob("cache/*/*.npy"))) < done:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert "has no features" in refused(read_view, Corpus.open("corpus"), "vision")
+    slow_features("corpus")
+    for file in Path("whole").rglob("*"):
+        if file.is_file():
+            assert file.read_bytes() == Path("corpus", file.relative_to("whole")).read_bytes()
+    read_view(Corpus.open("corpus"), "vision")
