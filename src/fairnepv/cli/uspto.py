@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import click
 
+from fairnepv.cli.uspto_ingest import ingest
+
 
 @click.group()
 def uspto() -> None:
     """The real-data protocol: simulate, ingest, features, split, run, publish, verify."""
+
+
+uspto.add_command(ingest)
