@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fairnepv.cli.uspto_ingest import ingest
+from fairnepv.cli.uspto_simulate import simulate
 
 
 @click.group()
@@ -12,4 +13,5 @@ def uspto() -> None:
     """The real-data protocol: simulate, ingest, features, split, run, publish, verify."""
 
 
+uspto.add_command(simulate)
 uspto.add_command(ingest)
