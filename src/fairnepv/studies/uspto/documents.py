@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.studies.uspto.records import Document
+from fairnepv.studies.uspto.records import Document, Malformed, Record
 
 _BLOCK = 1 << 20
 
@@ -31,19 +31,26 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 
 class Documents:
-    """The documents of one file; `done` says how many of its bytes were read."""
+    """What is in one file; `done` says how many of its bytes were read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.simulated = False
         self._raw: Any = None
 
     @property
     def done(self) -> int:
         return 0 if self._raw is None or self._raw.closed else int(self._raw.tell())
 
-    def __iter__(self) -> Iterator[Document]:
-        """Damage that shows while reading becomes an `InputError` that names the file."""
-        with self.path.open("rb") as self._raw, _named(self.path):
+    def records(self) -> Iterator[Record | Malformed]:
+        """Of all documents; damage that shows while reading is an `InputError` with the name."""
+        with _named(self.path):
+            for document in self._documents():
+                yield from document.records()
+                self.simulated |= document.simulated
+
+    def _documents(self) -> Iterator[Document]:
+        with self.path.open("rb") as self._raw:
             magic = self._raw.read(4)
             self._raw.seek(0)
             if magic[:2] == b"\x1f\x8b":

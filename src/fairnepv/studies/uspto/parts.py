@@ -84,20 +84,17 @@ def read_part(
 
 
 def _write(documents: Documents, target: Path, progress: Callable[[int], None]) -> None:
-    simulated = False
     with pq.ParquetWriter(target, _SCHEMA, compression="zstd") as writer:
         rows: list[tuple[Any, ...]] = []
-        for document in documents:
-            for record in document.records():
-                rows.append(_row(record))
-                if len(rows) == ROWS:
-                    writer.write_table(_table(rows))
-                    rows.clear()
-                    progress(documents.done)
-            simulated |= document.simulated
+        for record in documents.records():
+            rows.append(_row(record))
+            if len(rows) == ROWS:
+                writer.write_table(_table(rows))
+                rows.clear()
+                progress(documents.done)
         if rows:
             writer.write_table(_table(rows))
-        writer.add_key_value_metadata({_SIMULATED: b"yes" if simulated else b"no"})
+        writer.add_key_value_metadata({_SIMULATED: b"yes" if documents.simulated else b"no"})
 
 
 def _row(record: Record | Malformed) -> tuple[Any, ...]:
