@@ -88,7 +88,7 @@ def test_the_bytes_are_known(raw):
 KNOWN = {
     "applications-00000.xml": "5ba27aceaed771a3",
     "applications-later.xml": "c5866ed553d0d826",
-    "images.zip": "df3fb6ec5ef175d7",
+    "images.zip": "204546b834d0e7e8",
 }
 
 

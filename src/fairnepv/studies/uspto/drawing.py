@@ -1,15 +1,17 @@
-"""A simulated mark as a picture. No fonts and no libraries of shapes: what is drawn on one machine
-is drawn on all."""
+"""A simulated mark as a picture, without fonts and libraries: it is the same on all machines."""
 
 from __future__ import annotations
 
+import functools
+import math
+
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
 
 from fairnepv.studies.uspto.marks import ARRANGEMENTS, COLOURS, Mark
 from fairnepv.studies.uspto.motifs import Motif, Point, bar, on_circle, oval, regular, strokes
 from fairnepv.studies.uspto.png import encode_png
+from fairnepv.studies.uspto.raster import Pixel, draw_line, fill_polygon
 
 _GROUND, _OWN, _EXTRA, _CARRIER, _WORD, _ACCENT = range(6)  # places in the palette
 # where things stand on a canvas from -1 to 1: centre and radius of the motif, box of the word
@@ -55,7 +57,7 @@ def draw_picture(mark: Mark) -> bytes:
         canvas.word(mark.word, box)
     if mark.border:
         canvas.border(mark.border)
-    return encode_png(canvas.pixels(), _palette(mark))
+    return encode_png(canvas.pixels, _palette(mark))
 
 
 def _row(count: int) -> list[float]:
@@ -101,11 +103,7 @@ class Canvas:
 
     def __init__(self, mark: Mark) -> None:
         self._size, self._style, self._stroke = mark.size, mark.drawing, mark.stroke
-        self._image = Image.new("L", (mark.size, mark.size), _GROUND)
-        self._draw = ImageDraw.Draw(self._image)
-
-    def pixels(self) -> NDArray[np.uint8]:
-        return np.asarray(self._image, np.uint8)
+        self.pixels = np.full((mark.size, mark.size), _GROUND, np.uint8)
 
     def motif(
         self, motif: Motif, x: float, y: float, r: float, turn: int, ink: int, on_carrier: bool
@@ -117,7 +115,7 @@ class Canvas:
             if self._style in ("outlined", "heavy"):
                 self._outline(moved, ink, self._stroke * (2 if self._style == "heavy" else 1))
             elif kind == "own" and self._style in ("hatched", "dotted"):
-                self._pattern(moved, ink)
+                self._patterned(moved, ink)
             else:
                 self.polygon(moved, inks[kind])
 
@@ -126,7 +124,7 @@ class Canvas:
         if self._style in ("outlined", "heavy"):
             self._outline(points, ink, self._stroke)
         else:
-            self._draw.polygon(self._places(points), fill=ink)
+            self._fill(points, ink)
 
     def word(self, word: str, box: tuple[float, float, float, float]) -> None:
         x0, y0, x1, y1 = box
@@ -136,14 +134,14 @@ class Canvas:
         for i, letter in enumerate(word):
             for line in strokes(letter):
                 points = [(left + step * (5 * i + px), top + step * py) for px, py in line]
-                self._draw.line(self._places(points), fill=_WORD, width=self._stroke + 1)
+                draw_line(self.pixels, self._places(points), self._stroke + 1, _WORD)
 
     def border(self, kind: str) -> None:
         edges = {"double line": (0.97, 0.9)}.get(kind, (0.97,))
         for edge in edges:
             if kind == "dotted line":
                 for place in _along(edge, 40):
-                    self._draw.polygon(self._places(oval(*place, 0.02, corners=8)), fill=_CARRIER)
+                    self._fill(oval(*place, 0.02, corners=8), _CARRIER)
             elif kind == "scalloped line":
                 for place in _along(edge - 0.03, 40):
                     self._outline(oval(*place, 0.06, corners=12), _CARRIER, 1)
@@ -151,26 +149,27 @@ class Canvas:
                 self._outline(bar(-edge, -edge, edge, edge), _CARRIER, self._stroke)
 
     def _outline(self, points: list[Point], ink: int, width: int) -> None:
-        self._draw.line(self._places([*points, points[0]]), fill=ink, width=width)
+        draw_line(self.pixels, self._places([*points, points[0]]), width, ink)
 
-    def _pattern(self, points: list[Point], ink: int) -> None:
-        """Stripes or dots where the polygon is, and its outline."""
-        mask = Image.new("L", self._image.size, 0)
-        ImageDraw.Draw(mask).polygon(self._places(points), fill=255)
-        y, x = np.indices((self._size, self._size))
-        step = 3 * self._stroke
-        if self._style == "hatched":
-            drawn = (x + y) % step < self._stroke
-        else:
-            drawn = (x % step < self._stroke) & (y % step < self._stroke)
-        inside = Image.fromarray((np.asarray(mask, bool) & drawn).astype(np.uint8) * 255)
-        self._image.paste(ink, (0, 0), inside)
+    def _patterned(self, points: list[Point], ink: int) -> None:
+        fill_polygon(self.pixels, self._places(points), ink, self._pattern)
         self._outline(points, ink, self._stroke)
 
-    def _places(self, points: list[Point]) -> list[tuple[int, int]]:
-        """Whole pixels; rounded here, since rounding is not the same everywhere in Pillow."""
+    @functools.cached_property
+    def _pattern(self) -> NDArray[np.bool_]:
+        """Stripes or dots."""
+        x, y = np.arange(self._size), np.arange(self._size)[:, None]
+        step = 3 * self._stroke
+        if self._style == "hatched":
+            return np.asarray((x + y) % step < self._stroke)
+        return np.asarray((x % step < self._stroke) & (y % step < self._stroke))
+
+    def _fill(self, points: list[Point], ink: int) -> None:
+        fill_polygon(self.pixels, self._places(points), ink)
+
+    def _places(self, points: list[Point]) -> list[Pixel]:
         half = self._size / 2
-        return [(int(np.floor(half + half * x)), int(np.floor(half + half * y))) for x, y in points]
+        return [(math.floor(half + half * x), math.floor(half + half * y)) for x, y in points]
 
 
 def _along(edge: float, n: int) -> list[Point]:
