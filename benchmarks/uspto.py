@@ -22,7 +22,7 @@ PER_FILE = 20_000
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1"}
 
 _MEASURED = """
-import json, resource, sys, time
+import json, re, sys, time
 from pathlib import Path
 import pyarrow
 pyarrow.set_cpu_count(1); pyarrow.set_io_thread_count(1)
@@ -33,7 +33,8 @@ def listen(stage, done, of):
     ends[stage] = time.perf_counter() - began
     cpus[stage] = time.process_time() - cpu
 about = ingest(sorted(folder.glob("*.xml")), folder / "images", folder / "corpus", progress=listen)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+# not ru_maxrss, which a process takes over from the one that started it
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 total = time.perf_counter() - began
 print(json.dumps([ends["reading XML"], cpus["reading XML"], total, peak, about.funnel]))
 """
