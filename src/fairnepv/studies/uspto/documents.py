@@ -1,0 +1,82 @@
+"""Bulk files as they come: plain XML, gzip, or a zip of XML documents."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fairnepv.errors import InputError
+from fairnepv.studies.uspto.records import Document, Malformed, Record
+
+_BLOCK = 1 << 20
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file."""
+    if not path.is_file():
+        raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
+    found, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+            size += len(block)
+    return {"name": path.name, "bytes": size, "sha256": found.hexdigest()}
+
+
+class Documents:
+    """What is in one file; `done` says how many of its bytes were read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.simulated = False
+        self._raw: Any = None
+
+    @property
+    def done(self) -> int:
+        return 0 if self._raw is None or self._raw.closed else int(self._raw.tell())
+
+    def records(self) -> Iterator[Record | Malformed]:
+        """Of all documents; damage that shows while reading is an `InputError` with the name."""
+        with _named(self.path):
+            for document in self._documents():
+                yield from document.records()
+                self.simulated |= document.simulated
+
+    def _documents(self) -> Iterator[Document]:
+        with self.path.open("rb") as self._raw:
+            magic = self._raw.read(4)
+            self._raw.seek(0)
+            if magic[:2] == b"\x1f\x8b":
+                with gzip.open(self._raw) as stream:
+                    yield Document(str(self.path), io.BufferedReader(stream))
+            elif magic[:2] == b"PK":
+                yield from self._members()
+            else:
+                yield Document(str(self.path), self._raw)
+
+    def _members(self) -> Iterator[Document]:
+        with zipfile.ZipFile(self._raw) as archive:
+            members = [m for m in archive.infolist() if m.filename.lower().endswith(".xml")]
+            if not members:
+                raise InputError(f"{self.path} has no .xml inside; give a zip of bulk XML")
+            for member in members:
+                with archive.open(member) as stream:
+                    yield Document(f"{self.path}/{member.filename}", stream)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    damaged = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError)
+    try:
+        yield
+    except damaged as error:
+        raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error
+    except RuntimeError as error:  # zipfile's word for a password
+        raise InputError(f"{path} cannot be opened ({error}); give it without password") from error
