@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow.csv
 import pytest
 
@@ -133,15 +132,15 @@ def test_one_bound_serves_all_selectors_of_a_size(finished):
 
 def test_files_say_the_same_and_that_data_is_simulated(finished):
     run = Run.open(Corpus.open(finished), "main")
-    table = pd.read_csv(run.folder / "results.csv")
-    assert table["fair_score"].tolist() == [r.fair_score for r in run.results]
-    assert table["coverage_vision"].tolist() == [r.coverage["vision"] for r in run.results]
+    table = pyarrow.csv.read_csv(run.folder / "results.csv").to_pydict()
+    assert table["fair_score"] == [r.fair_score for r in run.results]
+    assert table["coverage_vision"] == [r.coverage["vision"] for r in run.results]
     assert set(table["corpus"]) == {"simulated uspto"}
     chosen = pyarrow.csv.read_csv(run.folder / "selections.csv")
     assert chosen.column("row").to_pylist() == [row for r in run.results for row in r.rows]
-    seconds = pd.read_csv(run.folder / "seconds.csv")
+    seconds = pyarrow.csv.read_csv(run.folder / "seconds.csv").column("seconds").to_pylist()
     assert len(seconds) == len(run.results) + 2
-    assert (seconds["seconds"] > 0).all()
+    assert min(seconds) > 0
     for name in ("results.tex", "seconds.tex"):
         assert "\\caption{Simulated uspto corpus" in (run.folder / name).read_text()
     assert "seconds" not in (run.folder / "results.csv").read_text()
@@ -332,7 +331,8 @@ def test_three_views_and_odd_names(tmp_path):
     assert r"$d_{\mbox{\scriptsize c \& d}}$" in tex
     assert r"$d_{\mathrm{e}}$" in tex
     assert "imulated" not in tex
-    assert pd.read_csv(io.BytesIO(results_csv(run.results, "folder")))["d_c & d"].notna().all()
+    table = pyarrow.csv.read_csv(io.BytesIO(results_csv(run.results, "folder")))
+    assert table.column("d_c & d").null_count == 0
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     default="uspto",
     show_default=True,
     metavar="KIND",
-    help="uspto: the bulk files named; openmoji: that of the package; folder: --images and --texts.",
+    help="uspto: the files named; openmoji: that of the package; folder: --images, --texts.",
 )
 @click.option(
     "--images",
