@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,8 @@ def rows(n: int) -> Any:
 
 
 def gram(problem: Any) -> Any:
-    return replace(problem.pool).gram  # of a new pool, for a pool keeps it
+    vars(problem.pool).pop("gram", None)  # a pool keeps it
+    return problem.pool.gram
 
 
 def swaps(problem: Any) -> Any:
