@@ -372,8 +372,9 @@ def test_an_encoder_that_is_missing_is_said_before_anything_is_made(run, monkeyp
 def slow_features(folder: str) -> None:
     from fairnepv.studies import encoding
 
-    encoding.BATCH = 1
-    encoded_features(Corpus.open(folder), "vision", Pixels(pause=0.03))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "BATCH", 1)
+        encoded_features(Corpus.open(folder), "vision", Pixels(pause=0.03))
 
 
 @pytest.mark.parametrize("done", [0, 2, 7])

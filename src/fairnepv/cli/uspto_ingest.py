@@ -73,8 +73,11 @@ def ingest(
     if as_json:
         print_json(asdict(about))
     else:
+        rejected = about.rules.get("rejects", {})
         show(
-            _funnel(about), f"Wrote {out}: {about.n:,} items. What was left out: {out}/rejects.csv"
+            _funnel(about),
+            *(f"{count:>10,}  rejected: {reason}" for reason, count in rejected.items()),
+            f"Wrote {out}: {about.n:,} items. What was left out: {out}/rejects.csv",
         )
 
 
