@@ -67,10 +67,11 @@ class Subset:
     def confirm(self, slot: int, row: int) -> Exchange:
         """The exchange of one slot for one row, computed from the gathered rows alone."""
         pool, rows = self.problem.pool, np.array([row], dtype=np.int64)
-        place, responses, numbers = pool.place, [], []
+        place, kernels, responses, numbers = pool.place, [], [], []
         for view, B, anchor in zip(pool.views, self.inverses, self.anchors, strict=True):
             K = place.put(view.gather(rows).cross(anchor))[0]
             v = B @ K
+            kernels.append(K)
             responses.append(v)
             numbers += [K @ v, B[slot, slot], v[slot]]
         explained, pivots, own = place.get(place.xp.stack(numbers)).reshape(-1, 3).T
@@ -80,7 +81,14 @@ class Subset:
         fair = float(self.standing.fair_scores(log_ratios))
         scales = tuple((ratios / pivots).tolist())
         return Exchange(
-            slot, row, fair, log_ratios, tuple(responses), tuple(pivots.tolist()), scales
+            slot,
+            row,
+            fair,
+            log_ratios,
+            tuple(kernels),
+            tuple(responses),
+            tuple(pivots.tolist()),
+            scales,
         )
 
     def exchange(self, move: Exchange) -> Subset:
@@ -112,6 +120,7 @@ class Exchange(NamedTuple):
     row: int
     value: float  # F_tau afterwards
     log_ratios: Floats  # (M,)
-    responses: tuple[Any, ...]  # v of the row, by view, where the rows are
+    kernels: tuple[Any, ...]  # K of the row with the set, by view, where the rows are
+    responses: tuple[Any, ...]  # v = B K
     pivots: tuple[float, ...]  # B_jj, by view
     scales: tuple[float, ...]  # s, by view

@@ -161,14 +161,9 @@ class _Update(NamedTuple):
     @classmethod
     def of(cls, subset: Subset, move: Exchange, *, coarse: bool) -> _Update:
         pool, row = subset.problem.pool, np.array([move.row], dtype=np.int64)
-        put = pool.place.put
-        kernels = [
-            put(view.gather(row).cross(anchor))[0]
-            for view, anchor in zip(pool.views, subset.anchors, strict=True)
-        ]
         return cls(
             tuple(view.anchor(row) for view in pool.views),
-            _as_kind(pool, kernels, coarse),
+            _as_kind(pool, move.kernels, coarse),
             _as_kind(pool, [B[move.slot] for B in subset.inverses], coarse),
             move.slot,
             move.pivots,
