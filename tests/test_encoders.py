@@ -107,6 +107,18 @@ def test_batches_are_filled_up_to_one_shape(efficientnet, monkeypatch):
     np.testing.assert_array_equal(rows, alone(encoder, batch))
 
 
+@pytest.mark.skipif(
+    not importlib.import_module("torch").cuda.is_available(), reason="PyTorch sees no GPU here"
+)
+def test_a_gpu_agrees_with_the_cpu_and_a_row_there_depends_on_its_picture_alone(efficientnet):
+    batch = [png(i, side=20 + i) for i in range(70)]  # more than one batch
+    encoder = find("efficientnet-lite0", "image", device="cuda")
+    rows = encoder.encode(batch)
+    np.testing.assert_allclose(rows, efficientnet.encode(batch), atol=1e-4)
+    np.testing.assert_array_equal(rows[::-1], encoder.encode(batch[::-1]))
+    np.testing.assert_array_equal(rows, alone(encoder, batch))
+
+
 @minilm_installed
 def test_texts_are_padded_to_one_shape_without_a_trace(monkeypatch):
     monkeypatch.setattr(devices, "AT_ONCE", 3)
