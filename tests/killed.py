@@ -2,6 +2,7 @@
 
 python killed.py MOMENT:COUNT simulate N OUT
 python killed.py MOMENT:COUNT ingest RAW OUT
+python killed.py MOMENT:COUNT folder FOLDER OUT      of its images/ and texts.csv
 
 A moment is a call of a function (see `MOMENTS`); at its COUNT-th call the process ends by SIGKILL.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from fairnepv.studies import corpora, making
 from fairnepv.studies.uspto import ingest, parts, simulate
 
 MOMENTS = {  # what is called, before which the process ends
@@ -40,15 +42,22 @@ def die_at(moment: str, count: int) -> None:
 
 def main() -> None:
     moment, step, what, out = sys.argv[1:]
-    simulate.CHUNK, parts.ROWS = 40, 32  # many moments in a small run
+    simulate.CHUNK, parts.ROWS, making.ROWS, corpora.ROWS = (
+        40,
+        32,
+        32,
+        32,
+    )  # many moments in a small run
     if moment != "never":
         name, count = moment.split(":")
         die_at(name, int(count))
     if step == "simulate":
         simulate.simulate(int(what), 0, Path(out))
+    elif step == "folder":
+        corpora.ingest_folder(f"{what}/images", f"{what}/texts.csv", out)
     else:
         raw = Path(what)
-        ingest.ingest(sorted(raw.glob("applications-*.xml")), raw / "images.zip", Path(out))
+        ingest.ingest(sorted(raw.glob("applications-*.xml")), f"{raw}/images.zip", Path(out))
 
 
 if __name__ == "__main__":

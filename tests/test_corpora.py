@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from collections import Counter
@@ -23,12 +24,15 @@ import scipy.sparse as sp
 from fairnepv.cli import main
 from fairnepv.data import openmoji, tf_idf
 from fairnepv.errors import InputError
+from fairnepv.studies import stores
 from fairnepv.studies.corpora import ingest_folder, ingest_openmoji
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.feature_files import feature_views, read_view
 from fairnepv.studies.features import encoded_features, text_features
+from fairnepv.studies.stores import open_pictures
 from pictures import png, promising
 from test_encoding import Counting
+from test_uspto_simulate import files_of, run_killed
 
 
 @pytest.fixture(autouse=True)
@@ -150,15 +154,15 @@ def test_what_does_not_qualify_is_counted_and_listed(run):
     assert Corpus.open("corpus").ids == ["good"]
     said = rejects()
     assert said == {
-        "twice": "two images",
+        "twice": "several images",
         "absent": "no image",
         "good": "duplicate",
         "silent": "no text",
         "row 8": "no id",
         "orphan": "no text",
-        "dot": "unusable image",
-        "torn": "unusable image",
-        "wall": "unusable image",
+        "dot": "unreadable image",
+        "torn": "unreadable image",
+        "wall": "unreadable image",
     }
     counted = Counter(said.values())
     assert Corpus.open("corpus").about.rules["rejects"] == counted
@@ -176,8 +180,53 @@ def test_images_may_lie_in_a_zip_or_a_column():
     pq.write_table(table, "plain.parquet", row_group_size=2)
     pairs = [{"bytes": each, "path": None} for each in pictures]
     pq.write_table(pa.table({"id": list("01234"), "logo": pairs}), "pairs.parquet")
-    for source in ("images.zip", "plain.parquet:logo", "pairs.parquet:logo"):
+    with tarfile.open("images.tar", "w") as archive:
+        archive.add("images", arcname=".")
+    for source in ("images.zip", "images.tar", "plain.parquet:logo", "pairs.parquet:logo"):
         assert ingest_folder(source, "texts.csv", "corpus", force=True).checksum == checksum
+
+
+@pytest.mark.parametrize("per_group", [3, 1000])
+def test_a_column_is_read_in_any_order_whatever_its_row_groups(per_group, monkeypatch):
+    monkeypatch.setattr(stores, "_AT_ONCE", 4)
+    contents = [bytes([i]) * (i + 1) for i in range(20)]
+    table = pa.table({"id": [f"p{i}" for i in range(20)], "image": contents})
+    pq.write_table(table, "a.parquet", row_group_size=per_group)
+    order = np.random.default_rng(0).permutation(20).tolist()
+    with open_pictures("a.parquet") as pictures:
+        assert pictures.ids == [f"p{i}" for i in range(20)]
+        for places in (range(20), order, reversed(range(20))):
+            assert all(pictures.fetch(i) == contents[i] for i in places)
+
+
+def test_pictures_that_cannot_be_had_say_why(monkeypatch):
+    monkeypatch.setattr(stores, "MOST_BYTES", 10)
+    large = {"large.png": b"x" * 11, "small.png": b"x" * 10}
+    with zipfile.ZipFile("a.zip", "w") as zipped, tarfile.open("a.tar", "w") as tarred:
+        Path("images").mkdir()
+        for name, content in large.items():
+            Path("images", name).write_bytes(content)
+            zipped.write(f"images/{name}", name)
+            tarred.add(f"images/{name}", name)
+    rows = [*large.values(), None]
+    pq.write_table(pa.table({"image": pa.array(rows, pa.binary())}), "a.parquet")
+    for source in ("images", "a.zip", "a.tar", "a.parquet"):
+        with open_pictures(source) as pictures:
+            assert "more than" in str(pictures.fetch(0))
+            assert pictures.fetch(1) == b"x" * 10
+            if source == "a.parquet":
+                assert pictures.fetch(2) == "its row holds no bytes"
+            if source == "images":
+                Path("images/small.png").unlink()
+                assert "cannot be opened" in str(pictures.fetch(1))
+
+
+def test_names_that_are_not_unicode_are_rejected_like_others(run):
+    small()
+    Path(os.fsdecode(b"images/\xff.png")).write_bytes(png(9))
+    about = ingest_folder("images", "texts.csv", "corpus", force=True)
+    assert about.n == 5
+    assert rejects() == {r"\udcff": "no text"}
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
@@ -250,7 +299,6 @@ def test_a_corpus_is_replaced_only_by_force():
     ingest_folder("images", "texts.csv", "corpus", force=True)
     Path("file").write_text("")
     assert "is a file" in refused(ingest_openmoji, "file")
-    assert "make it first" in refused(ingest_openmoji, "no/such")
 
 
 # --- Features -------------------------------------------------------------------------------------
@@ -375,6 +423,37 @@ def slow_features(folder: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "BATCH", 1)
         encoded_features(Corpus.open(folder), "vision", Pixels(pause=0.03))
+
+
+def test_a_folder_killed_at_any_moment_ends_in_the_same_bytes():
+    write_images([f"{i:03}.png" for i in range(100)])
+    Path("images/torn.png").write_bytes(b"torn")
+    write_csv([*((f"{i:03}", f"mark number {i}") for i in range(100)), ("torn", "torn")])
+    assert run_killed("never", "folder", ".", "whole") == 0
+    for moment in ("table:1", "replace:1", "replace:3", "table:2", "replace:5", "rmtree:1"):
+        assert run_killed(moment, "folder", ".", "out") == -signal.SIGKILL
+        assert moment == "rmtree:1" or not Path("out/corpus.json").exists()
+    assert run_killed("never", "folder", ".", "out") == 0
+    assert files_of(Path("out")) == files_of(Path("whole"))
+
+
+def test_a_folder_goes_on_with_the_verdicts_it_had(monkeypatch):
+    from fairnepv.studies import corpora
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    write_images([f"{i}.png" for i in range(5)])
+    write_csv([(i, "a mark") for i in range(5)])
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "move_in", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ingest_folder("images", "texts.csv", "corpus")
+    monkeypatch.setattr(corpora, "verdict_on", interrupted)
+    assert ingest_folder("images", "texts.csv", "corpus").n == 5
+    write_images(["6.png"])
+    with pytest.raises(KeyboardInterrupt):  # of other images nothing is known yet
+        ingest_folder("images", "texts.csv", "corpus", force=True)
 
 
 @pytest.mark.parametrize("done", [0, 2, 7])

@@ -119,10 +119,11 @@ def test_pictures_that_cannot_be_used_are_left_out_and_listed(run):
     assert code == 0
     assert "6 left out, see vision.rejects.csv" in out
     with open("vision.rejects.csv", newline="") as stream:
-        said = {row["id"]: row["reason"] for row in csv.DictReader(stream)}
+        said = {row["id"]: (row["reason"], row["detail"]) for row in csv.DictReader(stream)}
     assert set(said) == {"dot", "wall", "torn", "2", "new\nline"}
-    assert "1 x 1 pixels" in said["dot"]
-    assert said["2"] == "2 items have this id"
+    assert said["dot"][0] == "unreadable image"
+    assert "1 x 1 pixels" in said["dot"][1]
+    assert said["2"] == ("duplicate", "2 items have this id")
     assert len(np.load("vision.npy")) == len(Path("vision.ids.txt").read_text().splitlines()) == 5
 
 

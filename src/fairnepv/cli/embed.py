@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--images", metavar="DIR|ZIP|PARQUET:COLUMN", help="Pictures; names become ids.")
+@click.option("--images", metavar="DIR|ZIP|TAR|PARQUET:COLUMN", help="Pictures; names become ids.")
 @click.option("--texts", metavar="TABLE[:COLUMN]", help="Texts: .csv, .parquet, .arrow or .txt.")
 @click.option("--ids", metavar="COLUMN", help="The column of ids of --texts.  [default: id]")
 @click.option(
@@ -71,20 +72,20 @@ def embed(
     name = encoder or ("minilm" if images is None else "efficientnet-lite0")
     kind: Kind = "text" if images is None else "image"
     found = find(name, kind, device=device, threads=threads, allow_network=allow_network)
-    if images is not None:
-        with encoding("opening") as progress:
-            survey = embedding.survey_pictures(images, progress)
-    else:
-        assert texts is not None
-        survey = embedding.survey_texts(texts, ids)
-    with encoding("encoding") as progress:
-        description, encoded = embedding.embed(
-            survey,
-            found,
-            target,
-            cache=cache or target.with_name(f"{target.name}.cache"),
-            progress=progress,
-        )
+    with contextlib.ExitStack() as stack:
+        if images is not None:
+            with encoding("opening") as progress:
+                survey = stack.enter_context(embedding.survey_pictures(images, progress))
+        else:
+            survey = embedding.survey_texts(str(texts), ids)
+        with encoding("encoding") as progress:
+            description, encoded = embedding.embed(
+                survey,
+                found,
+                target,
+                cache=cache or target.with_name(f"{target.name}.cache"),
+                progress=progress,
+            )
     rejected = len(survey.rejects)
     if as_json:
         print_json(

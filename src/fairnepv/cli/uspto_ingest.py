@@ -56,7 +56,7 @@ def ingest(
     from dataclasses import asdict
 
     from fairnepv.cli.outputs import print_json, show
-    from fairnepv.cli.uspto_bars import steps_bar
+    from fairnepv.cli.progress import steps_bar
 
     if corpus == "uspto":
         refuse_others(files, images, texts, ids)
@@ -65,7 +65,7 @@ def ingest(
 
         words = Words(min_words, max_words)
         with steps_bar() as progress:
-            about = make(files, Path(str(images)), out, words=words, force=force, progress=progress)
+            about = make(files, str(images), out, words=words, force=force, progress=progress)
     else:
         if files:
             raise InputError(f"--corpus {corpus} takes no bulk files; leave {files[0]} out")

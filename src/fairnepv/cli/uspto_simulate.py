@@ -18,7 +18,7 @@ from fairnepv.cli.options import debug_option, force_option, seed_option
 def simulate(n: int, seed: int, out: Path, force: bool) -> None:
     """Drawn marks with descriptions, as bulk XML and a zip of images (simulated)."""
     from fairnepv.cli.outputs import show
-    from fairnepv.cli.uspto_bars import steps_bar
+    from fairnepv.cli.progress import steps_bar
     from fairnepv.studies.uspto.simulate import simulate as make
 
     with steps_bar() as progress:

@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
+from fairnepv.studies.files import write_whole
 
 KINDS = ("uspto", "openmoji", "folder")
 ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
+REJECT_COLUMNS = ("source", "id", "reason", "detail")
 FORMAT = 1
 IMAGES_PER_GROUP = 256  # rows of a row group of images.parquet: some megabytes
 
@@ -48,7 +50,7 @@ class About:
 
     def write(self, folder: Path) -> None:
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False, sort_keys=True)
-        (folder / ABOUT).write_text(text + "\n", encoding="utf-8")
+        write_whole(folder / ABOUT, (text + "\n").encode("utf-8"))
 
     @property
     def name(self) -> str:

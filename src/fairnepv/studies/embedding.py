@@ -8,29 +8,22 @@ features.rejects.csv  what could not be encoded, and why; only where there is so
 
 from __future__ import annotations
 
-import csv
-import io
+import contextlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
-from fairnepv.studies.contents import pictures_at, texts_at
-from fairnepv.studies.corpus import Checksum
+from fairnepv.studies.corpus import REJECT_COLUMNS, Checksum
 from fairnepv.studies.encoders import Encoder
-from fairnepv.studies.encoding import (
-    Contents,
-    Encoded,
-    Progress,
-    described,
-    encode,
-    key_of,
-    write_whole,
-)
+from fairnepv.studies.encoding import Contents, Encoded, Progress, described, encode, key_of
 from fairnepv.studies.feature_files import Description, describe
-from fairnepv.studies.pictures import fault_of
+from fairnepv.studies.files import csv_content, write_whole
+from fairnepv.studies.making import Verdict, reject, verdict_on
+from fairnepv.studies.stores import Pictures, open_pictures
+from fairnepv.studies.texts import texts_at
 
 
 @dataclass(frozen=True)
@@ -40,26 +33,32 @@ class Survey:
     ids: list[str]
     keys: list[str]
     contents: Contents
-    rejects: list[tuple[str, str]]
+    rejects: list[tuple[str, str, str, str]]  # `REJECT_COLUMNS`
 
 
-def survey_pictures(images: str, progress: Progress | None = None) -> Survey:
+@contextlib.contextmanager
+def survey_pictures(images: str, progress: Progress | None = None) -> Iterator[Survey]:
     """Every picture is opened once, so that a bad one is known before the first is encoded."""
-    source = pictures_at(images)
-    counts, n = Counter(source.ids), len(source.ids)
-    kept, keys, rejects = [], [], []
-    for i, content in enumerate(source.read(range(n))):
-        id = source.ids[i]
-        fault = _fault_of_id(id, counts) or _fault(content)
-        if fault is None and content is not None:
-            kept.append(i)
-            keys.append(key_of(content))
-        else:
-            rejects.append((id, fault or ""))
-        if progress is not None:
-            progress(i + 1, n)
-    ids = [source.ids[i] for i in kept]
-    return Survey(ids, keys, lambda places: source.read([kept[i] for i in places]), rejects)
+    with open_pictures(images) as pictures:
+        counts, n = Counter(pictures.ids), len(pictures.ids)
+        kept, keys, rejects = [], [], []
+        for i, id in enumerate(pictures.ids):
+            found = _fault_of_id(id, counts) or verdict_on(pictures.fetch(i))
+            if "reason" in found:
+                rejects.append((Path(images).name, id, found["reason"], found["detail"]))
+            else:
+                kept.append(i)
+                keys.append(found["image_sha256"])
+            if progress is not None:
+                progress(i + 1, n)
+        ids = [pictures.ids[i] for i in kept]
+        yield Survey(ids, keys, lambda places: _fetched(pictures, kept, places), rejects)
+
+
+def _fetched(
+    pictures: Pictures, kept: Sequence[int], places: Sequence[int]
+) -> Iterator[bytes | str]:
+    return (pictures.fetch(kept[i]) for i in places)
 
 
 def survey_texts(texts: str, ids: str | None = None) -> Survey:
@@ -68,11 +67,12 @@ def survey_texts(texts: str, ids: str | None = None) -> Survey:
     counts = Counter(named)
     kept, rejects = [], []
     for id, text in zip(named, table.texts, strict=True):
-        fault = _fault_of_id(id, counts) or ("it is empty" if text is None else None)
-        if fault is None and text is not None:
+        found = _fault_of_id(id, counts)
+        if found is None and text is not None:
             kept.append((id, text))
         else:
-            rejects.append((id, fault or ""))
+            found = found or reject("no text", "its cell is empty")
+            rejects.append((table.path.name, id, found["reason"], found["detail"]))
     keys = [key_of(text) for _, text in kept]
     return Survey(
         [id for id, _ in kept], keys, lambda places: (kept[i][1] for i in places), rejects
@@ -85,7 +85,7 @@ def embed(
     """Write the features and what belongs to them; `out` itself comes last."""
     if not survey.ids:
         raise InputError(
-            f"none of {len(survey.rejects):,} can be encoded (the first: {survey.rejects[0][1]})"
+            f"none of {len(survey.rejects):,} can be encoded (the first: {survey.rejects[0][3]})"
             if survey.rejects
             else "there is nothing to encode"
         )
@@ -120,24 +120,16 @@ def rejects_file(out: Path) -> Path:
     return out.with_suffix(".rejects.csv")
 
 
-def _write_rejects(file: Path, rejects: list[tuple[str, str]]) -> None:
-    if not rejects:
+def _write_rejects(file: Path, rejects: list[tuple[str, str, str, str]]) -> None:
+    if rejects:
+        write_whole(file, csv_content(REJECT_COLUMNS, rejects))
+    else:
         file.unlink(missing_ok=True)
-        return
-    text = io.StringIO()
-    rows: Any = csv.writer(text, lineterminator="\n")
-    rows.writerow(["id", "reason"])
-    rows.writerows(rejects)
-    write_whole(file, text.getvalue().encode("utf-8"))
 
 
-def _fault(content: bytes | None) -> str | None:
-    return "it cannot be read" if content is None else fault_of(content)
-
-
-def _fault_of_id(id: str, counts: Counter[str]) -> str | None:
+def _fault_of_id(id: str, counts: Counter[str]) -> Verdict | None:
     if counts[id] > 1:
-        return f"{counts[id]} items have this id"
+        return reject("duplicate", f"{counts[id]} items have this id")
     if id != id.strip() or not id.isprintable():
-        return "its id has blanks around it or letters that do not print"
+        return reject("bad id", "it has blanks around it or letters that do not print")
     return None

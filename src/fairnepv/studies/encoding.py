@@ -9,7 +9,6 @@ deletes a cache loses time and nothing else.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import itertools
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.studies.encoders.base import Encoder, fingerprint
 from fairnepv.studies.feature_files import checksum_of
+from fairnepv.studies.files import write_whole
 
 BATCH = 128  # contents of a batch: what a kill can cost, and how often the bar moves
 _JOINED = 4096  # rows that are written at once
@@ -160,15 +160,6 @@ def _join(known: Cache, keys: Sequence[str], width: int, out: Path) -> str:
     del matrix
     os.replace(part, out)
     return checksum
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Whole or not at all. The name beside it is always the same, so that a run that is started
-    again after a kill leaves nothing behind."""
-    part = file.with_name(f".{file.name}.part")
-    part.write_bytes(content)
-    with contextlib.suppress(FileNotFoundError):  # another run wrote the same, and was faster
-        os.replace(part, file)
 
 
 def key_of(content: bytes | str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import scipy.sparse as sp
 
 from fairnepv.errors import InputError
 from fairnepv.studies.corpus import Corpus
+from fairnepv.studies.files import write_whole
 
 FOLDER = "features"
 
@@ -55,9 +55,7 @@ def checksum_of(features: Any) -> str:
 
 def describe(folder: Path, description: Description) -> None:
     text = json.dumps(asdict(description), indent=1, ensure_ascii=False, sort_keys=True)
-    part = folder / f".{description.view}.json.part"  # whole or not at all
-    part.write_text(text + "\n", encoding="utf-8")
-    os.replace(part, folder / f"{description.view}.json")
+    write_whole(folder / f"{description.view}.json", (text + "\n").encode("utf-8"))
 
 
 def feature_views(corpus: Corpus) -> list[str]:

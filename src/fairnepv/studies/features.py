@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
@@ -18,15 +17,9 @@ from fairnepv.data import vectorizer
 from fairnepv.errors import InputError
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.encoders import Encoder
-from fairnepv.studies.encoding import (
-    Encoded,
-    Progress,
-    described,
-    encode,
-    key_of,
-    write_whole,
-)
+from fairnepv.studies.encoding import Encoded, Progress, described, encode, key_of
 from fairnepv.studies.feature_files import FOLDER, Description, checksum_of, describe
+from fairnepv.studies.files import csv_content, write_whole
 
 CACHE = "cache"  # beside the features, so that it goes where the corpus goes and away with it
 VOCABULARY = "text_vocabulary.csv"
@@ -133,12 +126,8 @@ def _said(value: Any) -> Any:
 
 def _vocabulary(fitted: Any) -> bytes:
     """A word and its weight for every column."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["word", "idf"])
     words = fitted.get_feature_names_out().tolist()
-    writer.writerows(zip(words, map(repr, fitted.idf_.tolist()), strict=True))
-    return text.getvalue().encode("utf-8")
+    return csv_content(["word", "idf"], zip(words, map(repr, fitted.idf_.tolist()), strict=True))
 
 
 def sparse_content(matrix: Any) -> bytes:

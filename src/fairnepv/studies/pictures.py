@@ -3,7 +3,9 @@ decoded, and only formats that Pillow decodes itself are opened."""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -15,12 +17,40 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 MOST_PIXELS = 40_000_000  # 160 MB once they are decoded
+MOST_BYTES = 64 << 20  # as it is stored
 LEAST_SIDE = 16  # pixels; below there is nothing to see
 TRANSPARENCY = "on white"
+RULE = (
+    f"{', '.join(FORMATS)} of at least {LEAST_SIDE} x {LEAST_SIDE} and at most {MOST_PIXELS:,} "
+    f"pixels and {MOST_BYTES >> 20} MiB that decode whole"
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is known of a picture that can be used."""
+
+    image_sha256: str
+    width: int
+    height: int
+
+
+def check(content: bytes) -> Picture | str:
+    """What the picture is, or why it cannot be used."""
+    try:
+        width, height = _opened(content).size
+    except InputError as error:
+        return str(error)
+    return Picture(hashlib.sha256(content).hexdigest(), width, height)
 
 
 def decode(content: bytes) -> Image.Image:
     """The picture in RGB, what is transparent on white; an `InputError` says what is wrong."""
+    return _on_white(_opened(content))
+
+
+def _opened(content: bytes) -> Image.Image:
+    """With its pixels."""
     from PIL import Image
 
     try:
@@ -29,22 +59,19 @@ def decode(content: bytes) -> Image.Image:
             picture = Image.open(BytesIO(content), formats=FORMATS)
             _check_size(*picture.size)
             picture.load()
-            return _on_white(picture)
+            return picture
     except InputError:
         raise
     except Image.DecompressionBombError as error:
         raise InputError(f"it has more than {MOST_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise many kinds on damaged bytes
-        raise InputError("it cannot be read as a picture") from error
+        raise InputError(f"it cannot be read as a picture ({_said(error)})") from error
 
 
-def fault_of(content: bytes) -> str | None:
-    """Why this is no usable picture; None where it is one."""
-    try:
-        decode(content)
-    except InputError as error:
-        return str(error)
-    return None
+def _said(error: Exception) -> str:
+    """Some messages hold the address of an object, and no two runs would write the same."""
+    said = " ".join(str(error).split())
+    return said[:100] if said and " at 0x" not in said else type(error).__name__
 
 
 def _check_size(width: int, height: int) -> None:

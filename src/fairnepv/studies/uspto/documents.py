@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import io
 import zipfile
 import zlib
@@ -14,20 +13,6 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.studies.uspto.records import Document, Malformed, Record
-
-_BLOCK = 1 << 20
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of a file."""
-    if not path.is_file():
-        raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
-    found, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-            size += len(block)
-    return {"name": path.name, "bytes": size, "sha256": found.hexdigest()}
 
 
 class Documents:

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fairnepv.studies.making import ROWS
 from fairnepv.studies.uspto.documents import Documents
 from fairnepv.studies.uspto.records import Malformed, Record
 
 VERSION = 1  # of what is read from a record
-ROWS = 4096  # of a batch, which is the unit of everything that follows
 _SCHEMA = pa.schema(
     [
         ("serial", pa.string()),

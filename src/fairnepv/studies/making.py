@@ -1,0 +1,187 @@
+"""How a corpus is made, whatever its source: verdicts on its candidates, kept batch by batch so
+that a run that was killed goes on; then items, images and rejects; then all of it moved in.
+
+Until then everything lies in `.ingest` inside of the corpus.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairnepv import __version__
+from fairnepv.errors import InputError
+from fairnepv.studies import pictures
+from fairnepv.studies.corpus import (
+    ABOUT,
+    IMAGES,
+    IMAGES_PER_GROUP,
+    ITEMS,
+    REJECT_COLUMNS,
+    REJECTS,
+    About,
+    Checksum,
+)
+
+WORK = ".ingest"
+ROWS = 4096  # of a batch of candidates, and of a row group of items
+Verdict = dict[str, Any]  # a reason and a detail, or what is known of the item
+
+_VERDICT = pa.schema(
+    [
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("text", pa.string()),
+        ("words", pa.int32()),
+        ("image_sha256", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+    ]
+)
+ITEM = [
+    ("id", pa.string()),
+    ("text", pa.string()),
+    ("original", pa.string()),
+    ("words", pa.int32()),
+    ("image_sha256", pa.string()),
+    ("width", pa.int32()),
+    ("height", pa.int32()),
+]
+_IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
+
+
+def work_folder(out: Path, *, force: bool) -> Path:
+    """Where the corpus `out` is made; a finished one is only replaced when that was asked for."""
+    work = out / WORK
+    if (out / ABOUT).exists() and not work.exists() and not force:
+        raise InputError(f"{out} is a corpus already; add --force to replace it, or name another")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; name a folder for the corpus")
+    work.mkdir(parents=True, exist_ok=True)
+    return work
+
+
+def move_in(work: Path, out: Path) -> None:
+    """corpus.json goes first and comes last, since a folder that has it is a whole corpus."""
+    (out / ABOUT).unlink(missing_ok=True)
+    for name in (ITEMS, IMAGES, REJECTS, ABOUT):
+        os.replace(work / name, out / name)
+    shutil.rmtree(work)
+
+
+def reject(reason: str, detail: str = "") -> Verdict:
+    return {"reason": reason, "detail": detail}
+
+
+def verdict_on(image: bytes | str) -> Verdict:
+    """On the bytes of an image, or on why there are none."""
+    found = image if isinstance(image, str) else pictures.check(image)
+    return reject("unreadable image", found) if isinstance(found, str) else dict(vars(found))
+
+
+class Verdicts:
+    """Of batches of candidates, each kept in a file of its own."""
+
+    def __init__(self, work: Path, settings: Any) -> None:
+        """`settings` is all that decides on a verdict: rules and sources."""
+        key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        self._folder = work / f"checks-{key[:32]}"
+        self._folder.mkdir(exist_ok=True)
+
+    def make(self, batch: str, judge: Callable[[], list[Verdict]]) -> None:
+        """Unless it was made before."""
+        target = self._file(batch)
+        if not target.exists():
+            beside = target.with_suffix(".unfinished")
+            pq.write_table(pa.Table.from_pylist(judge(), schema=_VERDICT), beside)
+            os.replace(beside, target)
+
+    def read(self, batch: str) -> list[Verdict]:
+        verdicts: list[Verdict] = pq.read_table(self._file(batch)).to_pylist()
+        return verdicts
+
+    def _file(self, batch: str) -> Path:
+        return self._folder / f"{batch}.parquet"
+
+
+class Writer:
+    """Items with their images, and rejects, into the work folder."""
+
+    def __init__(self, work: Path, files: contextlib.ExitStack, columns: Iterable[Any]) -> None:
+        """`columns` are those of items beyond what all corpora have."""
+        self._work, self._files = work, files
+        self._item = files.enter_context(_rows(work / ITEMS, pa.schema([*ITEM, *columns]), ROWS))
+        self._image = files.enter_context(_rows(work / IMAGES, _IMAGE, IMAGES_PER_GROUP, "none"))
+        stream = (work / REJECTS).open("w", encoding="utf-8", errors="backslashreplace", newline="")
+        self._rejects = csv.writer(files.enter_context(stream), lineterminator="\n")
+        self._rejects.writerow(REJECT_COLUMNS)
+        self._checksum = Checksum()
+        self.n, self.reasons = 0, Counter[str]()
+
+    def add(self, item: Mapping[str, Any], image: bytes | str) -> None:
+        sha256, id = item["image_sha256"], item["id"]
+        if isinstance(image, str) or hashlib.sha256(image).hexdigest() != sha256:
+            raise InputError(
+                f"the image of {id} has changed while the corpus was made; remove its folder "
+                f"{WORK} and ingest again"
+            )
+        self._item(item)
+        self._image({"id": id, "image": image})
+        self._checksum.add(id, item["text"], sha256)
+        self.n += 1
+
+    def reject(self, source: str, id: str | None, verdict: Verdict) -> None:
+        self._rejects.writerow([source, id, verdict["reason"], verdict["detail"]])
+        self.reasons[verdict["reason"]] += 1
+
+    def finish(self, **more: Any) -> About:
+        """`corpus.json`, when everything else is written."""
+        self._files.close()
+        about = About(
+            n=self.n,
+            checksum=self._checksum.hexdigest(),
+            made_by=f"fairnepv {__version__}",
+            **more,
+        )
+        about.write(self._work)
+        return about
+
+
+@contextlib.contextmanager
+def writing(work: Path, columns: Iterable[Any]) -> Iterator[Writer]:
+    with contextlib.ExitStack() as files:
+        yield Writer(work, files, columns)
+
+
+@contextlib.contextmanager
+def _rows(
+    target: Path, schema: pa.Schema, per_group: int, compression: str = "zstd"
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A function that takes rows, which go to the file a group at a time; images are compressed
+    already."""
+    held: list[Mapping[str, Any]] = []
+    with pq.ParquetWriter(target, schema, compression=compression) as writer:
+
+        def flush() -> None:
+            if held:
+                writer.write_table(pa.Table.from_pylist(held, schema=schema))
+                held.clear()
+
+        def put(row: Mapping[str, Any]) -> None:
+            held.append(row)
+            if len(held) == per_group:
+                flush()
+
+        yield put
+        flush()
