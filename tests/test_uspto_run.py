@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -190,27 +189,41 @@ def test_another_engine_finds_the_same_and_goes_on(finished, tmp_path, command):
 # --- killed and started again ---------------------------------------------------------------------
 
 
+STOPPED = """
+import os, sys
+from fairnepv.checkpoint import Journal
+from fairnepv.cli import main
+moment, count, sent = sys.argv[1], [int(sys.argv[2])], int(sys.argv[3])
+def stopping(action, target):
+    def acted(*arguments, **options):
+        action(*arguments, **options)
+        count[0] -= moment in str(target(*arguments))
+        if count[0] == 0:
+            count[0] = -1
+            os.kill(os.getpid(), sent)
+    return acted
+os.replace = stopping(os.replace, lambda source, target: target)
+Journal.keep = stopping(Journal.keep, lambda journal, *_: journal._path)
+sys.argv[1:] = sys.argv[4:]
+main()
+"""
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 @pytest.mark.parametrize(
-    ("sent", "code", "after"), [(signal.SIGKILL, -9, 10), (signal.SIGINT, 130, 4)]
+    ("moment", "count"), [("done/k3-averaged", 1), ("unfinished/k12-auto", 9), ("bounds/k12", 1)]
 )
-def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(folder, finished, sent, code, after):
-    """After ten selections the default's search for twelve items is under way."""
+def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(
+    folder, finished, sent, code, moment, count
+):
+    """Between two selections, in the middle of a search, and between a proof and its selection."""
+    command = [sys.executable, "-c", STOPPED, moment, str(count), str(int(sent))]
+    line = [*command, *LINE.format(folder).split()]
+    assert subprocess.run(line, check=False, capture_output=True).returncode == code
     done = folder / "runs" / "main" / "done"
-    process = subprocess.Popen(
-        [*FAIRNEPV, *shlex.split(LINE.format(folder))],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while process.poll() is None and not (
-        done.is_dir() and len(list(done.glob("k*.json"))) >= after
-    ):
-        time.sleep(0.01)
-    time.sleep(0.3)
-    process.send_signal(sent)
-    assert process.wait() == code
     kept = {file: file.stat().st_mtime_ns for file in done.glob("k*.json")}
-    assert after <= len(kept) < 20
-    assert sent == signal.SIGINT or list((done.parent / "unfinished").glob("k12-auto-*.state"))
+    assert 0 < len(kept) < 20
+    assert "unfinished" not in moment or list((done.parent / "unfinished").glob("k12-auto-*.state"))
     execute(folder)
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
     assert contents(folder / "runs" / "main") == contents(finished / "runs" / "main")
