@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from lxml import etree
 from PIL import Image
 
 from fairnepv.errors import InputError
+from fairnepv.studies.uspto import drawing
 from fairnepv.studies.uspto import simulate as module
 from fairnepv.studies.uspto.applications import DTD
-from fairnepv.studies.uspto.drawing import draw_picture
-from fairnepv.studies.uspto.marks import ARRANGEMENTS, BORDERS, CARRIERS, draw_mark
+from fairnepv.studies.uspto.drawing import Canvas, draw_picture
+from fairnepv.studies.uspto.marks import ARRANGEMENTS, BORDERS, CARRIERS, COLOURS, draw_mark
 from fairnepv.studies.uspto.motifs import NUMBERS, motifs, strokes
 from fairnepv.studies.uspto.noise import KINDS
 from fairnepv.studies.uspto.png import encode_png, only_header
@@ -86,9 +88,9 @@ def test_the_bytes_are_known(raw):
 
 
 KNOWN = {
-    "applications-00000.xml": "5ba27aceaed771a3",
-    "applications-later.xml": "c5866ed553d0d826",
-    "images.zip": "204546b834d0e7e8",
+    "applications-00000.xml": "0b821b5ddd22b48b",
+    "applications-later.xml": "f836aa16cc45a237",
+    "images.zip": "fe5e3c62dbf4586b",
 }
 
 
@@ -158,10 +160,38 @@ def test_a_description_names_every_element_drawn(item):
     assert (f'"{mark.word}"' in text) == (mark.word is not None)
     assert any(f"{name} behind the" in text for name in CARRIERS) == (mark.carrier is not None)
     assert any(f"{name} around the" in text for name in BORDERS) == (mark.border is not None)
-    if mark.claimed:
-        assert f"{mark.colours[0]} {named}" in text or f"{mark.colours[0]}" in text
-    else:
-        assert "Color is not claimed" in text
+    assert ("solid black background" in text) == (mark.drawing == "reversed")
+    assert ("Color is not claimed" in text) != mark.claimed
+    assert not mark.claimed or f"{mark.colours[0]} {named}" in text
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_colours_of_a_picture_are_those_that_its_description_claims(seed):
+    for item in range(300):
+        mark = draw_mark(seed, item)
+        if not mark.claimed:
+            continue
+        with Image.open(io.BytesIO(draw_picture(mark))) as image:
+            pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
+        found, counts = np.unique(pixels, axis=0, return_counts=True)
+        names = {colour: name for name, colour in COLOURS.items()}
+        drawn = {names.get(tuple(colour), "white") for colour in found.tolist()}
+        said = set(re.findall(r"[a-z]+", describe_mark(mark, seed, item).lower()))
+        assert drawn - {"white"} == said & set(COLOURS)
+        assert ("white" in drawn) == (mark.drawing != "reversed")
+        assert counts.min() >= 30
+
+
+def test_smaller_motifs_leave_the_word_its_place():
+    for item in range(400):
+        mark = draw_mark(5, item)
+        if mark.word and mark.extra:
+            x, y, r, box = drawing._LAYOUTS[mark.place]
+            alone, written = Canvas(mark), Canvas(mark)
+            for place in drawing._around(mark.arrangement, x, y, r):
+                alone.motif(mark.extra, *place, drawing._SMALL, 0, 1, on_carrier=False)
+            written.word(mark.word, box)
+            assert not ((alone.pixels > 0) & (written.pixels > 0)).any()
 
 
 def test_descriptions_mostly_have_the_length_that_is_asked_for():

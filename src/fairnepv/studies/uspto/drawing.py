@@ -13,12 +13,14 @@ from fairnepv.studies.uspto.motifs import Motif, Point, bar, on_circle, oval, re
 from fairnepv.studies.uspto.png import encode_png
 from fairnepv.studies.uspto.raster import Pixel, draw_line, fill_polygon
 
+Colour = tuple[int, int, int]
+_WHITE, _DARK_GRAY = (255, 255, 255), (90, 90, 90)
 _GROUND, _OWN, _EXTRA, _CARRIER, _WORD, _ACCENT = range(6)  # places in the palette
 # where things stand on a canvas from -1 to 1: centre and radius of the motif, box of the word
 _LAYOUTS: dict[str | None, tuple[float, float, float, tuple[float, float, float, float]]] = {
     None: (0.0, 0.0, 0.58, (0, 0, 0, 0)),
-    "below": (0.0, -0.2, 0.46, (-0.8, 0.48, 0.8, 0.8)),
-    "above": (0.0, 0.2, 0.46, (-0.8, -0.8, 0.8, -0.48)),
+    "below": (0.0, -0.2, 0.46, (-0.8, 0.55, 0.8, 0.85)),
+    "above": (0.0, 0.2, 0.46, (-0.8, -0.85, 0.8, -0.55)),
     "to the left of": (0.45, 0.0, 0.4, (-0.88, -0.16, -0.06, 0.16)),
     "to the right of": (-0.45, 0.0, 0.4, (0.06, -0.16, 0.88, 0.16)),
 }
@@ -85,17 +87,22 @@ def _moved(points: list[Point], x: float, y: float, r: float, turn: int = 0) -> 
     return [(x + r * (c * px - s * py), y + r * (s * px + c * py)) for px, py in points]
 
 
-def _palette(mark: Mark) -> list[tuple[int, int, int]]:
-    """Reversed drawings are light on dark: every colour is exchanged for its complement."""
+def _palette(mark: Mark) -> list[Colour]:
+    """Colours that are claimed are those that the description names. Where none is, what stands
+    behind the motif is lighter, and reversed drawings are light on black."""
     own, extra, carrier, word = (COLOURS[name] for name in mark.colours)
-    accent = tuple(255 - (255 - value) // 2 for value in own)
-    light = [tuple(255 - (255 - value) // 3 for value in carrier)]
-    palette = [(255, 255, 255), own, extra, light[0], word, accent]
-    if mark.drawing == "reversed":
-        palette[_GROUND], palette[_ACCENT] = (35, 35, 40), (255, 255, 255)
-        lighter = [tuple(value + (255 - value) // 2 for value in palette[i]) for i in (1, 2, 4)]
-        palette[_OWN], palette[_EXTRA], palette[_WORD] = lighter
-    return palette  # type: ignore[return-value]  # tuples of three, which mypy cannot count
+    ground = COLOURS["black"] if mark.on_black else _WHITE
+    if mark.claimed:
+        return [ground, own, extra, carrier, word, ground]
+    if mark.on_black:
+        own, extra, word = (_lighter(ink, 4) for ink in (own, extra, word))
+        return [ground, own, extra, _DARK_GRAY, word, _WHITE]
+    return [ground, own, extra, _lighter(carrier, 3), word, _lighter(own, 2)]
+
+
+def _lighter(colour: Colour, by: int) -> Colour:
+    r, g, b = (255 - (255 - value) // by for value in colour)
+    return r, g, b
 
 
 class Canvas:

@@ -22,6 +22,12 @@ WORDINGS = ("plain", "composite", "listed", "directed", "colours first", "fancif
 CARRIERS = ("circle", "oval", "square", "shield", "hexagon", "banner")
 BORDERS = ("single line", "double line", "dotted line", "scalloped line")
 PLACES = ("below", "above", "to the left of", "to the right of")
+# Where smaller motifs would stand in the way of the word.
+_TAKEN = {
+    "on each side of": ("to the left of", "to the right of"),
+    "above": ("above",),
+    "in a row beneath": ("below",),
+}
 ARRANGEMENTS = {
     "on each side of": 2,
     "above": 1,
@@ -33,8 +39,9 @@ COLOURS = {
     "gold": (205, 160, 40), "orange": (235, 125, 30), "purple": (110, 50, 150),
     "gray": (130, 130, 130), "teal": (20, 140, 140), "brown": (120, 75, 40),
     "pink": (235, 120, 170), "yellow": (245, 215, 60), "navy": (15, 30, 90),
-    "maroon": (110, 15, 40), "white": (255, 255, 255),
+    "maroon": (110, 15, 40),
 }  # fmt: skip
+_DARK = ("black", "navy", "maroon", "brown", "purple")  # not seen on a black ground
 _SYLLABLES = (
     "VE", "LO", "TRA", "MI", "KA", "NO", "RU", "SE", "LI", "DO", "PA", "ZU", "BRI", "FEN", "GOR",
     "HAL", "JU", "WEX", "QUI", "TY", "CLA", "SOR", "NIM", "DRE", "BEL", "VOR",
@@ -54,13 +61,17 @@ class Mark:
     border: str | None  # around everything
     word: str | None
     place: str  # of the word, seen from the motif
-    colours: tuple[str, str, str, str]  # of motif, smaller motif, carrier and border, word
+    colours: tuple[str, ...]  # of motif, smaller motif, carrier and border, word
     claimed: bool  # whether colour is a feature of the mark
     drawing: str
     wording: str
     size: int  # pixels of a side
     turn: int  # degrees
     stroke: int  # pixels
+
+    @property
+    def on_black(self) -> bool:
+        return self.drawing == "reversed"
 
     @property
     def codes(self) -> list[str]:
@@ -80,19 +91,20 @@ def lot(seed: int, item: int, purpose: int) -> np.random.Generator:
 def draw_mark(seed: int, item: int) -> Mark:
     rng = lot(seed, item, 0)
     claimed = bool(rng.random() < 0.55)
-    grays = tuple(_one(rng, _GRAYS) for _ in range(4))
+    drawing, arrangement = _one(rng, DRAWINGS), _one(rng, tuple(ARRANGEMENTS))
+    free = [place for place in PLACES if place not in _TAKEN.get(arrangement, ())]
     return Mark(
         motif=_skewed(rng, motifs()),
         count=int(_skewed(rng, (1, 1, 2, 3))),
         extra=_skewed(rng, motifs()) if rng.random() < 0.55 else None,
-        arrangement=_one(rng, tuple(ARRANGEMENTS)),
+        arrangement=arrangement,
         carrier=_skewed(rng, CARRIERS) if rng.random() < 0.45 else None,
         border=_skewed(rng, BORDERS) if rng.random() < 0.3 else None,
         word=_word(rng) if rng.random() < 0.7 else None,
-        place=_one(rng, PLACES),
-        colours=tuple(_different(rng)) if claimed else grays,  # type: ignore[arg-type]
+        place=_one(rng, free),
+        colours=_different(rng, drawing) if claimed else tuple(_one(rng, _GRAYS) for _ in range(4)),
         claimed=claimed,
-        drawing=_one(rng, DRAWINGS),
+        drawing=drawing,
         wording=_one(rng, WORDINGS),
         size=int(_one(rng, (160, 176, 192, 224))),
         turn=int(_one(rng, (0, 0, 0, -15, 15, 30, 180))),
@@ -104,11 +116,13 @@ def _word(rng: np.random.Generator) -> str:
     return "".join(_one(rng, _SYLLABLES) for _ in range(int(rng.integers(2, 4))))
 
 
-def _different(rng: np.random.Generator) -> list[str]:
-    """Colours, of which neighbours differ; white is for the ground."""
-    names = [name for name in COLOURS if name != "white"]
-    first = _skewed(rng, names)
-    return [first, *(_skewed(rng, [name for name in names if name != first]) for _ in range(3))]
+def _different(rng: np.random.Generator, drawing: str) -> tuple[str, ...]:
+    """Four colours, all of which can be seen on their ground and on each other."""
+    names = [name for name in COLOURS if drawing != "reversed" or name not in _DARK]
+    chosen: list[str] = []
+    for _ in range(4):
+        chosen.append(_skewed(rng, [name for name in names if name not in chosen]))
+    return tuple(chosen)
 
 
 def _one(rng: np.random.Generator, of: Sequence[Any]) -> Any:

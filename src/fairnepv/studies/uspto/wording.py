@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,6 +53,7 @@ _MORE = {
         "The emblem as a whole suggests movement, warmth and a friendly character.",
     ),
 }
+_GROUND = re.compile("background|field|white|empty")  # sentences about what is not drawn
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ class Elements:
     carrier: str | None
     word: str | None
     border: str | None
+    ground: str | None
 
     def all(self) -> list[str]:
-        found = (self.main, self.extra, self.carrier, self.word, self.border)
+        found = (self.main, self.extra, self.carrier, self.word, self.border, self.ground)
         return [phrase for phrase in found if phrase is not None]
 
 
@@ -76,6 +79,8 @@ def describe_mark(mark: Mark, seed: int, item: int) -> str:
     if mark.wording == "colours first":
         text = f"{_colour_sentence(mark)} {_STYLES[mark.wording](elements)}"
     more = [_MORE[mark.wording][i] for i in rng.permutation(3)]
+    if mark.on_black:
+        more = [sentence for sentence in more if not _GROUND.search(sentence)]
     while more and len(text.split()) < LEAST + int(rng.integers(1, 12)):
         text = f"{text} {more.pop()}"
     return text
@@ -102,6 +107,7 @@ def _elements(mark: Mark, rng: np.random.Generator) -> Elements:
         border=f"a border formed by {_a(f'{carrier}{mark.border}')} around the entire design"
         if mark.border
         else None,
+        ground="a solid black background" if mark.on_black else None,
     )
 
 
@@ -133,7 +139,7 @@ def _colour_sentence(mark: Mark) -> str:
         return "Color is not claimed as a feature of the mark."
     parts = [True, mark.extra is not None, mark.carrier or mark.border, mark.word is not None]
     shown = [name for name, drawn in zip(mark.colours, parts, strict=True) if drawn]
-    names = list(dict.fromkeys(shown))
+    names = list(dict.fromkeys([*shown, *(["black"] if mark.on_black else [])]))
     if len(names) == 1:
         return f"The color {names[0]} is claimed as a feature of the mark."
     return f"The colors {_joined(names)} are claimed as a feature of the mark."
@@ -155,7 +161,7 @@ def _composite(elements: Elements) -> str:
 
 
 def _listed(elements: Elements) -> str:
-    order = ("first", "second", "third", "fourth", "fifth")
+    order = ("first", "second", "third", "fourth", "fifth", "sixth")
     phrases = [f"{n}, {phrase}" for n, phrase in zip(order, elements.all(), strict=False)]
     return f"The mark consists of the following elements: {'; '.join(phrases)}."
 
@@ -170,6 +176,8 @@ def _directed(elements: Elements) -> str:
         sentences.append(f"One reads {elements.word}.")
     if elements.border:
         sentences.append(f"There is {elements.border}.")
+    if elements.ground:
+        sentences.append(f"All of it stands on {elements.ground}.")
     return " ".join(sentences)
 
 
