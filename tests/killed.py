@@ -22,6 +22,7 @@ MOMENTS = {  # what is called, before which the process ends
     "table": (pq.ParquetWriter, "write_table"),
     "bytes": (Path, "write_bytes"),
     "rmtree": (simulate.shutil, "rmtree"),
+    "unlink": (os, "unlink"),  # in the middle of that
 }
 
 

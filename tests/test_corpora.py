@@ -259,6 +259,8 @@ def test_a_damaged_member_of_a_zip_is_one_reject():
     ("line", "said"),
     [
         ("--corpus emoji", "no corpus 'emoji'; give uspto, openmoji or folder"),
+        ("texts.csv --corpus emoji", "no corpus 'emoji'; give uspto, openmoji or folder"),
+        ("texts.csv --corpus openmoji", "takes no bulk files"),
         ("--corpus folder", "takes --images DIR and --texts"),
         ("--corpus folder --images images", "takes --images DIR and --texts"),
         ("--corpus openmoji --images images", "leave --images"),

@@ -292,10 +292,12 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path):
         "replace:5",
         "table:9",
         "replace:3",
+        "unlink:4",
         "rmtree:1",
     ):
         assert run_killed(moment, "ingest", raw, out) == -signal.SIGKILL
-        assert moment == "rmtree:1" or not (tmp_path / "out" / "corpus.json").exists()
+        whole = (tmp_path / "out" / "corpus.json").exists()
+        assert whole == moment.startswith(("unlink", "rmtree"))
     assert run_killed("never", "ingest", raw, out) == 0
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
@@ -312,10 +314,56 @@ def test_parts_are_read_once(raw, tmp_path, monkeypatch):
         patch.setattr(module, "move_in", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ingest(bulk(raw), f"{raw}/images.zip", tmp_path / "corpus")
-    assert (tmp_path / "corpus" / WORK).is_dir()
+    assert list((tmp_path / "corpus").glob(f"{WORK}-*"))
     monkeypatch.setattr(parts, "_write", interrupted)
     monkeypatch.setattr(module, "verdict_on", interrupted)
     ingest(bulk(raw), f"{raw}/images.zip", tmp_path / "corpus")
+
+
+def test_an_unfinished_run_does_not_open_what_is_finished(raw, tmp_path):
+    """A forced run that fails leaves its work; others need --force as before."""
+    out = tmp_path / "corpus"
+    ingest(bulk(raw)[:1], f"{raw}/images.zip", out)
+    before = files_of(out)
+    (tmp_path / "bad.xml").write_bytes(BOMB + HEAD + TAIL)
+    with pytest.raises(InputError, match="declares entities"):
+        ingest([tmp_path / "bad.xml"], f"{raw}/images.zip", out, force=True)
+    with pytest.raises(InputError, match="--force"):
+        ingest(bulk(raw), f"{raw}/images.zip", out)
+    assert {name: files_of(out)[name] for name in before} == before
+    ingest(bulk(raw)[:1], f"{raw}/images.zip", out, force=True)
+    assert files_of(out) == before
+
+
+@pytest.mark.parametrize("name", ["items.parquet", "images.parquet", "rejects.csv"])
+@pytest.mark.parametrize("force", [False, True])
+def test_files_of_somebody_else_are_left_alone(raw, tmp_path, name, force):
+    (tmp_path / name).write_bytes(b"mine")
+    with pytest.raises(InputError, match=f"has a {name} that is not of a corpus"):
+        ingest(bulk(raw), f"{raw}/images.zip", tmp_path, force=force)
+    assert (tmp_path / name).read_bytes() == b"mine"
+
+
+def test_a_file_that_is_not_there_leaves_nothing_behind(raw, tmp_path):
+    with pytest.raises(InputError, match="is no file"):
+        ingest([raw / "none.xml"], f"{raw}/images.zip", tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize(("count", "n"), [(39, 0), (40, 1), (100, 1), (101, 0)])
+def test_lengths_that_qualify(tmp_path, count, n):
+    said = statement("DM0000", " ".join(["word"] * count))
+    inside = f"<case-file-statements>{said}</case-file-statements>"
+    (tmp_path / "a.xml").write_bytes(HEAD + case(inside=inside) + TAIL)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "10000001.png").write_bytes(png())
+    about = ingest([tmp_path / "a.xml"], str(tmp_path / "images"), tmp_path / "corpus")
+    assert about.n == n
+
+
+def test_a_corpus_with_one_simulated_file_is_simulated(raw, tmp_path):
+    files = [DATA / "case_file_excerpts.xml", *bulk(raw)]
+    assert ingest(files, f"{raw}/images.zip", tmp_path / "corpus").simulated
 
 
 def test_other_settings_do_not_use_the_checks_of_before(raw, tmp_path, monkeypatch):

@@ -6,13 +6,16 @@ import io
 import json
 import zipfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 
 from fairnepv.errors import InputError
+from fairnepv.studies.uspto import cutting
 from fairnepv.studies.uspto import records as module
 from fairnepv.studies.uspto.cleaning import clean, count_words
 from fairnepv.studies.uspto.documents import Documents
@@ -99,11 +102,29 @@ def test_cleaning_of_real_descriptions():
         ("A leaf (design codes 050308, 26.01.02).", "A leaf"),
         ("The numerals 26.01.02 below", "The numerals 26.01.02 below"),
         ("A design code below 12 letters", "A design code below 12 letters"),
+        ("A leaf. Design codes: " + "26.01.02 " * 400, "A leaf."),
+        ("a. . . b", "a. . . b"),
         ("a\u200bb\x07c cafe\u0301", "abc caf\u00e9"),
     ],
 )
 def test_rules_of_cleaning(original, cleaned):
     assert clean(original) == cleaned
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "Design search codes: " + "26.01.02 " * 20_000 + "and others",
+        ";" * 200_000,
+        "the mark consists of " * 20_000,
+        "design code 26.01.02 " * 20_000,
+        ". " * 200_000,
+        "((((" * 50_000,
+    ],
+)
+def test_cleaning_ends_whatever_the_text(hostile):
+    """The first of these once took longer than anybody waits."""
+    assert count_words(clean(hostile)) <= count_words(hostile)
 
 
 @given(st.text())
@@ -157,10 +178,23 @@ def test_the_five_entities_and_character_references_are_read():
         b"<case-file><serial-number>10000009</serial-number>",
         b"<serial-number>10000009</serial-number></case-file>",
         b"<case-file><serial-number>\xff</serial-number></case-file>",
+        b"<case-file/>",
+        b'<case-file a="1"/>',
+        b"</case-file>",
+        b"<case-file ><serial-number>10000009</serial-number><!-- </case-file>",
+        b"<case-file>" + b"x" * (18 << 20) + b"</case-file>",
+        b"<case-file>" + b"<a>" * 5000 + b"</case-file>",
+        b'<case-file><!DOCTYPE case-file SYSTEM "/etc/hostname"></case-file>',
     ],
 )
-def test_a_malformed_record_costs_itself_alone(bad):
-    found = read(HEAD + case("10000001") + bad + case("10000002") + TAIL)
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("chunk", [50, 1 << 20])
+def test_a_malformed_record_costs_itself_alone(monkeypatch, bad, place, chunk):
+    """Wherever it stands, the first and the last place among them."""
+    monkeypatch.setattr(cutting, "_CHUNK", chunk if len(bad) < 10_000 else 1 << 20)
+    records = [case("10000001"), case("10000002")]
+    records.insert(place, bad)
+    found = read(HEAD + b"\n".join(records) + TAIL)
     assert [record.serial for record in found if isinstance(record, Record)] == [
         "10000001",
         "10000002",
@@ -168,10 +202,42 @@ def test_a_malformed_record_costs_itself_alone(bad):
     assert sum(isinstance(record, Malformed) and record.why != "" for record in found) == 1
 
 
+def test_what_a_parser_says_of_a_record_is_one_line():
+    found = read(HEAD + case(inside="<a\n" + "x" * 5000 + "\n></b>") + TAIL)
+    assert "\n" not in found[0].why
+    assert len(found[0].why) < 300
+
+
+def test_a_record_in_a_comment_is_none():
+    comment = b"<!-- " + case("10000009") + b" -->"
+    found = read(comment + HEAD + comment + case() + comment + TAIL + comment)
+    assert [record.serial for record in found] == ["10000001"]
+
+
+def test_elements_inside_of_a_text_do_not_end_it():
+    inside = f"<case-file-statements>{statement('DM0000', 'a <b>bold</b> dog')}"
+    assert read(HEAD + case(inside=f"{inside}</case-file-statements>") + TAIL)[0].description == (
+        "a bold dog"
+    )
+
+
+@pytest.mark.parametrize(
+    ("date", "number"),
+    [("20240229", 20240229), ("99999999", 0), ("20230229", 0), ("00000101", 0), ("2024", 0)],
+)
+def test_transaction_dates_that_are_none_are_the_lowest(date, number):
+    inside = f"<transaction-date>{date}</transaction-date>"
+    assert read(HEAD + case(inside=inside) + TAIL)[0].transaction_date == number
+
+
+def test_blanks_without_end_are_no_record():
+    assert len(read(HEAD + case() + b" " * (20 << 20) + TAIL)) == 1
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
 def test_where_the_stream_is_cut_does_not_matter(monkeypatch, chunk):
     whole = read((DATA / "case_file_excerpts.xml").read_bytes())
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(cutting, "_CHUNK", chunk)
     assert read((DATA / "case_file_excerpts.xml").read_bytes()) == whole
 
 
@@ -210,9 +276,13 @@ REFUSED = {
     ),
     "cut in a record": ((HEAD + case() + TAIL)[:-120], "cut off"),
     "cut after a record": (HEAD + case(), "cut off"),
-    "no beginning": (HEAD + b"</case-file>" + TAIL, "cut off"),
-    "attributes": (HEAD + b'<case-file a="1"/>' + TAIL, "attributes"),
-    "enormous record": (HEAD + case() + b"<case-file>" + b"x" * (18 << 20) + TAIL, "16 MiB"),
+    "comment without end": (HEAD + case() + b"<!-- " + case() + TAIL, "cut off"),
+    "wide": ("<trademark-applications-daily/>".encode("utf-16"), "encoded in utf-16"),
+    "page": (
+        b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0//EN" "http://www.w3.org/x.dtd"><html></html>',
+        "found <html>",
+    ),
+    "much around": (HEAD + case() + b"x" * (5 << 20) + TAIL, "4 MiB outside"),
 }
 
 
@@ -225,9 +295,27 @@ def test_documents_that_are_refused(kind):
     assert "\n" not in str(raised.value)
 
 
-def test_the_registers_own_document_type_is_not_fetched_and_not_refused():
-    kind = b'<!DOCTYPE trademark-applications-daily PUBLIC "-//USPTO//DTD X//EN" "nowhere.dtd">'
-    assert len(read(kind + HEAD + case() + TAIL)) == 1
+@pytest.mark.parametrize("where", ["nowhere.dtd", "http://127.0.0.1:9/x.dtd", "{there}"])
+def test_the_registers_own_document_type_is_not_fetched_and_not_refused(tmp_path, where):
+    (tmp_path / "x.dtd").write_text("<!ELEMENT a ANY")  # reading this would fail
+    place = where.format(there=tmp_path / "x.dtd")
+    kind = f'<!DOCTYPE trademark-applications-daily PUBLIC "-//USPTO//DTD X//EN" "{place}">'
+    assert len(read(kind.encode() + HEAD + case() + TAIL)) == 1
+
+
+def test_the_parser_is_hardened(tmp_path):
+    """Whatever gets past the checks before it."""
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "x.dtd").write_text('<!ENTITY b "from outside">')
+    parse = partial(etree.fromstring, parser=module.hardened_parser("utf-8"))
+    outside = f'<!DOCTYPE r SYSTEM "{tmp_path}/x.dtd" [<!ENTITY a SYSTEM "{tmp_path}/secret">]>'
+    root = parse(f"{outside}<r>&a;<!-- c --><?p?></r>".encode())
+    assert [child.text for child in root] == ["&a;"]
+    assert root.getroottree().docinfo.externalDTD is None
+    assert parse(BOMB.replace(b"trademark-applications-daily", b"r") + b"<r>&c;</r>").text is None
+    for huge in (b"<a>" * 300 + b"</a>" * 300, b"<a>" + b"x" * (11 << 20) + b"</a>"):
+        with pytest.raises(etree.XMLSyntaxError):
+            parse(huge)
 
 
 # --- Files ----------------------------------------------------------------------------------------
@@ -249,6 +337,15 @@ def test_plain_gzip_and_zip_give_the_same(tmp_path):
     assert found["a.zip"] == found["a.xml"] * 2
 
 
+def damaged_zip(content: bytes, method: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("a.xml", content)
+    zipped = bytearray(buffer.getvalue())
+    zipped[500:520] = bytes(20)
+    return bytes(zipped)
+
+
 def damaged_files() -> dict[str, bytes]:
     content = (DATA / "apc_seed_11cases.xml.gz").read_bytes()
     buffer = io.BytesIO()
@@ -260,7 +357,12 @@ def damaged_files() -> dict[str, bytes]:
     empty = io.BytesIO()
     with zipfile.ZipFile(empty, "w") as archive:
         archive.writestr("a.txt", "x")
+    locked = bytearray(zipped)
+    locked[locked.index(b"PK\x01\x02") + 8] |= 1
     return {
+        "bz2.zip": damaged_zip(gzip.decompress(content), zipfile.ZIP_BZIP2),
+        "lzma.zip": damaged_zip(gzip.decompress(content), zipfile.ZIP_LZMA),
+        "locked.zip": bytes(locked),
         "cut.gz": content[:-3000],
         "cut.zip": bytes(zipped[:-3000]),
         "flipped.zip": bytes(flipped),
@@ -268,8 +370,16 @@ def damaged_files() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", ["cut.gz", "cut.zip", "flipped.zip", "no-xml.zip"])
+@pytest.mark.parametrize("name", damaged_files())
 def test_damaged_files_are_named(tmp_path, name):
     (tmp_path / name).write_bytes(damaged_files()[name])
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError, match=name) as raised:
         list(Documents(tmp_path / name).records())
+    assert ("needs a password" in str(raised.value)) == (name == "locked.zip")
+
+
+def test_what_a_mac_packs_beside_a_file_is_no_document(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("__MACOSX/._a.xml", b"\x00\x05\x16\x07")
+        archive.writestr("a.xml", HEAD + case() + TAIL)
+    assert len(list(Documents(tmp_path / "a.zip").records())) == 1

@@ -111,6 +111,25 @@ def test_what_is_there_is_not_replaced_unless_asked(tmp_path):
     assert pq.read_metadata(tmp_path / "raw" / "truth.parquet").num_rows == 2
 
 
+def test_an_unfinished_run_does_not_open_what_is_finished(tmp_path):
+    out = tmp_path / "raw"
+    simulate(3, 0, out)
+    before = files_of(out)
+    (out / f"{module.WORK}-1-4-0").mkdir()  # as a forced run that was killed leaves it
+    with pytest.raises(InputError, match="--force"):
+        simulate(2, 0, out)
+    assert files_of(out) == before
+
+
+@pytest.mark.parametrize("name", ["applications-2018.xml", "images.zip", "notes.txt"])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_of_something_else_is_left_alone(tmp_path, name, force):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match="not simulated"):
+        simulate(2, 0, tmp_path, force=force)
+    assert files_of(tmp_path).keys() == {name}
+
+
 @pytest.mark.parametrize("n", [0, -1, 10_000_001])
 def test_sizes_that_are_refused(tmp_path, n):
     with pytest.raises(InputError, match="--n must be"):
@@ -121,7 +140,7 @@ def test_sizes_that_are_refused(tmp_path, n):
 def test_progress_ends_with_everything(tmp_path):
     heard = []
     simulate(5, 0, tmp_path / "raw", progress=lambda *row: heard.append(row))
-    assert heard == [("drawing", 5, 5)]
+    assert heard == [("drawing", 0, 5), ("drawing", 5, 5), ("assembling", 1, 1)]
 
 
 # --- What is drawn and what is said ---------------------------------------------------------------
@@ -265,7 +284,15 @@ def run_killed(moment: str, *arguments: str) -> int:
 def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path):
     assert run_killed("never", "simulate", "130", str(tmp_path / "whole")) == 0
     out = str(tmp_path / "out")
-    for moment in ("bytes:1", "replace:3", "bytes:4", "replace:5", "replace:9", "rmtree:1"):
+    for moment in (
+        "bytes:1",
+        "replace:3",
+        "bytes:4",
+        "replace:5",
+        "replace:9",
+        "unlink:4",
+        "rmtree:1",
+    ):
         assert run_killed(moment, "simulate", "130", out) == -signal.SIGKILL
     assert run_killed("never", "simulate", "130", out) == 0
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")

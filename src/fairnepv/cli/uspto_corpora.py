@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def ingest_other(
     corpus: str,
+    files: tuple[Path, ...],
     out: Path,
     *,
     images: str | None,
@@ -24,17 +25,17 @@ def ingest_other(
     from fairnepv.cli.progress import rows_bar
     from fairnepv.studies.corpora import ingest_folder, ingest_openmoji
 
+    if corpus not in ("openmoji", "folder"):
+        raise InputError(f"there is no corpus {corpus!r}; give uspto, openmoji or folder")
+    if files:
+        raise InputError(f"--corpus {corpus} takes no bulk files; leave {files[0]} out")
     if corpus == "openmoji":
         if images or texts or ids:
             raise InputError(
                 "--corpus openmoji comes with the package; leave --images, --texts and --ids out"
             )
-        about = ingest_openmoji(out, force=force)
-    elif corpus == "folder":
-        if images is None or texts is None:
-            raise InputError("--corpus folder takes --images DIR and --texts TABLE[:COLUMN]")
-        with rows_bar("images") as progress:
-            about = ingest_folder(images, texts, out, ids=ids, force=force, progress=progress)
-    else:
-        raise InputError(f"there is no corpus {corpus!r}; give uspto, openmoji or folder")
-    return about
+        return ingest_openmoji(out, force=force)
+    if images is None or texts is None:
+        raise InputError("--corpus folder takes --images DIR and --texts TABLE[:COLUMN]")
+    with rows_bar("images") as progress:
+        return ingest_folder(images, texts, out, ids=ids, force=force, progress=progress)

@@ -67,9 +67,7 @@ def ingest(
         with steps_bar() as progress:
             about = make(files, str(images), out, words=words, force=force, progress=progress)
     else:
-        if files:
-            raise InputError(f"--corpus {corpus} takes no bulk files; leave {files[0]} out")
-        about = ingest_other(corpus, out, images=images, texts=texts, ids=ids, force=force)
+        about = ingest_other(corpus, files, out, images=images, texts=texts, ids=ids, force=force)
     if as_json:
         print_json(asdict(about))
     else:

@@ -64,8 +64,8 @@ def ingest_openmoji(out: str | Path, *, force: bool = False) -> About:
         Candidate(i, str(id), text, {"mark": str(title), "group": str(group)})
         for i, (id, text, title, group) in enumerate(columns)
     ]
-    work = work_folder(folder, force=force)
-    verdicts = Verdicts(work, [_RULES, about])
+    work = work_folder(folder, [_RULES, about], force=force)
+    verdicts = Verdicts(work)
     with writing(work, [("mark", pa.string()), ("group", pa.string())]) as writer:
         _judge(candidates, pictures, verdicts)
         _write(candidates, pictures, verdicts, writer)
@@ -96,10 +96,10 @@ def ingest_folder(
     folder, table = Path(out), texts_at(texts, ids)
     with open_pictures(images) as pictures:
         sources = [fingerprint(table.path), pictures.about]
-        work = work_folder(folder, force=force)
+        work = work_folder(folder, [_RULES, sources, str(texts), ids], force=force)
         with writing(work, []) as writer:
             matched = _match(pictures, table, writer)
-            verdicts = Verdicts(work, [_RULES, sources, texts, ids])
+            verdicts = Verdicts(work)
             _judge(matched, pictures, verdicts, progress)
             _write(matched, pictures, verdicts, writer)
             if not writer.n:

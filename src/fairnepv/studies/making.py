@@ -1,7 +1,8 @@
 """How a corpus is made, whatever its source: verdicts on its candidates, kept batch by batch so
 that a run that was killed goes on; then items, images and rejects; then all of it moved in.
 
-Until then everything lies in `.ingest` inside of the corpus.
+Until then everything lies inside of the corpus in `.ingest-...`, which is named after what it is
+made of.
 """
 
 from __future__ import annotations
@@ -61,15 +62,32 @@ ITEM = [
 _IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
 
 
-def work_folder(out: Path, *, force: bool) -> Path:
-    """Where the corpus `out` is made; a finished one is only replaced when that was asked for."""
-    work = out / WORK
-    if (out / ABOUT).exists() and not work.exists() and not force:
-        raise InputError(f"{out} is a corpus already; add --force to replace it, or name another")
+def work_folder(out: Path, settings: Any, *, force: bool) -> Path:
+    """Where the corpus `out` is made of these settings: rules and sources, all that decides what
+    comes out. Whoever has begun may go on; else a finished corpus is only replaced when that was
+    asked for, and what is no corpus never."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; name a folder for the corpus")
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    work = out / f"{WORK}-{key[:16]}"
+    begun = list(out.glob(f"{WORK}-*"))
+    whole = (out / ABOUT).exists()
+    if whole and work not in begun and not force:
+        raise InputError(f"{out} is a corpus already; add --force to replace it, or name another")
+    if not whole and not begun:
+        refuse_strangers(out, (ITEMS, IMAGES, REJECTS))
+    for other in begun:
+        if other != work:
+            shutil.rmtree(other)
     work.mkdir(parents=True, exist_ok=True)
     return work
+
+
+def refuse_strangers(out: Path, names: Iterable[str]) -> None:
+    """Files of these names in a folder that is not ours are somebody's, perhaps what is read."""
+    for name in names:
+        if (out / name).exists():
+            raise InputError(f"{out} has a {name} that is not of a corpus; name another folder")
 
 
 def move_in(work: Path, out: Path) -> None:
@@ -93,10 +111,8 @@ def verdict_on(image: bytes | str) -> Verdict:
 class Verdicts:
     """Of batches of candidates, each kept in a file of its own."""
 
-    def __init__(self, work: Path, settings: Any) -> None:
-        """`settings` is all that decides on a verdict: rules and sources."""
-        key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        self._folder = work / f"checks-{key[:32]}"
+    def __init__(self, work: Path) -> None:
+        self._folder = work / "verdicts"
         self._folder.mkdir(exist_ok=True)
 
     def make(self, batch: str, judge: Callable[[], list[Verdict]]) -> None:
@@ -134,7 +150,7 @@ class Writer:
         if isinstance(image, str) or hashlib.sha256(image).hexdigest() != sha256:
             raise InputError(
                 f"the image of {id} has changed while the corpus was made; remove its folder "
-                f"{WORK} and ingest again"
+                f"{self._work.name} and ingest again"
             )
         self._item(item)
         self._image({"id": id, "image": image})

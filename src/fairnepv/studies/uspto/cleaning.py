@@ -23,11 +23,12 @@ _QUOTES = str.maketrans({**dict.fromkeys("“”„‟«»″", '"'), **dict.fro
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u2060\ufeff]")
 _LEAD_IN = r"the (?:mark|design|logo|drawing|trademark) consists (?:of|in)\b[:,]? ?"
 _LEAD_INS = re.compile(rf"^({_LEAD_IN})(?:{_LEAD_IN})+", re.IGNORECASE)
-_STOPS = re.compile(r"(?<!\.)\. ?\.(?! ?\.)")
+_STOPS = re.compile(r"(?<!\.)(?<!\. )\. ?\.(?! ?\.)")
 _CODE = r"\d{2}[.\- ]?\d{2}[.\- ]?\d{2}"
+# Every blank can be matched in one way only, so that no text takes long.
 _CODES = re.compile(
-    rf"[\s;,(\[]*\b(?:uspto )?design (?:search )?codes?\s*[:=-]?\s*{_CODE}"
-    rf"(?:\s*[,;&]?\s*(?:and )?{_CODE})*[)\].\s]*$",
+    rf"(?<![\s;,(\[])[\s;,(\[]*\b(?:uspto )?design (?:search )?codes?\s*(?:[:=-]\s*)?{_CODE}"
+    rf"(?:\s*(?:[,;&]\s*)?(?:and )?{_CODE})*[)\].\s]*$",
     re.IGNORECASE,
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,6 +14,15 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.studies.uspto.records import Document, Malformed, Record
+
+_DAMAGED = (
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+)
 
 
 class Documents:
@@ -48,20 +58,28 @@ class Documents:
 
     def _members(self) -> Iterator[Document]:
         with zipfile.ZipFile(self._raw) as archive:
-            members = [m for m in archive.infolist() if m.filename.lower().endswith(".xml")]
+            members = [member for member in archive.infolist() if _is_document(member.filename)]
             if not members:
                 raise InputError(f"{self.path} has no .xml inside; give a zip of bulk XML")
             for member in members:
+                if member.flag_bits & 1:
+                    raise InputError(f"{self.path} needs a password; give it without one")
                 with archive.open(member) as stream:
                     yield Document(f"{self.path}/{member.filename}", stream)  # type: ignore[arg-type]
 
 
+def _is_document(name: str) -> bool:
+    """Not what a Mac packs beside every file."""
+    return name.lower().endswith(".xml") and not name.rpartition("/")[2].startswith("._")
+
+
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    damaged = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError)
     try:
         yield
-    except damaged as error:
+    except _DAMAGED as error:
         raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error
-    except RuntimeError as error:  # zipfile's word for a password
-        raise InputError(f"{path} cannot be opened ({error}); give it without password") from error
+    except OSError as error:
+        if error.errno is not None:  # of the disk; bz2 has no number for bad data
+            raise
+        raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error

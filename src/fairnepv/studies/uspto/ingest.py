@@ -87,11 +87,15 @@ def ingest(
 ) -> About:
     """Make the corpus `out`; started again after an interruption it goes on and ends the same."""
     words = words or Words()
-    work = work_folder(out, force=force)
-    found = _read_files(files, work, progress)
+    for path in files:
+        if not path.is_file():
+            raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
     with open_images(logos) as pictures:
-        sources = [*(source for source, _ in found), pictures.about]
-        checks = Checks([part for _, part in found], pictures, words, work, sources)
+        sources = [*map(fingerprint, files), pictures.about]
+        settings = [parts.VERSION, cleaning.VERSION, images.RULES, vars(words), sources]
+        work = work_folder(out, settings, force=force)
+        found = _read_files(files, sources[:-1], work, progress)
+        checks = Checks(found, pictures, words, work)
         checks.run(progress)
         about = _write(checks, work, sources, progress)
     move_in(work, out)
@@ -99,19 +103,15 @@ def ingest(
 
 
 def _read_files(
-    files: Sequence[Path], work: Path, progress: Progress
-) -> list[tuple[dict[str, Any], Part]]:
-    for path in files:
-        if not path.is_file():
-            raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
-    sources = [fingerprint(path) for path in files]
+    files: Sequence[Path], sources: Sequence[dict[str, Any]], work: Path, progress: Progress
+) -> list[Part]:
     total, before, found = sum(source["bytes"] for source in sources), 0, []
     for path, source in zip(files, sources, strict=True):
 
         def listen(done: int, before: int = before) -> None:
             progress("reading XML", before + done, total)
 
-        found.append((source, read_part(path, source["sha256"], work, listen)))
+        found.append(read_part(path, source["sha256"], work, listen))
         before += source["bytes"]
         progress("reading XML", before, total)
     return found
@@ -120,19 +120,11 @@ def _read_files(
 class Checks:
     """For every record whether it qualifies, batch by batch."""
 
-    def __init__(
-        self,
-        of: list[Part],
-        pictures: Images,
-        words: Words,
-        work: Path,
-        sources: list[dict[str, Any]],
-    ) -> None:
+    def __init__(self, of: list[Part], pictures: Images, words: Words, work: Path) -> None:
         self.parts, self.pictures, self.words = of, pictures, words
         self.latest = latest_rows(of)
         self.total = sum(len(rows) for rows in self.latest)
-        settings = [parts.VERSION, cleaning.VERSION, images.RULES, vars(words), sources]
-        self._verdicts = Verdicts(work, settings)
+        self._verdicts = Verdicts(work)
 
     def run(self, progress: Progress) -> None:
         done = 0

@@ -12,7 +12,7 @@ import io
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ LABEL, TRUTH, IMAGES, LATER = (
     "applications-later.xml",
 )
 WORK = ".simulate"
+_ENDINGS = ("xml", "later", "zip", "parquet")  # the files of a chunk
 Progress = Callable[[str, int, int], None]
 
 _TEXTS = (
@@ -75,22 +76,30 @@ def simulate(
     """Write n applications with their images under `out`; returns how many case files there are."""
     if not 1 <= n <= MOST_ITEMS:
         raise InputError(f"--n must be from 1 to {MOST_ITEMS:,}, not {n}")
-    work = _prepare(out, force) / f"{VERSION}-{n}-{seed}"
-    work.mkdir(parents=True, exist_ok=True)
+    work = _work_folder(out, f"{WORK}-{VERSION}-{n}-{seed}", force)
     chunks = [range(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
     for number, items in enumerate(chunks):
-        if not (work / _name(number, "parquet")).exists():
-            _make_chunk(number, items, seed, work)
+        if not all((work / _name(number, ending)).exists() for ending in _ENDINGS):
+            _make_chunk(number, items, seed, work, lambda done: progress("drawing", done, n))
         progress("drawing", items.stop, n)
-    return _assemble(n, seed, len(chunks), work, out)
+    return _assemble(n, seed, len(chunks), work, out, progress)
 
 
-def _prepare(out: Path, force: bool) -> Path:
+def _work_folder(out: Path, name: str, force: bool) -> Path:
+    """Whoever has begun may go on; else what is there is only replaced when that was asked for, and
+    a folder of something else never."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; name a folder")
-    if (out / LABEL).exists() and not (out / WORK).exists() and not force:
+    begun = list(out.glob(f"{WORK}-*"))
+    if (out / LABEL).exists() and out / name not in begun and not force:
         raise InputError(f"{out} has been made already; add --force to replace it")
-    return out / WORK
+    if out.exists() and any(out.iterdir()) and not begun and not (out / LABEL).exists():
+        raise InputError(f"{out} has files that were not simulated; name a new folder")
+    for other in begun:
+        if other.name != name:
+            shutil.rmtree(other)
+    (out / name).mkdir(parents=True, exist_ok=True)
+    return out / name
 
 
 # --- one record ---------------------------------------------------------------------------------
@@ -139,8 +148,10 @@ def _name(number: int, ending: str) -> str:
     return f"applications-{number:05}.{ending}"
 
 
-def _make_chunk(number: int, items: range, seed: int, work: Path) -> None:
-    """XML, images and later transactions; then the truth, which says that all is there."""
+def _make_chunk(
+    number: int, items: range, seed: int, work: Path, progress: Callable[[int], None]
+) -> None:
+    """XML, images, later transactions, and the truth."""
     cases, later, rows, images = [], [], [], io.BytesIO()
     with zipfile.ZipFile(images, "w") as archive:
         for item in items:
@@ -152,6 +163,8 @@ def _make_chunk(number: int, items: range, seed: int, work: Path) -> None:
                 rows.append(_truth(mark, record, record.again, LATER))
             for name, content in record.images:
                 _add(archive, name, content)
+            if item % 50 == 0:
+                progress(item)
     _put(work / _name(number, "xml"), document(cases))
     _put(work / _name(number, "later"), "".join(later).encode())
     _put(work / _name(number, "zip"), images.getvalue())
@@ -205,7 +218,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 # --- the whole ----------------------------------------------------------------------------------
 
 
-def _assemble(n: int, seed: int, chunks: int, work: Path, out: Path) -> int:
+def _assemble(n: int, seed: int, chunks: int, work: Path, out: Path, progress: Progress) -> int:
     """From chunks to the folder; the label goes first and comes last."""
     later = [(work / _name(number, "later")).read_text("utf-8") for number in range(chunks)]
     _put(work / LATER, document(later))
@@ -214,55 +227,63 @@ def _assemble(n: int, seed: int, chunks: int, work: Path, out: Path) -> int:
             with zipfile.ZipFile(work / _name(number, "zip")) as part:
                 for member in part.infolist():
                     _add(archive, member.filename, part.read(member))
+            progress("assembling", number + 1, chunks)
     rows = _write_truth(chunks, work)
     (work / LABEL).write_text(_label(n, seed), encoding="utf-8")
     (out / LABEL).unlink(missing_ok=True)
-    for old in out.glob("applications-*.xml"):
+    for old in out.glob("applications-*.xml"):  # of another size
         old.unlink()
     for number in range(chunks):
         shutil.copyfile(work / _name(number, "xml"), out / _name(number, "xml"))
     for name in (LATER, IMAGES, TRUTH, LABEL):
         os.replace(work / name, out / name)
-    shutil.rmtree(out / WORK)
+    shutil.rmtree(work)
     return rows
 
 
 def _write_truth(chunks: int, work: Path) -> int:
-    """What a reader should find, in the order in which it reads the files."""
-    tables = [pq.read_table(work / _name(number, "parquet")) for number in range(chunks)]
-    table = pa.concat_tables(tables)
-    first = table.filter(pa.compute.invert(table["later"]))
-    table = pa.concat_tables([first, table.filter(table["later"])])
-    expected = list(_expected(table.to_pylist()))
-    table = table.append_column(_TRUTH_SCHEMA.field("expected"), pa.array(expected, pa.string()))
-    pq.write_table(table.combine_chunks(), work / TRUTH, compression="zstd")
-    return int(table.num_rows)
+    """What a reader should find, in the order in which it reads the files, chunk by chunk."""
+    files = [work / _name(number, "parquet") for number in range(chunks)]
+    judge = Judge(files)
+    with pq.ParquetWriter(work / TRUTH, _TRUTH_SCHEMA, compression="zstd") as writer:
+        for later in (False, True):
+            for file in files:
+                table = pq.read_table(file, filters=[("later", "=", later)])
+                expected = pa.array([judge(row) for row in table.to_pylist()], pa.string())
+                table = table.append_column(_TRUTH_SCHEMA.field("expected"), expected)
+                writer.write_table(table.combine_chunks())
+    return int(pq.read_metadata(work / TRUTH).num_rows)
 
 
-def _expected(rows: list[dict[str, Any]]) -> Iterator[str]:
+class Judge:
     """Why a record is left out, or "kept"; said here once more, in other words than ingest's."""
-    newest: dict[str, int] = {}
-    for row in rows:
-        newest[row["serial"]] = max(row["transaction_date"], newest.get(row["serial"], 0))
-    images: set[str] = set()
-    texts: set[str] = set()
-    for row in rows:
+
+    def __init__(self, files: list[Path]) -> None:
+        self._newest: dict[str, int] = {}
+        self._images: set[str] = set()
+        self._texts: set[str] = set()
+        for file in files:
+            columns = pq.read_table(file, columns=["serial", "transaction_date"])
+            for serial, date in zip(*(column.to_pylist() for column in columns), strict=True):
+                self._newest[serial] = max(date, self._newest.get(serial, 0))
+
+    def __call__(self, row: dict[str, Any]) -> str:
         words = len((row["text"] or "").split())
         wrong = {
             "malformed": row["malformed"],
-            "superseded": row["transaction_date"] < newest[row["serial"]],
+            "superseded": row["transaction_date"] < self._newest[row["serial"]],
             "no description": row["text"] is None,
             "too short": words < LEAST,
             "too long": words > MOST,
             row["image_state"]: row["image_state"] != "",
-            "duplicate image": row["image_sha256"] in images,
-            "duplicate text": row["text"] in texts,
+            "duplicate image": row["image_sha256"] in self._images,
+            "duplicate text": row["text"] in self._texts,
         }
         found = next((reason for reason, holds in wrong.items() if holds), "kept")
         if found == "kept":
-            images.add(row["image_sha256"])
-            texts.add(row["text"])
-        yield found
+            self._images.add(row["image_sha256"])
+            self._texts.add(row["text"])
+        return found
 
 
 def _label(n: int, seed: int) -> str:
