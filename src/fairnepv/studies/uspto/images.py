@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fairnepv.studies.pictures import RULE
 from fairnepv.studies.stores import Pictures, open_pictures
 
@@ -23,30 +26,32 @@ _SERIAL = re.compile(r"[0-9]{1,8}")  # tables that hold numbers lose their zeros
 @dataclass(frozen=True)
 class Images:
     pictures: Pictures
-    where: dict[int, int]  # the place of every serial number's first
-    several: dict[int, list[int]]  # the places, of serial numbers that have more than one
+    serials: NDArray[np.int64]  # ascending
+    places: NDArray[np.int64]  # of their pictures
 
     @property
     def about(self) -> dict[str, Any]:
         return self.pictures.about
 
-    def of(self, serial: str) -> bytes | str:
-        return self.pictures.fetch(self.where[int(serial)])
+    def places_of(self, serial: str) -> list[int]:
+        first, last = np.searchsorted(self.serials, [int(serial), int(serial) + 1])
+        found: list[int] = self.places[first:last].tolist()
+        return found
 
-    def labels(self, serial: str) -> list[str]:
-        return [self.pictures.label(place) for place in self.several[int(serial)]]
+    def of(self, serial: str) -> bytes | str:
+        return self.pictures.fetch(self.places_of(serial)[0])
 
 
 @contextlib.contextmanager
 def open_images(text: str) -> Iterator[Images]:
     with open_pictures(text, _COLUMNS) as pictures:
-        where: dict[int, int] = {}
-        several: dict[int, list[int]] = {}
-        for place, id in enumerate(pictures.ids):
-            stem = id.rpartition("/")[2]
-            if _SERIAL.fullmatch(stem):
-                serial = int(stem)
-                first = where.setdefault(serial, place)
-                if first != place:
-                    several.setdefault(serial, [first]).append(place)
-        yield Images(pictures, where, several)
+        serials = np.fromiter(map(_serial, pictures.ids), np.int64, len(pictures.ids))
+        places = np.flatnonzero(serials >= 0)
+        places = places[np.argsort(serials[places], kind="stable")]
+        yield Images(pictures, serials[places], places)
+
+
+def _serial(id: str) -> int:
+    """-1 where it is none."""
+    stem = id.rpartition("/")[2]
+    return int(stem) if _SERIAL.fullmatch(stem) else -1

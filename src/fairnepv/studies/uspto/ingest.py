@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -166,10 +167,12 @@ class Checks:
         return {"text": text, "words": count, **self._check_image(row["serial"])}
 
     def _check_image(self, serial: str) -> Verdict:
-        if int(serial) not in self.pictures.where:
+        places = self.pictures.places_of(serial)
+        if not places:
             return reject("no image")
-        if int(serial) in self.pictures.several:
-            return reject("several images", ", ".join(self.pictures.labels(serial)))
+        if len(places) > 1:
+            labels = (self.pictures.pictures.label(place) for place in places)
+            return reject("several images", ", ".join(labels))
         return verdict_on(self.pictures.of(serial))
 
 
@@ -202,20 +205,37 @@ def _without_duplicates(
     checks: Checks,
 ) -> Iterator[tuple[str, dict[str, Any], Verdict]]:
     """The same rows, where what an earlier item has already been is rejected."""
-    seen_images: dict[bytes, int] = {}
-    seen_texts: dict[bytes, int] = {}
-    for source, row, check in checks:
-        if check["reason"] is None:
-            image = bytes.fromhex(check["image_sha256"])[:16]
-            text = hashlib.sha256(check["text"].encode()).digest()[:16]
-            earlier = {"duplicate image": seen_images.get(image)}
-            earlier["duplicate text"] = seen_texts.get(text)
-            reason = next((why for why, serial in earlier.items() if serial is not None), None)
-            if reason is not None:
-                check = reject(reason, f"as {earlier[reason]:08}")
+    repeated = _repeated(checks)
+    seen: dict[tuple[str, bytes], int] = {}  # of what is there more than once
+    for source, row, verdict in checks:
+        if verdict["reason"] is None:
+            keys = [key for key in _keys(verdict) if _short(key) in repeated]
+            earlier = next((key for key in keys if key in seen), None)
+            if earlier is not None:
+                verdict = reject(f"duplicate {earlier[0]}", f"as {seen[earlier]:08}")
             else:
-                seen_images[image] = seen_texts[text] = int(row["serial"])
-        yield source, row, check
+                seen.update(dict.fromkeys(keys, int(row["serial"])))
+        yield source, row, verdict
+
+
+def _keys(verdict: Verdict) -> list[tuple[str, bytes]]:
+    """By which items are the same, in the order in which that is looked for."""
+    text = hashlib.sha256(verdict["text"].encode()).digest()
+    return [("image", bytes.fromhex(verdict["image_sha256"])), ("text", text)]
+
+
+def _short(key: tuple[str, bytes]) -> int:
+    return int.from_bytes(key[1][:8], "little")
+
+
+def _repeated(checks: Checks) -> set[int]:
+    """Beginnings of checksums that come more than once: few, while all would fill the memory."""
+    found = array("Q")
+    for _, _, verdict in checks:
+        if verdict["reason"] is None:
+            found.extend(map(_short, _keys(verdict)))
+    ordered = np.sort(np.frombuffer(found, np.uint64)) if found else np.zeros(0, np.uint64)
+    return set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
 
 
 def _item(source: str, row: dict[str, Any], check: Verdict) -> dict[str, Any]:
