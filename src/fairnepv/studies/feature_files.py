@@ -103,7 +103,8 @@ def _read(folder: Path, view: str) -> tuple[Path, Any]:
     try:
         if file == dense:
             return file, np.lib.format.open_memmap(file, mode="r")
-        return file, sp.csr_array(sp.load_npz(file))
+        with file.open("rb") as stream:  # SciPy leaves what it opens open where it fails
+            return file, sp.csr_array(sp.load_npz(stream))
     except Exception as error:  # zip, zlib, NumPy and SciPy each have their own
         raise unreadable(file, error, _REMEDY) from error
 
