@@ -358,9 +358,7 @@ def test_features_that_were_changed_are_refused():
     rows = np.load("corpus/features/vision.npy")
     rows[2, 1] += 1
     np.save("corpus/features/vision.npy", rows)
-    assert "vision.npy: its numbers do not have the checksum" in refused(
-        read_view, corpus, "vision"
-    )
+    assert "do not have the checksum in vision.json" in refused(read_view, corpus, "vision")
 
 
 def test_a_corpus_whose_images_were_changed_is_not_encoded():

@@ -88,8 +88,8 @@ def read_view(corpus: Corpus, view: str, *, check: bool = True) -> tuple[Any, De
     _check_shape(file, features, description, corpus.n)
     if check and checksum_of(features) != description.checksum:
         raise InputError(
-            f"{file}: its numbers do not have the checksum in {about}, so it is damaged or was "
-            f"changed; {_REMEDY}"
+            f"{file}: features of view {view!r} do not have the checksum in {about.name}, so they "
+            f"are damaged or were changed; {_REMEDY}"
         )
     return features, description
 
