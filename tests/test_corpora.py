@@ -1,5 +1,6 @@
 """Corpora of OpenMoji and of folders, their features, and files that do not belong to them."""
 
+import contextlib
 import csv
 import json
 import os
@@ -12,6 +13,7 @@ import tarfile
 import time
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +22,16 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairnepv.cli import main
-from fairnepv.data import openmoji, tf_idf
+from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
-from fairnepv.studies import stores
+from fairnepv.studies import encoders, stores
 from fairnepv.studies.corpora import ingest_folder, ingest_openmoji
-from fairnepv.studies.corpus import Corpus
-from fairnepv.studies.feature_files import feature_views, read_view
+from fairnepv.studies.corpus import Checksum, Corpus
+from fairnepv.studies.feature_files import checksum_of, feature_views, read_view
 from fairnepv.studies.features import encoded_features, text_features
 from fairnepv.studies.stores import open_pictures
 from pictures import png, promising
@@ -356,7 +360,7 @@ def test_features_that_were_changed_are_refused():
     rows = np.load("corpus/features/vision.npy")
     rows[2, 1] += 1
     np.save("corpus/features/vision.npy", rows)
-    assert "do not have the checksum" in refused(read_view, corpus, "vision")
+    assert "do not have the checksum in vision.json" in refused(read_view, corpus, "vision")
 
 
 def test_a_corpus_whose_images_were_changed_is_not_encoded():
@@ -371,11 +375,198 @@ def test_a_corpus_whose_images_were_changed_is_not_encoded():
     assert "has changed since" in refused(text_features, Corpus.open("corpus"))
 
 
-def test_texts_without_words_are_refused():
-    write_images(["0.png"])
-    write_csv([(0, "?")])
-    ingest_folder("images", "texts.csv", "corpus")
-    assert "have no words" in refused(text_features, Corpus.open("corpus"))
+def replace_texts(corpus: Corpus, texts: list[str]) -> Corpus:
+    """As if the corpus had been made so."""
+    checksum = Checksum()
+    for item in zip(corpus.ids, texts, corpus.image_hashes, strict=True):
+        checksum.add(*item)
+    rows = corpus.items.set_column(1, "text", [texts])
+    pq.write_table(rows, corpus.folder / "items.parquet")
+    replace(corpus.about, checksum=checksum.hexdigest()).write(corpus.folder)
+    return Corpus.open(corpus.folder)
+
+
+@pytest.mark.parametrize(
+    ("silent", "said"),
+    [(1, "1 of the 5 texts of corpus have no words"), (4, "(0, 1, 2, ...)"), (5, "5 of the 5")],
+)
+def test_texts_without_words_are_named(silent, said):
+    whole = small()
+    texts = [*["X ?"] * silent, *whole.texts[silent:]]
+    message = refused(text_features, replace_texts(whole, texts))
+    assert said in message
+    assert "ingest again" in message
+    assert not Path("corpus/features/text.npz").exists()
+
+
+@given(text=st.text() | st.text("aB1_ .\u0130\u0307\u00df-", max_size=4))
+@settings(deadline=None)
+def test_a_text_has_words_where_the_vectorizer_finds_some(text):
+    assert has_words(text) == bool(vectorizer().build_analyzer()(text))
+    if has_words(text):
+        np.testing.assert_allclose(sp.linalg.norm(tf_idf([text]), axis=1), 1)
+
+
+# --- Damaged --------------------------------------------------------------------------------------
+
+
+def featured(n: int = 5) -> Corpus:
+    corpus = small(n)
+    text_features(corpus)
+    encoded_features(corpus, "vision", Pixels())
+    return corpus
+
+
+def save(file: str, array: np.ndarray) -> None:
+    np.save(file, array, allow_pickle=True)
+
+
+def said_instead(file: str, **fields) -> None:
+    Path(file).write_text(json.dumps({**json.loads(Path(file).read_text()), **fields}))
+
+
+VISION, TEXT = "corpus/features/vision.npy", "corpus/features/text.npz"
+DAMAGE = {
+    "no bytes": (VISION, lambda: Path(VISION).write_bytes(b"")),
+    "cut off": (VISION, lambda: Path(VISION).write_bytes(Path(VISION).read_bytes()[:-3])),
+    "no header": (VISION, lambda: Path(VISION).write_bytes(b"\x93NUMPY\x01\x00v\x00{")),
+    "objects": (VISION, lambda: save(VISION, np.array([{}], dtype=object))),
+    "an archive": (VISION, lambda: shutil.copy(TEXT, VISION)),
+    "few rows": (VISION, lambda: save(VISION, np.zeros((4, 5), np.float32))),
+    "many rows": (VISION, lambda: save(VISION, np.zeros((6, 5), np.float32))),
+    "another type": (VISION, lambda: save(VISION, np.zeros((5, 5), np.float64))),
+    "one axis": (VISION, lambda: save(VISION, np.zeros(25, np.float32))),
+    "junk": (TEXT, lambda: Path(TEXT).write_bytes(b"junk")),
+    "cut zip": (TEXT, lambda: Path(TEXT).write_bytes(Path(TEXT).read_bytes()[:700])),
+    "no matrix": (TEXT, lambda: np.savez(TEXT, a=np.zeros(3))),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_features_are_one_sentence_that_names_the_file(damage):
+    corpus = featured()
+    file, act = DAMAGE[damage]
+    act()
+    said = refused(read_view, corpus, Path(file).stem)
+    assert said.startswith(file)
+    assert said.endswith("make the features again")
+
+
+@given(
+    file=st.sampled_from([VISION, TEXT]),
+    places=st.lists(st.integers(0, 10**6), max_size=3),
+    cut=st.integers(0, 10**6),
+    byte=st.integers(0, 255),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_is_done_to_features_is_found_out(tmp_path_factory, file, places, cut, byte):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("damaged"))
+        corpus = featured(3)
+        checksum = read_view(corpus, Path(file).stem)[1].checksum
+        content = bytearray(Path(file).read_bytes())
+        for place in places:
+            content[place % len(content)] = byte
+        if cut % 2:
+            del content[cut % len(content) :]
+        Path(file).write_bytes(content)
+        try:
+            found = checksum_of(read_view(corpus, Path(file).stem)[0])
+        except InputError as error:
+            found = str(error)
+        assert found == checksum or found.startswith(file)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"corpus": None}, "corpus is no str"),
+        ({"checksum": 5}, "checksum is no str"),
+        ({"shape": 5}, "shape is no tuple"),
+        ({"more": 5}, "unexpected keyword"),
+        ({"shape": [4, 5]}, "describes 4 x 5 features, and the corpus has 5 items"),
+        ({"shape": [6, 5]}, "describes 6 x 5 features"),
+        ({"shape": []}, "make the features again"),
+        ({"shape": [5, "5"]}, "its description says 5 x 5"),
+        ({"dtype": "float16"}, "holds 5 x 5 float32"),
+    ],
+)
+def test_a_description_that_is_not_one_is_refused(fields, said):
+    corpus = featured()
+    said_instead("corpus/features/vision.json", **fields)
+    message = refused(read_view, corpus, "vision")
+    assert said in message
+    assert message.endswith("make the features again")
+
+
+NOT_RECORDS = [b"", b"null", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("content", NOT_RECORDS)
+def test_a_document_that_is_not_one_is_refused(content):
+    corpus = featured()
+    for file, read in (
+        ("corpus/features/vision.json", lambda: read_view(corpus, "vision")),
+        ("corpus/corpus.json", lambda: Corpus.open("corpus")),
+    ):
+        Path(file).write_bytes(content)
+        assert refused(read).startswith(f"{file} cannot be read (")
+
+
+@pytest.mark.parametrize("fields", [{"checksum": 5}, {"n": "5"}, {"simulated": 1}, {"funnel": {}}])
+def test_what_corpus_json_says_has_its_type(fields):
+    small()
+    said_instead("corpus/corpus.json", **fields)
+    (name,) = fields
+    assert f"corpus.json cannot be read ({name} is no " in refused(Corpus.open, "corpus")
+
+
+def shorter(file: str) -> None:
+    pq.write_table(pq.read_table(file).slice(0, 3), file)
+
+
+def without(file: str, column: str, instead: list | None = None) -> None:
+    table = pq.read_table(file).drop_columns([column])
+    pq.write_table(table if instead is None else table.append_column(column, [instead]), file)
+
+
+ITEMS, IMAGES = "corpus/items.parquet", "corpus/images.parquet"
+TORN = {
+    "items junk": (ITEMS, lambda: Path(ITEMS).write_bytes(b"junk")),
+    "items cut off": (ITEMS, lambda: Path(ITEMS).write_bytes(Path(ITEMS).read_bytes()[:-9])),
+    "items empty": (ITEMS, lambda: Path(ITEMS).write_bytes(b"")),
+    "items short": (ITEMS, lambda: shorter(ITEMS)),
+    "items without texts": (ITEMS, lambda: without(ITEMS, "text")),
+    "items with a gap": (ITEMS, lambda: without(ITEMS, "text", [*"abcd", None])),
+    "items with numbers": (ITEMS, lambda: without(ITEMS, "id", list(range(5)))),
+    "images junk": (IMAGES, lambda: Path(IMAGES).write_bytes(b"junk")),
+    "images short": (IMAGES, lambda: shorter(IMAGES)),
+    "images without images": (IMAGES, lambda: without(IMAGES, "image")),
+    "images with a gap": (IMAGES, lambda: without(IMAGES, "image", [*[b"x"] * 4, None])),
+}
+
+
+@pytest.mark.parametrize("damage", TORN)
+def test_a_damaged_corpus_is_one_sentence_that_names_the_file(run, monkeypatch, damage):
+    small()
+    monkeypatch.setattr(encoders, "find", lambda *_, **__: Pixels())
+    file, act = TORN[damage]
+    act()
+    code, _, err = run("uspto features corpus")
+    assert code == 2
+    assert err.startswith(f"fairnepv: {file} cannot be read (")
+    assert err.endswith("ingest again\n")
+
+
+def test_pages_that_are_damaged_are_one_sentence():
+    """Whatever Parquet makes of flipped bytes; those it does not see the checksums do."""
+    content = (small().folder / "items.parquet").read_bytes()
+    for place in range(0, len(content), 37):
+        flipped = bytearray(content)
+        flipped[place] ^= 0xFF
+        Path(ITEMS).write_bytes(flipped)
+        with contextlib.suppress(InputError):
+            Corpus.open("corpus").check()
 
 
 def test_the_command_makes_both_views_and_says_what_it_reused(run):

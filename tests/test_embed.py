@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairnepv.cli import main
-from fairnepv.studies import encoders, encoding
+from fairnepv.studies import embedding, encoders, encoding
 from fairnepv.studies.feature_files import checksum_of
 from pictures import png, promising
 from test_corpora import Pixels
@@ -198,6 +198,63 @@ def test_bad_input_is_one_sentence(run, line, said):
     assert said in err
     assert len(err.splitlines()) == 1
     assert not Path("a.npy").exists()
+
+
+@pytest.mark.parametrize("sibling", ["a.ids.txt", "a.json", "a.rejects.csv"])
+def test_files_that_stand_beside_are_replaced_only_by_force(run, fake, sibling):
+    write_images(2)
+    Path(sibling).write_text("mine")
+    code, out, err = run("embed --images images --out a.npy")
+    assert (code, out) == (2, "")
+    assert f"{sibling} exists already" in err
+    assert "--force" in err
+    assert Path(sibling).read_text() == "mine"
+    assert not fake  # before an encoder was asked for
+    assert run("embed --images images --out a.npy --force")[0] == 0
+    assert not Path(sibling).exists() or Path(sibling).read_text() != "mine"
+
+
+def test_what_a_run_left_that_was_stopped_at_its_end_is_its_own(run, monkeypatch):
+    write_images(3)
+    Path("images/torn.png").write_bytes(b"torn")
+    command = "embed --images images --cache kept --out"
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    for moment in ("_write_rejects", "describe"):
+        with monkeypatch.context() as patch:
+            patch.setattr(embedding, moment, stopped)
+            assert run(f"{command} a.npy")[0] == 130
+        assert Path("a.ids.txt").exists()
+        assert not Path("a.npy").exists()
+    assert run(f"{command} a.npy")[0] == 0
+    assert run(f"{command} b.npy")[0] == 0
+    for ending in ("npy", "ids.txt", "rejects.csv"):
+        assert Path(f"a.{ending}").read_bytes() == Path(f"b.{ending}").read_bytes()
+    assert sorted(file.name for file in Path().glob(".*")) == []
+
+
+def test_a_file_that_ends_early_is_no_interruption(run, monkeypatch):
+    def ended(*_):
+        raise EOFError
+
+    monkeypatch.setattr(embedding, "survey_texts", ended)
+    code, _, err = run("embed --texts t.csv --out a.npy")
+    assert code == 2
+    assert "ends too early" in err
+    assert "interrupted" not in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_sentence_that_names_the_file(run):
+    write_images(2)
+    Path(".a.ids.txt.part").symlink_to("/dev/full")
+    code, _, err = run("embed --images images --out a.npy")
+    assert code == 2
+    assert "a.ids.txt cannot be written (No space left on device)" in err
+    assert len(err.splitlines()) == 1
+    assert run("embed --images images --out a.npy")[0] == 0
 
 
 def test_an_unknown_encoder_is_refused_before_anything_is_read(run, monkeypatch):

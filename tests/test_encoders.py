@@ -75,6 +75,14 @@ def test_an_encoder_says_what_it_is(efficientnet):
     assert fingerprint(efficientnet) != fingerprint(find("efficientnet-lite0", "image", threads=2))
 
 
+def test_a_processor_with_other_instructions_shares_nothing(efficientnet, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "VSX")
+    other = find("efficientnet-lite0", "image")
+    assert other.runtime["device"].endswith(" VSX")
+    assert fingerprint(other) != fingerprint(efficientnet)
+
+
 def test_threads_of_pytorch_are_as_they_were(efficientnet):
     torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
@@ -103,6 +111,7 @@ def test_batches_are_filled_up_to_one_shape(efficientnet, monkeypatch):
     batch = [png(i) for i in range(6)]
     rows = encoder.encode(batch)
     assert shapes == [(4, 3, 224, 224)] * 2
+    assert (efficientnet.at_once, encoder.at_once) == (1, 4)
     np.testing.assert_allclose(rows, efficientnet.encode(batch), atol=1e-4)
     np.testing.assert_array_equal(rows, alone(encoder, batch))
 

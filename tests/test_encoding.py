@@ -19,6 +19,7 @@ from fairnepv.studies import encoding
 from fairnepv.studies.encoders import fingerprint
 from fairnepv.studies.encoding import BATCH, Cache, encode, key_of
 from fairnepv.studies.feature_files import checksum_of
+from fairnepv.studies.files import appearing, write_whole
 
 WIDTH = 5
 
@@ -35,6 +36,7 @@ class Counting:
     runtime: dict = field(default_factory=dict)
     seen: list = field(default_factory=list)
     pause: float = 0
+    at_once: int = 10**6
 
     def encode(self, batch):
         time.sleep(self.pause)
@@ -71,9 +73,12 @@ def test_rows_stand_in_the_order_of_contents_and_each_content_is_encoded_once(
     texts, encoder = [f"text {i}" for i in numbers], Counting()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "BATCH", batch)
+        patch.setattr(encoding, "_JOINED", 7)
         made = run(texts, encoder, folder)
     rows = np.load(folder / "rows.npy")
     np.testing.assert_array_equal(rows, expected(texts))
+    np.save(folder / "saved.npy", expected(texts))
+    assert (folder / "rows.npy").read_bytes() == (folder / "saved.npy").read_bytes()
     assert sorted(encoder.seen) == sorted(set(texts))
     assert (made.encoded, made.reused) == (len(set(texts)), len(texts) - len(set(texts)))
     assert made.shape == rows.shape
@@ -119,6 +124,62 @@ def test_progress_begins_with_what_is_known_and_ends_with_all(tmp_path):
     run(TEXTS, Counting(), tmp_path, progress=lambda done, of: told.append((done, of)))
     n = len(TEXTS)
     assert told == [(BATCH, n), (2 * BATCH, n), (3 * BATCH, n), (n, n)]
+
+
+def test_progress_moves_with_what_an_encoder_takes_at_once(tmp_path):
+    told = []
+    run(TEXTS[: BATCH + 2], Counting(at_once=50), tmp_path, progress=lambda *at: told.append(at[0]))
+    assert told == [0, 50, 100, BATCH, BATCH + 2]
+    assert len(list((tmp_path / "cache").rglob("*.npy"))) == 2
+
+
+def test_what_the_bar_has_shown_is_kept_when_a_batch_is_interrupted(tmp_path):
+    def listen(done: int, _: int) -> None:
+        if done == 60:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(TEXTS[:100], Counting(at_once=20), tmp_path, progress=listen)
+    again = Counting()
+    run(TEXTS[:100], again, tmp_path)
+    assert again.seen == TEXTS[60:100]
+    np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), expected(TEXTS[:100]))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_said_with_the_name_of_the_file_and_nothing_is_left(tmp_path):
+    part = tmp_path / ".rows.npy.part"
+    part.symlink_to("/dev/full")
+    with pytest.raises(FairnepvError, match=r"rows\.npy cannot be written \(No space left"):
+        run(TEXTS, Counting(), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["cache"]
+    assert run(TEXTS, Counting(), tmp_path).reused == len(TEXTS)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(FairnepvError, match=r"none/a\.json cannot be written \(No such file"):
+        write_whole(tmp_path / "none" / "a.json", b"")
+
+
+def test_a_write_that_another_run_has_finished_is_no_failure(tmp_path):
+    file = tmp_path / "a"
+    with appearing(file) as part:
+        part.write_bytes(b"same")
+        part.rename(file)
+    assert file.read_bytes() == b"same"
+    file.unlink()
+    with pytest.raises(FairnepvError, match="cannot be written"), appearing(file) as part:
+        pass  # nobody wrote it
+
+
+def test_a_file_of_the_cache_that_goes_away_is_named(tmp_path):
+    run(TEXTS[:5], Counting(), tmp_path)
+    known = Cache(tmp_path / "cache", Counting())
+    (file,) = (tmp_path / "cache").rglob("*.npy")
+    for damage in (lambda: file.write_bytes(b""), file.unlink):
+        damage()
+        with pytest.raises(InputError, match=rf"{file.name} cannot be read .*; start again"):
+            known.rows([key_of(TEXTS[0])])
 
 
 def test_a_content_that_is_not_what_its_checksum_says_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -37,6 +38,10 @@ class Commands(click.Group):
             return result
         except KeyboardInterrupt as error:
             raise Interrupted("interrupted") from error
+        except EOFError as error:  # to click it is a person who closes the terminal
+            raise FairnepvError(
+                "a file ends too early, so it is damaged; --debug shows which one was read"
+            ) from error
         except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_READER_LEFT)
@@ -87,9 +92,15 @@ def main() -> None:
     except click.Abort:
         _leave(130, "interrupted")
     except OSError as error:
-        _leave(2, f"{error.filename or 'a file'}: {error.strerror}; check the path and its rights")
+        _leave(2, _said_of(error))
     except MemoryError:
         _leave(2, "there is not enough memory for this; try fewer rows, or float32 views")
+
+
+def _said_of(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "make room on the disk" if full else "check the path and its rights"
+    return f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}"
 
 
 def _leave(code: int, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from fairnepv.cli.options import debug_option, force_option, json_option
 from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
+    from fairnepv.studies.embedding import Survey
     from fairnepv.studies.encoders.base import Kind
 
 
@@ -62,38 +64,42 @@ def embed(
     from fairnepv.studies import embedding
     from fairnepv.studies.encoders import find
 
+    _check_sources(images, texts, ids)
+    output = output_at("--out", out, (".npy",), force=force)
+    assert output is not None
+    target = output.path
+    embedding.check_room(target, force=force)
+    name = encoder or ("minilm" if images is None else "efficientnet-lite0")
+    kind: Kind = "text" if images is None else "image"
+    found = find(name, kind, device=device, threads=threads, allow_network=allow_network)
+    kept = cache or target.with_name(f"{target.name}.cache")
+    with _surveyed(images, texts, ids) as survey, encoding("encoding") as progress:
+        description, encoded = embedding.embed(survey, found, target, cache=kept, progress=progress)
+    named, rejected = embedding.ids_file(target), len(survey.rejects)
+    if as_json:
+        print_json({**asdict(description), "ids": str(named), "rejected": rejected})
+        return
+    show(f"Wrote {target}: {said_of(description, encoded)}", f"Ids are in {named}.")
+    if rejected:
+        show(f"{rejected:,} left out, see {embedding.rejects_file(target)}.")
+
+
+def _check_sources(images: str | None, texts: str | None, ids: str | None) -> None:
     if (images is None) == (texts is None):
         raise InputError("give either --images or --texts")
     if ids is not None and texts is None:
         raise InputError("--ids names a column of --texts; pictures are called by their names")
-    output = output_at("--out", out, (".npy",), force=force)
-    assert output is not None
-    target = output.path
-    name = encoder or ("minilm" if images is None else "efficientnet-lite0")
-    kind: Kind = "text" if images is None else "image"
-    found = find(name, kind, device=device, threads=threads, allow_network=allow_network)
-    with contextlib.ExitStack() as stack:
-        if images is not None:
-            with encoding("opening") as progress:
-                survey = stack.enter_context(embedding.survey_pictures(images, progress))
-        else:
-            survey = embedding.survey_texts(str(texts), ids)
-        with encoding("encoding") as progress:
-            description, encoded = embedding.embed(
-                survey,
-                found,
-                target,
-                cache=cache or target.with_name(f"{target.name}.cache"),
-                progress=progress,
-            )
-    rejected = len(survey.rejects)
-    if as_json:
-        print_json(
-            {**asdict(description), "ids": str(embedding.ids_file(target)), "rejected": rejected}
-        )
+
+
+@contextlib.contextmanager
+def _surveyed(images: str | None, texts: str | None, ids: str | None) -> Iterator[Survey]:
+    from fairnepv.cli.progress import rows_bar
+    from fairnepv.studies import embedding
+
+    if images is None:
+        yield embedding.survey_texts(str(texts), ids)
         return
-    show(
-        f"Wrote {target}: {said_of(description, encoded)}",
-        f"Ids are in {embedding.ids_file(target)}.",
-        *([f"{rejected:,} left out, see {embedding.rejects_file(target)}."] if rejected else []),
-    )
+    with contextlib.ExitStack() as stack:
+        with rows_bar("opening") as progress:
+            survey = stack.enter_context(embedding.survey_pictures(images, progress))
+        yield survey

@@ -15,21 +15,22 @@ of Parquet lays its pages out.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.studies.files import write_whole
+from fairnepv.studies.files import read_record, unreadable, write_record
 
 KINDS = ("uspto", "openmoji", "folder")
 ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
 REJECT_COLUMNS = ("source", "id", "reason", "detail")
 FORMAT = 1
+_REMEDY = "ingest again"
 IMAGES_PER_GROUP = 256  # rows of a row group of images.parquet: some megabytes
 
 
@@ -49,8 +50,7 @@ class About:
     notes: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=False, sort_keys=True)
-        write_whole(folder / ABOUT, (text + "\n").encode("utf-8"))
+        write_record(folder / ABOUT, self)
 
     @property
     def name(self) -> str:
@@ -87,11 +87,7 @@ class Corpus:
             raise InputError(
                 f"{folder} is no corpus: it has no {ABOUT}; make one with fairnepv uspto ingest"
             )
-        try:
-            said = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            about = About(**said)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{folder / ABOUT} cannot be read ({error}); ingest again") from error
+        about = read_record(folder / ABOUT, About, _REMEDY)
         if about.format != FORMAT:
             raise InputError(
                 f"{folder} has format {about.format}, expected {FORMAT}; ingest again, or use the "
@@ -107,7 +103,14 @@ class Corpus:
         """The table of items (PyArrow), without images."""
         import pyarrow.parquet as pq
 
-        return pq.read_table(self.folder / ITEMS)
+        file = self.folder / ITEMS
+        with _reading(file):
+            table = pq.read_table(file)
+            table.validate(full=True)
+        self._check_rows(file, table.num_rows)
+        for name in ("id", "text", "image_sha256"):
+            _check_column(file, table, name, "string")
+        return table
 
     @property
     def n(self) -> int:
@@ -132,14 +135,24 @@ class Corpus:
         """The bytes of all images from number `start` on, a row group at a time."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.folder / IMAGES) as file:
+        name = self.folder / IMAGES
+        with _reading(name):
+            file = pq.ParquetFile(name)
+        with file:
+            self._check_rows(name, file.metadata.num_rows)
             seen = 0
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
                 if seen + rows > start:
-                    column = file.read_row_group(group, columns=["image"]).column("image")
-                    yield from column.to_pylist()[max(0, start - seen) :]
+                    with _reading(name):
+                        table = file.read_row_group(group, columns=["image"])
+                    _check_column(name, table, "image", "binary")
+                    yield from table.column("image").to_pylist()[max(0, start - seen) :]
                 seen += rows
+
+    def _check_rows(self, file: Path, rows: int) -> None:
+        if rows != self.n:
+            raise unreadable(file, f"it has {rows:,} rows, and {ABOUT} says {self.n:,}", _REMEDY)
 
     def check(self) -> None:
         """Whether the items are those of the checksum; reads ids, texts and hashes alone."""
@@ -151,3 +164,21 @@ class Corpus:
                 f"{self.folder} has changed since it was made: its items do not have the checksum "
                 f"in {ABOUT}; ingest again"
             )
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(file, error, _REMEDY) from error
+
+
+def _check_column(file: Path, table: Any, name: str, kind: str) -> None:
+    if name not in table.column_names:
+        raise unreadable(file, f"it has no column {name!r}", _REMEDY)
+    column = table.column(name)
+    if str(column.type) != kind or column.null_count:
+        raise unreadable(file, f"column {name!r} must hold a {kind} in every row", _REMEDY)

@@ -9,6 +9,7 @@ features.rejects.csv  what could not be encoded, and why; only where there is so
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,13 @@ class Survey:
     keys: list[str]
     contents: Contents
     rejects: list[tuple[str, str, str, str]]  # `REJECT_COLUMNS`
+
+    @property
+    def checksum(self) -> str:
+        found = Checksum()
+        for id, key in zip(self.ids, self.keys, strict=True):
+            found.add(id, "", key)
+        return found.hexdigest()
 
 
 @contextlib.contextmanager
@@ -89,10 +97,7 @@ def embed(
             if survey.rejects
             else "there is nothing to encode"
         )
-    source = Checksum()
-    for id, key in zip(survey.ids, survey.keys, strict=True):
-        source.add(id, "", key)
-    matrix = out.with_name(f".{out.name}.joined")
+    matrix = joined_file(out)
     encoded = encode(
         survey.contents, survey.keys, encoder, cache=cache, out=matrix, progress=progress
     )
@@ -100,7 +105,7 @@ def embed(
         view=out.stem,
         shape=encoded.shape,
         dtype="float32",
-        corpus=source.hexdigest(),
+        corpus=survey.checksum,
         checksum=encoded.checksum,
         made_by=f"fairnepv {__version__}",
         **described(encoder),
@@ -110,6 +115,22 @@ def embed(
     describe(out.parent, description)
     matrix.replace(out)
     return description, encoded
+
+
+def check_room(out: Path, *, force: bool) -> None:
+    """Refuse to replace what stands where files of `out` go. Those of a run that was stopped among
+    its last steps are its own, as the matrix shows that it had joined before."""
+    if force or joined_file(out).exists():
+        return
+    for file in (ids_file(out), rejects_file(out), out.with_suffix(".json")):
+        if os.path.lexists(file):
+            raise InputError(
+                f"{file} exists already and would be replaced; add --force, or name another file"
+            )
+
+
+def joined_file(out: Path) -> Path:
+    return out.with_name(f".{out.name}.joined")
 
 
 def ids_file(out: Path) -> Path:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,10 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.studies.encoders.base import Encoder, fingerprint
-from fairnepv.studies.feature_files import checksum_of
-from fairnepv.studies.files import write_whole
+from fairnepv.studies.feature_files import begin_checksum
+from fairnepv.studies.files import appearing, unreadable, write_whole
 
-BATCH = 128  # contents of a batch: what a kill can cost, and how often the bar moves
+BATCH = 128  # contents of a batch: what a kill can cost
 _JOINED = 4096  # rows that are written at once
 _NAME = 32  # hex digits of the checksum that names a file of the cache
 
@@ -79,7 +78,10 @@ class Cache:
             wanted.setdefault(file, []).append((i, at))
         for file, pairs in wanted.items():
             here, there = np.array(pairs).T
-            found[here] = np.load(file)["row"][there]
+            try:
+                found[here] = np.load(file)["row"][there]
+            except (OSError, ValueError, EOFError, IndexError) as error:  # it was whole before
+                raise unreadable(file, error, "start again, it is made anew") from error
         return found
 
     def _learn(self, file: Path) -> None:
@@ -117,11 +119,14 @@ def encode(
     for batch in _batches(contents, list(missing.values())):
         for i, content in batch:
             _check_content(content, keys[i], i)
-        rows = encoder.encode([content for _, content in batch])
-        _check_rows(rows, encoder, [i for i, _ in batch])
-        known.add([keys[i] for i, _ in batch], rows)
-        done += len(batch)
-        listen(done, of)
+        rows: list[NDArray[np.float32]] = []
+        try:
+            for made in _encoded(batch, encoder):
+                rows += [made]
+                done += len(made)
+                listen(done, of)
+        finally:  # what the bar has shown is kept, whoever interrupts
+            _keep(known, [keys[i] for i, _ in batch], rows)
     checksum = _join(known, keys, encoder.width, out)
     return Encoded((of, encoder.width), checksum, len(missing), of - len(missing))
 
@@ -130,6 +135,21 @@ def _batches(contents: Contents, places: Sequence[int]) -> Iterator[list[tuple[i
     found = zip(places, contents(places), strict=True) if places else iter(())
     while batch := list(itertools.islice(found, BATCH)):
         yield batch
+
+
+def _encoded(batch: Sequence[tuple[int, Any]], encoder: Encoder) -> Iterator[NDArray[np.float32]]:
+    for start in range(0, len(batch), encoder.at_once):
+        places, contents = zip(*batch[start : start + encoder.at_once], strict=True)
+        rows = encoder.encode(contents)
+        _check_rows(rows, encoder, places)
+        yield rows
+
+
+def _keep(known: Cache, keys: Sequence[str], rows: Sequence[NDArray[np.float32]]) -> None:
+    """The first of a batch, if not all."""
+    if rows:
+        joined = np.concatenate(rows)
+        known.add(keys[: len(joined)], joined)
 
 
 def _check_content(content: bytes | str, key: str, place: int) -> None:
@@ -151,15 +171,17 @@ def _check_rows(rows: NDArray[np.float32], encoder: Encoder, places: Sequence[in
 
 
 def _join(known: Cache, keys: Sequence[str], width: int, out: Path) -> str:
-    part = out.with_name(f".{out.name}.part")
-    matrix = np.lib.format.open_memmap(part, "w+", np.dtype("<f4"), (len(keys), width))
-    for start in range(0, len(keys), _JOINED):
-        matrix[start : start + _JOINED] = known.rows(keys[start : start + _JOINED])
-    matrix.flush()
-    checksum = checksum_of(matrix)
-    del matrix
-    os.replace(part, out)
-    return checksum
+    """The bytes that np.save would write, and the checksum of `checksum_of`, a block at a time."""
+    shape, dtype = (len(keys), width), np.dtype("<f4")
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    checksum = begin_checksum(shape, dtype)
+    with appearing(out) as part, part.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, len(keys), _JOINED):
+            block = known.rows(keys[start : start + _JOINED]).astype(dtype, copy=False).tobytes()
+            checksum.update(block)
+            stream.write(block)
+    return checksum.hexdigest()
 
 
 def key_of(content: bytes | str) -> str:

@@ -9,8 +9,7 @@ features/vision.json   encoder, version, preprocessing, shape, and two checksums
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ import scipy.sparse as sp
 
 from fairnepv.errors import InputError
 from fairnepv.studies.corpus import Corpus
-from fairnepv.studies.files import write_whole
+from fairnepv.studies.files import read_record, unreadable, write_record
 
 FOLDER = "features"
+_REMEDY = "make the features again"
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,19 @@ def checksum_of(features: Any) -> str:
         if isinstance(features, np.ndarray)
         else [features.indptr.astype("<i8"), features.indices.astype("<i8"), features.data]
     )
-    found = hashlib.sha256(f"{features.shape} {features.dtype.str}".encode())
+    found = begin_checksum(features.shape, features.dtype)
     for part in parts:
         found.update(np.ascontiguousarray(part).view(np.uint8).data)
     return found.hexdigest()
 
 
+def begin_checksum(shape: tuple[int, ...], dtype: np.dtype[Any]) -> hashlib._Hash:
+    """For whoever has the numbers one block of rows after the other."""
+    return hashlib.sha256(f"{shape} {dtype.str}".encode())
+
+
 def describe(folder: Path, description: Description) -> None:
-    text = json.dumps(asdict(description), indent=1, ensure_ascii=False, sort_keys=True)
-    write_whole(folder / f"{description.view}.json", (text + "\n").encode("utf-8"))
+    write_record(folder / f"{description.view}.json", description)
 
 
 def feature_views(corpus: Corpus) -> list[str]:
@@ -74,29 +78,52 @@ def read_view(corpus: Corpus, view: str, *, check: bool = True) -> tuple[Any, De
             f"{corpus.folder} has no features of view {view!r} (there are: {known}); make them "
             "with fairnepv uspto features"
         )
-    try:
-        said = json.loads(about.read_text(encoding="utf-8"))
-        description = Description(**{**said, "shape": tuple(said["shape"])})
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{about} cannot be read ({error}); make the features again") from error
+    description = read_record(about, Description, _REMEDY)
     if description.corpus != corpus.about.checksum:
         raise InputError(
             f"{about} describes features of another corpus (checksum {description.corpus[:12]}, "
             f"this one has {corpus.about.checksum[:12]}); make them again"
         )
-    features = _read(folder, view)
+    file, features = _read(folder, view)
+    _check_shape(file, features, description, corpus.n)
     if check and checksum_of(features) != description.checksum:
         raise InputError(
-            f"features of view {view!r} do not have the checksum in {about}: the file is damaged "
-            "or was changed; make them again"
+            f"{file}: features of view {view!r} do not have the checksum in {about.name}, so they "
+            f"are damaged or were changed; {_REMEDY}"
         )
     return features, description
 
 
-def _read(folder: Path, view: str) -> Any:
+def _read(folder: Path, view: str) -> tuple[Path, Any]:
     dense, sparse = folder / f"{view}.npy", folder / f"{view}.npz"
-    if dense.is_file():
-        return np.load(dense, mmap_mode="r")
-    if sparse.is_file():
-        return sp.csr_array(sp.load_npz(sparse))
-    raise InputError(f"{folder} has {view}.json but neither {view}.npy nor {view}.npz")
+    file = dense if dense.is_file() else sparse
+    if not file.is_file():
+        raise InputError(
+            f"{folder} has {view}.json but neither {view}.npy nor {view}.npz; {_REMEDY}"
+        )
+    try:
+        if file == dense:
+            return file, np.lib.format.open_memmap(file, mode="r")
+        with file.open("rb") as stream:  # SciPy leaves what it opens open where it fails
+            return file, sp.csr_array(sp.load_npz(stream))
+    except Exception as error:  # zip, zlib, NumPy and SciPy each have their own
+        raise unreadable(file, error, _REMEDY) from error
+
+
+def _check_shape(file: Path, features: Any, description: Description, n: int) -> None:
+    """Rows that are too few would fail later, and rows that are too many never."""
+    if description.shape[:1] != (n,):
+        raise InputError(
+            f"{file.with_suffix('.json')} describes {_size(description.shape)} features, and the "
+            f"corpus has {n:,} items; {_REMEDY}"
+        )
+    if features.shape != description.shape or str(features.dtype) != description.dtype:
+        raise InputError(
+            f"{file} holds {_size(features.shape)} {features.dtype}, and its description says "
+            f"{_size(description.shape)} {description.dtype}: it is damaged or was changed; "
+            f"{_REMEDY}"
+        )
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairnepv import __version__
-from fairnepv.data import vectorizer
+from fairnepv.data import has_words, vectorizer
 from fairnepv.errors import InputError
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.encoders import Encoder
@@ -23,17 +23,16 @@ from fairnepv.studies.files import csv_content, write_whole
 
 CACHE = "cache"  # beside the features, so that it goes where the corpus goes and away with it
 VOCABULARY = "text_vocabulary.csv"
+_NAMED = 3  # ids that a message names
 MADE_BY = f"fairnepv {__version__}"
 
 
 def text_features(corpus: Corpus) -> Description:
     """Sparse sublinear TF-IDF with rows of unit length, and its vocabulary."""
     folder = _folder(corpus)
+    _check_words(corpus)
     fitted = vectorizer()
-    try:
-        matrix = sp.csr_array(fitted.fit_transform(corpus.texts))
-    except ValueError as error:  # scikit-learn's word for a vocabulary without words
-        raise InputError(f"the texts of {corpus.folder} have no words ({error})") from error
+    matrix = sp.csr_array(fitted.fit_transform(corpus.texts))
     vocabulary = _vocabulary(fitted)
     (folder / "text.json").unlink(missing_ok=True)
     write_whole(folder / VOCABULARY, vocabulary)
@@ -55,6 +54,17 @@ def text_features(corpus: Corpus) -> Description:
     )
     describe(folder, description)
     return description
+
+
+def _check_words(corpus: Corpus) -> None:
+    """No selector can use a row of zeros, and the first that is met would stop a run much later."""
+    silent = [id for id, text in zip(corpus.ids, corpus.texts, strict=True) if not has_words(text)]
+    if silent:
+        named = ", ".join(silent[:_NAMED]) + (", ..." if len(silent) > _NAMED else "")
+        raise InputError(
+            f"{len(silent):,} of the {corpus.n:,} texts of {corpus.folder} have no words of two "
+            f"letters or more ({named}); leave these items out, and ingest again"
+        )
 
 
 def encoded_features(

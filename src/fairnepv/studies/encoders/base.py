@@ -7,7 +7,6 @@ import importlib
 import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -30,6 +29,11 @@ class Encoder(Protocol):
     def kind(self) -> Kind: ...
     @property
     def width(self) -> int: ...
+    @property
+    def at_once(self) -> int:
+        """Contents that it takes at once; more are no faster."""
+        ...
+
     @property
     def preprocessing(self) -> Mapping[str, Any]:
         """All that happens between a content and its row, besides the network."""
@@ -70,8 +74,3 @@ def need(encoder: str, module: str, package: str) -> Any:
 
 def version_of(package: str) -> str:
     return importlib.metadata.version(package)
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

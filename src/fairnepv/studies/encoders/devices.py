@@ -10,6 +10,7 @@ kernels are the same whatever a batch holds.
 from __future__ import annotations
 
 import contextlib
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +39,17 @@ class Device:
 
     @property
     def runtime(self) -> dict[str, Any]:
-        device = self.torch.cuda.get_device_name() if self.name == "cuda" else "cpu"
+        """The instructions that PyTorch finds on a CPU decide on its kernels, as a GPU does."""
+        device = (
+            self.torch.cuda.get_device_name()
+            if self.name == "cuda"
+            else f"cpu {platform.machine()} {self.torch.backends.cpu.get_cpu_capability()}"
+        )
         return {"torch": str(self.torch.__version__), "device": device, "threads": self.threads}
+
+    @property
+    def at_once(self) -> int:
+        return AT_ONCE if self.same_shapes else 1
 
     @property
     def same_shapes(self) -> bool:

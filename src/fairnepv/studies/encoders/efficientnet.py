@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.studies.encoders.base import Kind, need, sha256_of, version_of
+from fairnepv.studies.encoders.base import Kind, need, version_of
 from fairnepv.studies.encoders.devices import Device
+from fairnepv.studies.files import sha256_of
 from fairnepv.studies.pictures import TRANSPARENCY, decode
 
 _SIDE = 224
@@ -42,6 +43,7 @@ class EfficientNetLite0:
             "weights_sha256": sha256_of(weights),
         }
         self.runtime = device.runtime
+        self.at_once = device.at_once
 
     def encode(self, batch: Sequence[bytes]) -> NDArray[np.float32]:
         contents = [(self._device.torch.from_numpy(_pixels(content)),) for content in batch]

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.studies.encoders.base import Kind, need, sha256_of
+from fairnepv.studies.encoders.base import Kind, need
 from fairnepv.studies.encoders.devices import Device
 from fairnepv.studies.encoders.quiet import quiet
+from fairnepv.studies.files import sha256_of
 from fairnepv.studies.pictures import TRANSPARENCY, decode
 
 _NAME = re.compile(
@@ -51,6 +52,7 @@ class HuggingFaceVision:
             "weights_sha256": _weights_checksum(folder),
         }
         self.runtime = {**device.runtime, "transformers": transformers.__version__}
+        self.at_once = device.at_once
         self.width = self._measured_width()
 
     def encode(self, batch: Sequence[bytes]) -> NDArray[np.float32]:

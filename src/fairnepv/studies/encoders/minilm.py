@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.studies.encoders.base import Kind, need, sha256_of, version_of
+from fairnepv.studies.encoders.base import Kind, need, version_of
 from fairnepv.studies.encoders.devices import Device
 from fairnepv.studies.encoders.quiet import quiet
+from fairnepv.studies.files import sha256_of
 
 _MOST_TOKENS = 256  # max_seq_length of the model's sentence_bert_config.json
 
@@ -44,6 +45,7 @@ class MiniLM:
             "weights_sha256": sha256_of(folder / "model.safetensors"),
         }
         self.runtime = {**device.runtime, "transformers": transformers.__version__}
+        self.at_once = device.at_once
 
     def encode(self, batch: Sequence[str]) -> NDArray[np.float32]:
         return self._device.rows(self._forward, [self._tokenised(text) for text in batch])
