@@ -149,8 +149,10 @@ def test_what_does_not_qualify_is_counted_and_listed(run):
         "torn": png()[:99],
     }.items():
         Path("images", f"{name}.png").write_bytes(content)
+    write_images(["mute.png"])
     named = ["good", "twice", "dot", "wall", "torn", "absent"]
-    write_csv([*((id, "a text") for id in named), ("good", "again"), ("silent", " "), ("", "no")])
+    more = [("good", "again"), ("silent", " "), ("", "no"), ("mute", "X 1 ?")]
+    write_csv([*((id, "a text") for id in named), *more])
     code, out, err = run(
         "uspto ingest --corpus folder --images images --texts texts.csv --out corpus"
     )
@@ -164,6 +166,7 @@ def test_what_does_not_qualify_is_counted_and_listed(run):
         "silent": "no text",
         "row 8": "no id",
         "orphan": "no text",
+        "mute": "no words",
         "dot": "unreadable image",
         "torn": "unreadable image",
         "wall": "unreadable image",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairnepv.data import openmoji
+from fairnepv.data import has_words, openmoji
 from fairnepv.errors import InputError
 from fairnepv.studies.corpus import About
 from fairnepv.studies.encoding import Progress
@@ -197,6 +197,8 @@ def _batches(candidates: Sequence[Candidate]) -> Iterator[tuple[str, int, Sequen
 
 def _verdict(candidate: Candidate, pictures: Pictures) -> Verdict:
     text = clean(candidate.original)
+    if not has_words(text):
+        return reject("no words", "of more than one letter")
     on_image = verdict_on(pictures.fetch(candidate.place))
     return {"text": text, "words": len(text.split()), **on_image}
 

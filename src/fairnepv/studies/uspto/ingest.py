@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairnepv.data import has_words
 from fairnepv.errors import InputError
 from fairnepv.studies.corpus import About
 from fairnepv.studies.files import fingerprint
@@ -45,6 +46,7 @@ STEPS = {
     "no description": "with a mark description",
     "too short": "of enough words",
     "too long": "of not too many words",
+    "no words": "with words of more than one letter",  # others say nothing to TF-IDF
     "no image": "with an image",
     "several images": "with one image only",
     "unreadable image": "image readable",
@@ -164,6 +166,8 @@ class Checks:
             return reject("too short", f"{count} words")
         if count > self.words.most:
             return reject("too long", f"{count} words")
+        if not has_words(text):
+            return reject("no words")
         return {"text": text, "words": count, **self._check_image(row["serial"])}
 
     def _check_image(self, serial: str) -> Verdict:
