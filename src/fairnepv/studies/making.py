@@ -34,6 +34,7 @@ from fairnepv.studies.corpus import (
     About,
     Checksum,
 )
+from fairnepv.studies.files import appearing
 
 WORK = ".ingest"
 ROWS = 4096  # of a batch of candidates, and of a row group of items
@@ -119,9 +120,9 @@ class Verdicts:
         """Unless it was made before."""
         target = self._file(batch)
         if not target.exists():
-            beside = target.with_suffix(".unfinished")
-            pq.write_table(pa.Table.from_pylist(judge(), schema=_VERDICT), beside)
-            os.replace(beside, target)
+            table = pa.Table.from_pylist(judge(), schema=_VERDICT)
+            with appearing(target) as beside:
+                pq.write_table(table, beside)
 
     def read(self, batch: str) -> list[Verdict]:
         verdicts: list[Verdict] = pq.read_table(self._file(batch)).to_pylist()

@@ -79,7 +79,6 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except _DAMAGED as error:
         raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error
-    except OSError as error:
-        if error.errno is not None:  # of the disk; bz2 has no number for bad data
-            raise
-        raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error
+    except OSError as error:  # of the disk; or bz2's word for bad data, which has no number
+        why = error.strerror or str(error)
+        raise InputError(f"{path} cannot be read ({why}); get it again") from error

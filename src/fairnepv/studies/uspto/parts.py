@@ -6,7 +6,6 @@ its parts again and one over other files does not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fairnepv.studies.files import appearing
 from fairnepv.studies.making import ROWS
 from fairnepv.studies.uspto.documents import Documents
 from fairnepv.studies.uspto.records import Malformed, Record
@@ -77,9 +77,8 @@ def read_part(
     """The part of a bulk file: the one that is there, or a new one."""
     part = Part(path.name, folder / f"{sha256}-{VERSION}.parquet")
     if not part.path.exists():
-        beside = part.path.with_suffix(".unfinished")
-        _write(Documents(path), beside, progress)
-        os.replace(beside, part.path)
+        with appearing(part.path) as beside:
+            _write(Documents(path), beside, progress)
     return part
 
 

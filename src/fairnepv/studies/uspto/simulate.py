@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
+from fairnepv.studies.files import write_whole
 from fairnepv.studies.uspto.applications import Case, case_xml, document
 from fairnepv.studies.uspto.drawing import draw_picture
 from fairnepv.studies.uspto.marks import Mark, draw_mark, lot
@@ -165,12 +166,12 @@ def _make_chunk(
                 _add(archive, name, content)
             if item % 50 == 0:
                 progress(item)
-    _put(work / _name(number, "xml"), document(cases))
-    _put(work / _name(number, "later"), "".join(later).encode())
-    _put(work / _name(number, "zip"), images.getvalue())
+    write_whole(work / _name(number, "xml"), document(cases))
+    write_whole(work / _name(number, "later"), "".join(later).encode())
+    write_whole(work / _name(number, "zip"), images.getvalue())
     table = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_CHUNK_SCHEMA), table)
-    _put(work / _name(number, "parquet"), table.getvalue())
+    write_whole(work / _name(number, "parquet"), table.getvalue())
 
 
 def _truth(mark: Mark, record: Record, case: Case, file: str) -> dict[str, Any]:
@@ -202,12 +203,6 @@ def _truth(mark: Mark, record: Record, case: Case, file: str) -> dict[str, Any]:
     }
 
 
-def _put(target: Path, content: bytes) -> None:
-    beside = target.with_name(f"{target.name}.unfinished")
-    beside.write_bytes(content)
-    os.replace(beside, target)
-
-
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """Without anything that depends on the clock or the machine."""
     member = zipfile.ZipInfo(name)
@@ -221,7 +216,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 def _assemble(n: int, seed: int, chunks: int, work: Path, out: Path, progress: Progress) -> int:
     """From chunks to the folder; the label goes first and comes last."""
     later = [(work / _name(number, "later")).read_text("utf-8") for number in range(chunks)]
-    _put(work / LATER, document(later))
+    write_whole(work / LATER, document(later))
     with zipfile.ZipFile(work / IMAGES, "w") as archive:
         for number in range(chunks):
             with zipfile.ZipFile(work / _name(number, "zip")) as part:
