@@ -179,8 +179,7 @@ def read_split(corpus: Corpus, path: Path | None = None) -> Split:
 
 
 def _check_shares(validation: float, test: float) -> None:
-    fit = validation >= 0 and test >= 0 and validation + test < 1
-    if not fit or _exact(validation) + _exact(test) >= 1:
+    if not (validation >= 0 and test >= 0 and validation + test < 1):
         raise InputError(
             "the shares of validation and test must not be negative and leave something to select "
             f"from, but are {validation:g} and {test:g}; try 0.1 and 0.1"
