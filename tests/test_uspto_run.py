@@ -238,7 +238,7 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
     for file in run.glob(lost):
         if file.name != "settings.json":
             file.unlink()
-    for torn in ("done/.k3-auto-seed0.json.torn", ".results.csv.torn"):
+    for torn in ("done/.k3-auto-seed0.json.torn_123", ".results.csv.8torn_ab"):
         (run / torn).write_text("{")
     execute(folder)
     assert contents(run) == contents(finished / "runs" / "main")
