@@ -481,7 +481,6 @@ def test_sums_that_are_no_text_are_a_difference(folder, command):
         lambda arrays, about: about.update(upper_bound="abc"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_damaged_proofs_are_differences(folder, change):
     rewrite_proof(folder, change)
     difference(folder)
@@ -640,11 +639,20 @@ def test_a_kill_leaves_the_old_or_the_new_and_the_same_command_goes_on(folder, m
     check(folder)
 
 
-def test_what_fails_leaves_what_was_there(folder, monkeypatch):
+@pytest.mark.parametrize("moment", ["filling", "moving"])
+def test_what_fails_leaves_what_was_there(folder, monkeypatch, moment):
+    replaced = Path.replace
+
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publication, "sums", full)
+    def half(self, target):
+        return full() if self.name == ".published.new" else replaced(self, target)
+
+    if moment == "filling":
+        monkeypatch.setattr(publication, "sums", full)
+    else:
+        monkeypatch.setattr(Path, "replace", half)
     corpus = Corpus.open(folder / "corpus")
     with pytest.raises(OSError, match="No space left"):
         publish(Run.open(corpus, "main"), open_pool(corpus), folder / "published", force=True)

@@ -43,8 +43,7 @@ def publish(run: Run, pool: Pool, out: Path, *, force: bool = False) -> list[str
     if not target.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist; make it first")
     new, old = (target.with_name(f".{target.name}.{what}") for what in ("new", "old"))
-    if old.is_dir() and not target.exists():  # a kill came between the two moves below
-        old.replace(target)
+    _put_back(old, target)
     if target.exists() and not (force and (target / MANIFEST).is_file()):
         hint = "add --force to replace it" if (target / MANIFEST).is_file() else "name another one"
         raise InputError(f"{out} exists already; {hint}")
@@ -56,9 +55,16 @@ def publish(run: Run, pool: Pool, out: Path, *, force: bool = False) -> list[str
             target.replace(old)
         new.replace(target)
     finally:
+        _put_back(old, target)
         _remove(new)
     _remove(old)
     return sorted(file.relative_to(target).as_posix() for file in _files(target))
+
+
+def _put_back(old: Path, target: Path) -> None:
+    """Where something came between the two moves that replace a publication."""
+    if old.is_dir() and not target.exists():
+        old.replace(target)
 
 
 def _remove(*folders: Path) -> None:
