@@ -639,6 +639,14 @@ def test_a_kill_leaves_the_old_or_the_new_and_the_same_command_goes_on(folder, m
     check(folder)
 
 
+def test_a_publication_that_was_moved_aside_is_put_back(folder, command, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "published").rename(folder / ".published.old")
+    code, _, err = command("uspto publish corpus --out published")
+    assert (code, "exists already; add --force to replace it" in err) == (2, True)
+    check(folder)
+
+
 @pytest.mark.parametrize("moment", ["filling", "moving"])
 def test_what_fails_leaves_what_was_there(folder, monkeypatch, moment):
     replaced = Path.replace

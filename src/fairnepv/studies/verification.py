@@ -43,7 +43,6 @@ UNCHECKED = (
 )
 _PROVEN_AGAIN = 1e-6  # by which two solutions of one relaxation may differ between machines
 _BY_THE_WAY = ("made_by", "details")  # who made the same numbers, and how fast
-_PROVERS = ("auto", "exact")  # selectors that may have proven an optimum
 Watched = Callable[[], AbstractContextManager[Progress | None]]
 
 
@@ -346,7 +345,7 @@ def _check_optima(
         with watched() as progress:
             found = _select(own[0], settings, pool, certify=True, progress=progress)
         for result in own:
-            proven = result.method in _PROVERS and found.status is Status.OPTIMAL
+            proven = found.status is Status.OPTIMAL
             if not proven or not abs(result.fair_score - found.fair_score) <= TOLERANCE:
                 raise Difference(
                     f"status of {result.unit}: published OPTIMAL, but the search for it ends as "
