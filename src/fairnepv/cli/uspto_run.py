@@ -107,7 +107,8 @@ def _tables(run: Run) -> list[Any]:
     """Per size the means, without seconds, in pieces that a terminal of 80 columns has room for."""
     from fairnepv.studies.results import best_methods, cells, headings
 
-    names, tables = headings(run.results)[1:-1], []
+    names = [name.replace(" ", "\n", 1) for name in headings(run.results)[1:-1]]
+    tables = []
     for k in run.settings.sizes:
         title = f"{k:,} of {run.settings.n:,} items, {run.settings.corpus_name}"
         best = best_methods(run.results, k)
@@ -130,7 +131,7 @@ def _seconds(run: Run) -> Any:
     from fairnepv.studies.results import table_of_seconds
 
     heading, *rows = table_of_seconds(run.seconds)
-    table = _table("Seconds of the search, and of the bound, which serves all", heading)
+    table = _table("Seconds", heading)
     for row in rows:
         _add(table, row)
     return table
@@ -144,8 +145,7 @@ def _table(title: str, heading: list[str]) -> Any:
     table = plain_table(title)
     for i, name in enumerate(heading):
         justify: Any = "right" if i else "left"
-        two_lines = name.replace(" ", "\n", 1) if i else name
-        table.add_column(escape(two_lines), justify=justify, no_wrap=True)
+        table.add_column(escape(name), justify=justify, no_wrap=True)
     return table
 
 
