@@ -17,13 +17,32 @@ import pytest
 import fairnepv
 import reference
 from corpora import add_features, make_corpus, write_view
-from fairnepv.cli import main
-from fairnepv.errors import InputError
-from fairnepv.studies import runs
+from fairnepv.cli import main, uspto_run
+from fairnepv.errors import InputError, NumericalError
+from fairnepv.loop import Step
+from fairnepv.selection import Selection, SubsetScore
+from fairnepv.studies import run_clock, runs
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.feature_files import read_view
-from fairnepv.studies.results import Result, escaped, results_csv, results_tex, summarise
-from fairnepv.studies.run_report import seeds_sentence
+from fairnepv.studies.results import (
+    BOUND,
+    Result,
+    Unit,
+    best_methods,
+    cells,
+    escaped,
+    measures,
+    results_csv,
+    results_tex,
+    summarise,
+)
+from fairnepv.studies.run_clock import Clock
+from fairnepv.studies.run_report import (
+    budget_sentence,
+    results_caption,
+    seconds_caption,
+    seeds_sentence,
+)
 from fairnepv.studies.runs import Run, carry_out, make_settings, open_pool
 from fairnepv.studies.split import read_split, split, write_split
 
@@ -145,15 +164,36 @@ def test_files_say_the_same_and_that_data_is_simulated(finished):
     assert "seconds" not in (run.folder / "results.csv").read_text()
 
 
-def test_the_terminal_has_all_columns_and_says_simulated(finished, command):
+def test_the_terminal_has_all_columns_and_says_simulated(finished, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = command(LINE.format(finished))
     assert code == 0
     assert "12 of 48 items, simulated uspto" in out
-    heading = next(line for line in out.splitlines() if "selector" in line)
-    words = "selector F d text d vision min C text C vision eff. sec"
-    assert " ".join(heading.split()) == words
+    lines = out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "selector" in line)
+    assert lines[at - 1].split() == ["d", "d", "C", "C"]
+    words = "selector F text vision min text vision eff."
+    assert lines[at].split() == words.split()
     assert "over 2 seeds of what depends on the seed: fairnepv, default, Random" in out
-    assert max(map(len, out.splitlines()[:12])) < 85
+    assert "except: FairNEPv, the paper's pipeline has one-swaps without pair exchanges" in out
+    table = lines[: next(i for i, line in enumerate(lines) if line.startswith("Simulated"))]
+    assert max(map(len, table)) <= 80
+    assert "…" not in out
+    run = Run.open(Corpus.open(finished), "main")
+    seconds = run.seconds[Unit(12, BOUND, 0)]
+    assert f"{seconds:.2f}" in next(line for line in table if "(bound)" in line).split()
+    row = next(line for line in table if line.split()[:1] == ["averaged"])
+    first = next(r for r in run.results if r.method == "averaged")
+    assert row.split()[1:] == [f"{x:.3f}" for n, x in first.numbers.items() if n != "upper_bound"]
+
+
+@pytest.mark.parametrize("views", [1, 2, 3, 6, 9])
+def test_tables_are_cut_into_pieces_that_fit_and_lose_no_column(views):
+    columns = 2 * views + 3
+    pieces = uspto_run._pieces(columns, views)
+    assert [i for piece in pieces for i in range(columns)[piece]] == list(range(columns))
+    assert max(piece.stop - piece.start for piece in pieces) <= 7
+    assert len(pieces) == 1 or any(piece.start == views + 2 for piece in pieces)
 
 
 def test_figures_say_simulated(finished, monkeypatch):
@@ -224,13 +264,27 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(
     kept = {file: file.stat().st_mtime_ns for file in done.glob("k*.json")}
     assert 0 < len(kept) < 20
     assert "unfinished" not in moment or list((done.parent / "unfinished").glob("k12-auto-*.state"))
+    for file in (done.parent / "unfinished").glob("*.seconds"):
+        assert min(json.loads(file.read_text())) >= 0
+        file.write_text("[1000.0, 2000.0]")
     execute(folder)
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
     assert contents(folder / "runs" / "main") == contents(finished / "runs" / "main")
+    seconds = Run.open(Corpus.open(folder), "main").seconds
+    added = [unit for unit, spent in seconds.items() if spent >= 1000]
+    assert added == EARLIER[moment]
+    assert all(2000 <= seconds[unit] < 3000 for unit in added if unit.method != BOUND)
+
+
+EARLIER = {  # whose seconds were found beside the state of a part that was cut short
+    "done/k3-averaged": [],
+    "unfinished/k12-auto": [Unit(12, BOUND, 0), Unit(12, "auto", 0)],
+    "bounds/k12": [Unit(12, "auto", 0)],
+}
 
 
 @pytest.mark.parametrize(
-    "lost", ["done/k3-*", "done/k*-auto-*", "bounds/*", "*.*", "done/*-random-*"]
+    "lost", ["done/k3-*", "done/k*-auto-*", "bounds/*", "*.*", "done/*-random-*", "seconds/k3-*"]
 )
 def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
     folder = shutil.copytree(finished, tmp_path / "corpus")
@@ -238,9 +292,13 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
     for file in run.glob(lost):
         if file.name != "settings.json":
             file.unlink()
-    for torn in ("done/.k3-auto-seed0.json.torn", ".results.csv.torn"):
+    (run / ".ipynb_checkpoints").mkdir()
+    (run / "done" / ".gitignore").write_text("*")
+    for torn in ("done/.k3-auto-seed0.json.torn_123", ".results.csv.8torn_ab"):
         (run / torn).write_text("{")
     execute(folder)
+    assert (run / ".ipynb_checkpoints").is_dir()
+    (run / "done" / ".gitignore").unlink()
     assert contents(run) == contents(finished / "runs" / "main")
 
 
@@ -367,6 +425,75 @@ def result(method: str, seed: int, fair: float) -> Result:
         rows=[0],
         ids=["a"],
     )
+
+
+def test_nothing_is_less_than_zero_by_rounding_and_what_prints_the_same_is_as_good():
+    results = [result("auto", 0, -0.0001), result("nepv", 0, -0.0004), result("random", 0, -0.002)]
+    tex = results_tex(results, "")
+    assert "-0.000" not in tex
+    assert best_methods(results, 4) == {"auto", "nepv"}
+    assert tex.count(r"\mathbf{0.000}") == 2
+    assert cells(results, {}, 4)[0][1] == "0.000"
+
+
+def test_a_bound_below_a_score_is_no_bound():
+    scored = SubsetScore({"a": -1.0}, -1.0, {"a": 1.0}, {"a": 0.5})
+    assert measures(scored, -1.0 - 1e-12)["efficiency"] == 1.0
+    with pytest.raises(NumericalError, match=r"bound -1\.01 is no bound"):
+        measures(scored, -1.01)
+
+
+def test_captions_say_what_every_selector_gets(prepared):
+    pool = open_pool(Corpus.open(prepared))
+    caption = results_caption(make_settings(pool, [4]))
+    for words in (
+        "FairNEPv, the paper's pipeline has one-swaps without pair exchanges",
+        "fairnepv, default takes the best of several starts, and restarts within its effort",
+        "Concatenation is greedy alone",
+        "Random is drawn",
+    ):
+        assert words in caption
+    alike = make_settings(pool, [4], methods=["averaged", "text-only"])
+    assert budget_sentence(alike).endswith("by the same local search within the same passes.")
+    assert seconds_caption(alike).endswith("and of the bound, which serves all.")
+    fast = make_settings(pool, [4], effort="fast")
+    assert "With effort fast no selector is refined by swaps." in results_caption(fast)
+    assert "fairnepv, default starts from the bound's solution" in seconds_caption(fast)
+
+
+def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    state, heard = tmp_path / "k4-auto-seed0.state", []
+    clock = Clock(state, heard.append)
+    for stage, seconds in (("bound", 2.0), ("bound", 3.0), ("swaps", 4.0), ("swaps", 0.1)):
+        now[0] += seconds
+        clock(Step(stage, 0, 0, 0.0, 0.0))
+    assert len(heard) == 4
+    written = json.loads(state.with_suffix(".seconds").read_text())
+    assert written == pytest.approx([5.0, 4.0])  # the last step came too soon to be written
+    assert Clock(state, None).spent(0.0) == (0.0, 0.0)  # without its state nothing goes on
+    state.write_text("")
+    again = Clock(state, None)
+    now[0] += 10.0
+    assert again.spent(search=7.0) == pytest.approx((5.0 + 3.0, 4.0 + 7.0))
+
+
+def test_coverage_is_nobody_s_second(finished, monkeypatch):
+    """What looking around takes is neither the bound's nor the search's."""
+    corpus = Corpus.open(finished)
+    pool, now = open_pool(corpus), [0.0]
+    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    looked = Selection.looked_around
+
+    def slow(self):
+        now[0] += 500.0
+        return looked(self)
+
+    monkeypatch.setattr(Selection, "looked_around", slow)
+    settings = make_settings(pool, [4], methods=["auto"], seeds=1, effort="fast")
+    run = carry_out(Run.start(corpus, "slow", settings), pool)
+    assert max(run.seconds.values()) < 400
 
 
 def test_means_and_spreads():

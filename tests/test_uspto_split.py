@@ -68,14 +68,24 @@ def test_the_split_is_the_same_on_every_machine(tmp_path):
 PINNED = ([3, 5, 8, 13], [1, 4, 6, 7])
 
 
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=12),
-    st.fractions(0, 1, max_denominator=100).map(float),
-)
-def test_apportioned_counts_are_within_rounding(sizes, share):
-    counts, exact = apportion(sizes, share), Fraction(repr(share))
-    assert all(abs(c - exact * size) < 1 for c, size in zip(counts, sizes, strict=True))
-    assert abs(sum(counts) - exact * sum(sizes)) <= Fraction(1, 2)
+SHARES = st.tuples(st.integers(0, 100), st.integers(0, 100)).filter(lambda s: sum(s) < 100)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=12), SHARES)
+def test_apportioned_counts_are_within_rounding_and_fit(sizes, percent):
+    shares = [p / 100 for p in percent]
+    parts = apportion(sizes, *shares)
+    for counts, share in zip(parts, (Fraction(p, 100) for p in percent), strict=True):
+        assert all(abs(c - share * size) < 1 for c, size in zip(counts, sizes, strict=True))
+        assert abs(sum(counts) - share * sum(sizes)) <= Fraction(1, 2)
+    assert all(a + b <= size for a, b, size in zip(*parts, sizes, strict=True))
+
+
+@pytest.mark.parametrize(("n", "share", "taken"), [(30, 0.4, 12), (50, 0.45, 22), (100, 0.45, 45)])
+def test_bins_that_validation_used_up_are_not_asked_again(n, share, taken):
+    validation, test = apportion([n // 10] * 10, share, share)
+    assert (sum(validation), sum(test)) == (taken, taken)
+    assert max(map(sum, zip(validation, test, strict=True))) <= n // 10
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
@@ -105,9 +115,10 @@ def test_a_changed_split_is_refused(corpus, tmp_path):
         path.write_text(json.dumps({**document, key: value}))
         with pytest.raises(InputError, match="it was changed; split again"):
             read_split(own)
-    path.write_text("{")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_split(own)
+    for torn in ("{", "[" * 100_000, json.dumps({**document, "seed": float("inf")})):
+        path.write_text(torn)
+        with pytest.raises(InputError, match="cannot be read"):
+            read_split(own)
 
 
 def test_another_corpus_s_split_is_refused(corpus, tmp_path):

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from fairnepv.studies.runs import Run
 
 
+_FIT = 7  # columns of numbers beside the name of a selector
+
+
 class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not at run time
     """Names with commas between them."""
 
@@ -67,8 +70,7 @@ def run(
     name: str,
     **problem: Any,
 ) -> None:
-    """Run the protocol: the paper's pipeline, our default and their rivals, each with the same
-    rounding budget.
+    """Run the protocol: the paper's pipeline, our default and their rivals, with one effort.
 
     What is done is kept: the same command goes on after an interruption.
 
@@ -78,7 +80,7 @@ def run(
     from fairnepv.cli.outputs import Interrupted, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.studies.corpus import Corpus
-    from fairnepv.studies.run_report import seeds_sentence, write_report
+    from fairnepv.studies.run_report import budget_sentence, seeds_sentence, write_report
     from fairnepv.studies.runs import Run, carry_out, make_settings, open_pool
 
     opened = Corpus.open(corpus)
@@ -96,25 +98,58 @@ def run(
             "and the same command goes on from there"
         ) from error
     files = write_report(begun)
-    show(*_tables(begun), f"{settings.caption}.", seeds_sentence(settings))
+    show(*_tables(begun), _seconds(begun))
+    show(f"{settings.caption}.", budget_sentence(settings), seeds_sentence(settings))
     show(f"Wrote {', '.join(files)} in {begun.folder}.")
 
 
 def _tables(run: Run) -> list[Any]:
+    """Per size the means, without seconds, in pieces that a terminal of 80 columns has room for."""
+    from fairnepv.studies.results import best_methods, cells, headings
+
+    names = [name.replace(" ", "\n", 1) for name in headings(run.results)[1:-1]]
+    tables = []
+    for k in run.settings.sizes:
+        title = f"{k:,} of {run.settings.n:,} items, {run.settings.corpus_name}"
+        best = best_methods(run.results, k)
+        for piece in _pieces(len(names), len(run.settings.views)):
+            table = _table(f"{title} (C: lower is better)", ["selector", *names[piece]])
+            for name, *numbers in cells(run.results, run.seconds, k):
+                _add(table, [name, *numbers[piece]], "green" if name in best else None)
+            tables.append(table)
+    return tables
+
+
+def _pieces(columns: int, views: int) -> list[slice]:
+    """All columns at once where they fit; else scores first, then coverage and efficiency."""
+    scores = views + 2  # F, d of every view, their minimum
+    parts = [(0, columns)] if columns <= _FIT else [(0, scores), (scores, columns)]
+    return [slice(i, min(i + _FIT, end)) for at, end in parts for i in range(at, end, _FIT)]
+
+
+def _seconds(run: Run) -> Any:
+    from fairnepv.studies.results import table_of_seconds
+
+    heading, *rows = table_of_seconds(run.seconds)
+    table = _table("Seconds", heading)
+    for row in rows:
+        _add(table, row)
+    return table
+
+
+def _table(title: str, heading: list[str]) -> Any:
     from rich.markup import escape
 
     from fairnepv.report.terminal import plain_table
-    from fairnepv.studies.results import best_methods, cells, headings
 
-    tables = []
-    for k in run.settings.sizes:
-        best = best_methods(run.results, k)
-        name = run.settings.corpus_name
-        table = plain_table(f"{k:,} of {run.settings.n:,} items, {name} (C: lower is better)")
-        for i, heading in enumerate(headings(run.results)):
-            justify: Any = "right" if i else "left"
-            table.add_column(escape(heading), justify=justify, no_wrap=True)
-        for row in cells(run.results, run.seconds, k):
-            table.add_row(*map(escape, row), style="green" if row[0] in best else None)
-        tables.append(table)
-    return tables
+    table = plain_table(title)
+    for i, name in enumerate(heading):
+        justify: Any = "right" if i else "left"
+        table.add_column(escape(name), justify=justify, no_wrap=True)
+    return table
+
+
+def _add(table: Any, row: list[str], style: str | None = None) -> None:
+    from rich.markup import escape
+
+    table.add_row(*map(escape, row), style=style)

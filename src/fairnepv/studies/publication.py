@@ -13,25 +13,23 @@ published/
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
-import json
 import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.write import to_json
-from fairnepv.studies.corpus import Corpus
+from fairnepv.studies.corpus import About, Corpus
+from fairnepv.studies.files import fingerprint
 from fairnepv.studies.run_report import write_report
-from fairnepv.studies.runs import Pool, Run
+from fairnepv.studies.runs import Pool, Run, Settings
 from fairnepv.studies.split import Split
 
 FORMAT = 1
 MANIFEST, RESULTS, ITEMS, SUMS = "manifest.json", "results.json", "items.csv", "SHA256SUMS"
-_COPIED = (
+COPIED = (
     *("results.csv", "results.tex", "selections.csv", "seconds.csv", "seconds.tex"),
     *("views.png", "efficiency.png"),
 )
@@ -41,19 +39,38 @@ _LARGEST_PROOF = 32 * 2**20  # bytes
 def publish(run: Run, pool: Pool, out: Path, *, force: bool = False) -> list[str]:
     """The folder, whole or not at all; names of its files."""
     _refuse(run, pool)
-    if out.exists() and not (force and (out / MANIFEST).is_file()):
-        hint = "add --force to replace it" if (out / MANIFEST).is_file() else "name another one"
-        raise InputError(f"{out} exists already; {hint}")
-    if not out.absolute().parent.is_dir():
+    target = out.resolve()
+    if not target.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist; make it first")
+    new, old = (target.with_name(f".{target.name}.{what}") for what in ("new", "old"))
+    _put_back(old, target)
+    if target.exists() and not (force and (target / MANIFEST).is_file()):
+        hint = "add --force to replace it" if (target / MANIFEST).is_file() else "name another one"
+        raise InputError(f"{out} exists already; {hint}")
     write_report(run)
-    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
-        made = Path(work) / "published"
-        _fill(made, run, pool)
-        if out.exists():
-            shutil.rmtree(out)
-        made.replace(out)
-    return sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
+    _remove(new, old)
+    try:
+        _fill(new, run, pool)
+        if target.exists():
+            target.replace(old)
+        new.replace(target)
+    finally:
+        _put_back(old, target)
+        _remove(new)
+    _remove(old)
+    return sorted(file.relative_to(target).as_posix() for file in _files(target))
+
+
+def _put_back(old: Path, target: Path) -> None:
+    """Where something came between the two moves that replace a publication."""
+    if old.is_dir() and not target.exists():
+        old.replace(target)
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        if folder.is_dir():
+            shutil.rmtree(folder)
 
 
 def _refuse(run: Run, pool: Pool) -> None:
@@ -73,12 +90,12 @@ def _refuse(run: Run, pool: Pool) -> None:
         raise InputError(
             f"the {changed[0]} changed since the run in {run.folder}; run again under another name"
         )
-    _ = run.results  # says what is missing
+    run.check_complete()
 
 
 def _fill(folder: Path, run: Run, pool: Pool) -> None:
     (folder / "bounds").mkdir(parents=True)
-    for name in _COPIED:
+    for name in COPIED:
         shutil.copyfile(run.folder / name, folder / name)
     sizes = {k: run.bound_file(k).stat().st_size for k in run.settings.sizes}
     for k in [k for k, size in sizes.items() if size <= _LARGEST_PROOF]:
@@ -93,30 +110,40 @@ def _fill(folder: Path, run: Run, pool: Pool) -> None:
 
 
 def manifest(run: Run, pool: Pool, proof_sizes: dict[int, int]) -> dict[str, Any]:
-    about, settings = pool.corpus.about, run.settings
+    return {
+        **claims(pool, run.settings),
+        "bounds": [_bound(run, k, size) for k, size in proof_sizes.items()],
+        "environment": run.environments,
+    }
+
+
+def claims(pool: Pool, settings: Settings) -> dict[str, Any]:
+    """All of the manifest that corpus, split, features and settings decide."""
     return {
         "format": FORMAT,
         "what": f"selections by the protocol of FairNEPv, section 6: {settings.caption}",
-        "simulated": about.simulated,
-        "corpus": {
-            "name": about.name,
-            "kind": about.kind,
-            "simulated": about.simulated,
-            "items": about.n,
-            "checksum": about.checksum,
-            "sources": [
-                {**s, "name": PurePath(str(s.get("name", ""))).name} for s in about.sources
-            ],
-            "rules": about.rules,
-            "funnel": about.funnel,
-            "made_by": about.made_by,
-            "notes": about.notes,
-        },
+        "simulated": pool.corpus.about.simulated,
+        "corpus": corpus_record(pool.corpus.about),
         "features": {view: asdict(d) for view, d in pool.descriptions.items()},
         "split": {"seed": pool.split.seed, "checksum": pool.split.checksum},
         "settings": asdict(settings),
-        "bounds": [_bound(run, k, size) for k, size in proof_sizes.items()],
-        "environment": json.loads((run.folder / "environment.json").read_bytes()),
+    }
+
+
+def corpus_record(about: About) -> dict[str, Any]:
+    """Sources by their names alone: where they lay is nobody's business."""
+    sources = [{**s, "name": PurePath(str(s.get("name", ""))).name} for s in about.sources]
+    return {
+        "name": about.name,
+        "kind": about.kind,
+        "simulated": about.simulated,
+        "items": about.n,
+        "checksum": about.checksum,
+        "sources": sources,
+        "rules": about.rules,
+        "funnel": about.funnel,
+        "made_by": about.made_by,
+        "notes": about.notes,
     }
 
 
@@ -143,12 +170,13 @@ def items_csv(corpus: Corpus, split: Split) -> bytes:
 
 def sums(folder: Path) -> str:
     """A line per file, in order of their names."""
-    files = sorted(
-        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
-    )
-    return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in files if name != SUMS)
+    names = sorted(file.relative_to(folder).as_posix() for file in _files(folder))
+    return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS)
 
 
 def sha256_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return str(fingerprint(file)["sha256"])
+
+
+def _files(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file()]

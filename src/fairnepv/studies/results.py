@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from fairnepv.errors import InputError
+from fairnepv.errors import InputError, NumericalError
 from fairnepv.selection import Score
 
 LABELS = {
@@ -25,6 +25,7 @@ LABELS = {
     "concatenated": "Concatenation",
     "random": "Random",
 }
+ROUNDING = 1e-9  # by which a score may exceed its bound, and two machines may differ
 BOUND = "(bound)"  # the selector of the seconds that a certificate took
 
 
@@ -88,7 +89,11 @@ class Result:
 
 
 def measures(score: Score, bound: float) -> dict[str, Any]:
-    """The numbers of a result as the library scores it, beside a bound."""
+    """The numbers of a result as the library scores it, beside a bound that holds for it."""
+    if not score.fair_score <= bound + ROUNDING:
+        raise NumericalError(
+            f"the bound {bound!r} is no bound: the fair score is {score.fair_score!r}, above it"
+        )
     return {
         "fair_score": score.fair_score,
         "scores": dict(score.scores),
@@ -126,9 +131,15 @@ def _summary(k: int, method: str, rows: Sequence[dict[str, float]]) -> Summary:
 
 
 def best_methods(results: Iterable[Result], k: int) -> set[str]:
-    """The selectors with the highest mean fair score at this size."""
+    """The selectors with the highest mean fair score at this size, as far as tables print it."""
     means = {row.method: row.means["fair_score"] for row in summarise(results) if row.k == k}
-    return {method for method, mean in means.items() if mean >= max(means.values()) - 1e-9}
+    best = printed(max(means.values()))
+    return {method for method, mean in means.items() if printed(mean) == best}
+
+
+def printed(number: float) -> str:
+    """As in every table; nothing is less than zero by rounding alone."""
+    return f"{number:z.3f}"
 
 
 def label(method: str) -> str:
@@ -236,7 +247,7 @@ def _tex_row(row: Summary, views: Sequence[str], *, bold: bool) -> str:
 
 
 def _tex_number(row: Summary, name: str, *, bold: bool = False) -> str:
-    value = f"{row.means[name]:.3f}"
+    value = printed(row.means[name])
     if bold:
         value = rf"\mathbf{{{value}}}"
     spread = rf"\pm{row.spreads[name]:.3f}" if name in row.spreads else ""
@@ -276,6 +287,16 @@ def _subscript(view: str) -> str:
 # --- cells of a table by rows ---------------------------------------------------------------------
 
 
+def table_of_seconds(seconds: Mapping[Unit, float]) -> list[list[str]]:
+    """A row of headings, then mean seconds of every selector by size; the bound has its own row."""
+    sizes = list(dict.fromkeys(unit.k for unit in seconds))
+    rows = [["selector", *(f"k = {k:,}" for k in sizes)]]
+    for method in dict.fromkeys(unit.method for unit in seconds):
+        means = [mean_seconds(seconds, k, method) for k in sizes]
+        rows.append([method, *("" if mean is None else f"{mean:.2f}" for mean in means)])
+    return rows
+
+
 def headings(results: Sequence[Result]) -> list[str]:
     views = list(results[0].scores)
     columns = [*(f"d {view}" for view in views), "min", *(f"C {view}" for view in views)]
@@ -291,7 +312,7 @@ def cells(results: Sequence[Result], seconds: Mapping[Unit, float], k: int) -> l
         names = [name for name in row.means if name != "upper_bound"]
         mean = mean_seconds(seconds, k, row.method)
         spent = "" if mean is None else f"{mean:.2f}"
-        rows.append([row.method, *(f"{row.means[name]:.3f}" for name in names), spent])
+        rows.append([row.method, *(printed(row.means[name]) for name in names), spent])
         if row.spreads:
             spreads = [f"±{row.spreads[name]:.3f}" for name in names]
             rows.append([f"  {row.seeds} seeds", *spreads, ""])

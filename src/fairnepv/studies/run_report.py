@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from fairnepv.report import draw_efficiency, draw_view_scores
+from fairnepv.search import check_effort
 from fairnepv.studies.results import (
     Result,
     label,
@@ -21,8 +22,17 @@ from fairnepv.studies.runs import Run, Settings
 _READING = (
     "d per view and F in nats per item, higher is better; C is the mean cosine distance of the "
     "pool to the nearest pick, lower is better; eff. is exp(F - bound), with one proven bound per "
-    "k, so at least that share of the best possible"
+    "k, so at least that share of the best possible; bold is the highest F as printed"
 )
+_BUDGETS = {  # where they differ from those of a selector with an objective of its own
+    "nepv": "has one-swaps without pair exchanges",
+    "auto": "takes the best of several starts, and restarts within its effort",
+    "exact": "takes the best of several starts, then branches and bounds",
+    "greedy": "is greedy alone",
+    "concatenated": "is greedy alone",
+    **dict.fromkeys(("softmax", "d-optimal", "saturate"), "is not refined"),
+    **dict.fromkeys(("random", "k-dpp"), "is drawn"),
+}
 
 
 def write_report(run: Run) -> list[str]:
@@ -50,11 +60,31 @@ def tables(results: Sequence[Result], settings: Settings) -> dict[str, bytes]:
 
 
 def results_caption(settings: Settings) -> str:
-    return f"{settings.caption}: {_READING}. {seeds_sentence(settings)}"
+    said = (f"{settings.caption}: {_READING}.", budget_sentence(settings), seeds_sentence(settings))
+    return " ".join(said)
 
 
 def seconds_caption(settings: Settings) -> str:
-    return f"{settings.caption}: seconds of the search, and of the bound, which serves all."
+    said = f"{settings.caption}: seconds of the search, and of the bound, which serves all."
+    starts = [label(method) for method in ("auto", "exact") if method in settings.methods]
+    if not starts:
+        return said
+    return f"{said} The search of {' and '.join(starts)} starts from the bound's solution."
+
+
+def budget_sentence(settings: Settings) -> str:
+    """What every selector gets besides its objective, so that nobody takes them for equals."""
+    if check_effort(settings.effort).max_passes == 0:
+        return f"With effort {settings.effort} no selector is refined by swaps."
+    groups: dict[str, list[str]] = {}
+    for method in settings.methods:
+        if method in _BUDGETS:
+            groups.setdefault(_BUDGETS[method], []).append(label(method))
+    others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
+    return (
+        "Every selector is greedy in its objective and refined under it by the same local search "
+        f"within the same passes{', except: ' if others else ''}{'; '.join(others)}."
+    )
 
 
 def seeds_sentence(settings: Settings) -> str:

@@ -6,14 +6,15 @@
       bounds/           per size the proof of its bound, as `fairnepv certify --out` writes it
       done/             one file per selection, written when it is done
       seconds/          the same for the clock
-      unfinished/       the state of the selection at hand, until it is done
+      unfinished/       the state of the selection at hand and its seconds so far, until it is done
       results.csv, results.tex, selections.csv, views.png, efficiency.png
       seconds.csv, seconds.tex
 
 What is done is not done again, and a selection that was cut short goes on from its last state, so a
-run that was killed goes on where it was. Every selector is
-`fairnepv.select` with one effort: the same passes of swaps and pair exchanges under its own
-objective (as `fairnepv.compare` does it), and the same scorer.
+run that was killed goes on where it was. Every selector is `fairnepv.select` with one effort, as
+`fairnepv.compare` does it, and all have the same scorer. A selector with an objective is greedy in
+it and refined under it within the same passes, with the exceptions that every caption names
+(`run_report.budget_sentence`).
 """
 
 from __future__ import annotations
@@ -48,12 +49,15 @@ from fairnepv.selection import Score, Selection
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.feature_files import Description, feature_views, read_view
 from fairnepv.studies.results import BOUND, Result, Unit, measures
+from fairnepv.studies.run_clock import Clock
 from fairnepv.studies.split import Split, read_split
 from fairnepv.views.arrays import check_positive
 
 FOLDER = "runs"
 CALIBRATIONS = ("unit-diagonal", "trace", "none")  # known before anything is selected or proven
 _DRAW = ("random", "k-dpp")
+_PARTS = ("bounds", "done", "seconds", "unfinished")
+_TORN = re.compile(r"\..+\.(json|npz|csv|tex|png|seconds)\.[a-z0-9_]{8}")  # see `Output.write`
 _PACKAGES = ("fairnepv", "numpy", "scipy", "scikit-learn", "pyarrow", "matplotlib", "pillow")
 
 
@@ -97,6 +101,12 @@ class Settings:
             for method in self.methods
             for seed in range(self.seeds if k in self.drawn.get(method, ()) else 1)
         ]
+
+    @property
+    def count(self) -> int:
+        """Of the units, without a list of them."""
+        drawn = sum(len(sizes) for sizes in self.drawn.values())
+        return len(self.sizes) * len(self.methods) + (self.seeds - 1) * drawn
 
     @property
     def caption(self) -> str:
@@ -179,26 +189,10 @@ def make_settings(
     gap: float = 2e-3,
 ) -> Settings:
     """Everything is checked here, before anything is run."""
-    check_tau(tau)
-    check_positive("eps", eps)
-    check_positive("gap", gap)
-    check_effort(effort)
-    if calibration not in CALIBRATIONS:
-        raise InputError(
-            f"calibration must be one of {', '.join(CALIBRATIONS)}, not {calibration!r}"
-        )
-    views = list(pool.views)
+    _check_problem(tau, eps, calibration, effort, gap)
+    views, n = list(pool.views), len(pool.rows)
     chosen = default_methods(views) if methods is None else list(methods)
-    n = len(pool.rows)
-    for what, given in (("sizes", list(sizes)), ("methods", chosen)):
-        if not given or len(set(given)) < len(given):
-            raise InputError(f"{what} must be named, each once, not {given!r}")
-    for k in sizes:
-        if not isinstance(k, int) or not 1 <= k < n:
-            raise InputError(
-                f"k = {k} does not fit the selection pool of {n:,} items; give whole numbers from "
-                f"1 to {n - 1:,}, as in --k 100,500"
-            )
+    _check_lists(sizes, chosen, seeds, n)
     sketches = {k: sketch(pool.views, k, {"eps": eps, "calibration": calibration}) for k in sizes}
     for problem in sketches.values():
         for method in chosen:
@@ -222,6 +216,31 @@ def make_settings(
         effort=effort,
         gap=gap,
     )
+
+
+def _check_problem(tau: Any, eps: Any, calibration: Any, effort: Any, gap: Any) -> None:
+    check_tau(tau)
+    check_positive("eps", eps)
+    check_positive("gap", gap)
+    check_effort(effort)
+    if calibration not in CALIBRATIONS:
+        raise InputError(
+            f"calibration must be one of {', '.join(CALIBRATIONS)}, not {calibration!r}"
+        )
+
+
+def _check_lists(sizes: Sequence[Any], methods: Sequence[Any], seeds: Any, n: int) -> None:
+    for what, given in (("sizes", list(sizes)), ("methods", list(methods))):
+        if not given or len(set(given)) < len(given):
+            raise InputError(f"{what} must be named, each once, not {given!r}")
+    for k in sizes:
+        if type(k) is not int or not 1 <= k < n:
+            raise InputError(
+                f"k = {k} does not fit the selection pool of {n:,} items; give whole numbers from "
+                f"1 to {n - 1:,}, as in --k 100,500"
+            )
+    if type(seeds) is not int or seeds < 1:
+        raise InputError(f"seeds must be a whole number from 1 on, not {seeds!r}")
 
 
 def draws(method: str, effort: str, problem: Problem) -> bool:
@@ -258,10 +277,9 @@ class Run:
                     f"{folder} was begun with another {other[0]} ({_short(begun[other[0]])}, now "
                     f"{_short(asdict(settings)[other[0]])}); give this run another --name"
                 )
-        for part in ("bounds", "done", "seconds", "unfinished"):
+        for part in _PARTS:
             (folder / part).mkdir(parents=True, exist_ok=True)
-        for torn in folder.rglob(".*"):  # what a kill left of a file
-            torn.unlink()
+        _remove_torn(folder)
         run.write("settings.json", to_json(asdict(settings)) + "\n")
         return run
 
@@ -295,22 +313,26 @@ class Run:
         return read_proof(read_archive(str(self.bound_file(k))))
 
     def has_bound(self, k: int) -> bool:
-        return self.bound_file(k).is_file()
+        return self.bound_file(k).is_file() and self._seconds_file(Unit(k, BOUND, 0)).is_file()
 
     def has(self, unit: Unit) -> bool:
-        return (self.folder / "done" / f"{unit.name}.json").is_file()
+        return self._result_file(unit).is_file() and self._seconds_file(unit).is_file()
 
     def keep_bound(self, k: int, certificate: Certificate, seconds: float) -> None:
         if certificate.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self._keep_seconds(Unit(k, BOUND, 0), seconds)
-        write_arrays(Output(self.bound_file(k)), proof_arrays(certificate.proof))
+        if not self.bound_file(k).is_file():  # only its seconds were lost: results stand on it
+            write_arrays(Output(self.bound_file(k)), proof_arrays(certificate.proof))
 
     def keep(self, unit: Unit, result: Result, seconds: float) -> None:
         """The clock first: a result that is there has its seconds."""
         self._keep_seconds(unit, seconds)
         self.write(f"done/{unit.name}.json", to_json(result.record) + "\n")
-        for state in self.unfinished.glob("*"):
+        self.clear_unfinished()
+
+    def clear_unfinished(self) -> None:
+        for state in self.unfinished.glob("k*"):
             state.unlink()
 
     @property
@@ -318,26 +340,55 @@ class Run:
         return self.folder / "unfinished"
 
     def _keep_seconds(self, unit: Unit, seconds: float) -> None:
-        self.write(f"seconds/{_file_name(unit)}.json", f"{seconds!r}\n")
+        self.write(f"seconds/{self._seconds_file(unit).name}", f"{seconds!r}\n")
 
-    def result(self, unit: Unit) -> Result:
-        file = self.folder / "done" / f"{unit.name}.json"
-        if not file.is_file():
-            raise InputError(
-                f"the run in {self.folder} is not complete: {unit} is missing; start it again, and "
-                "it goes on"
-            )
-        return Result.read(_read_json(file), str(file))
+    def _seconds_file(self, unit: Unit) -> Path:
+        name = f"k{unit.k}-bound" if unit.method == BOUND else unit.name
+        return self.folder / "seconds" / f"{name}.json"
+
+    def _result_file(self, unit: Unit) -> Path:
+        return self.folder / "done" / f"{unit.name}.json"
+
+    def check_complete(self) -> None:
+        """An `InputError` names what is missing, which starting the run again makes anew."""
+        bounds = [Unit(k, BOUND, 0) for k in self.settings.sizes]
+        files = {str(unit): self._result_file(unit) for unit in self.settings.units}
+        files |= {f"the bound for k = {unit.k}": self.bound_file(unit.k) for unit in bounds}
+        for unit in (*bounds, *self.settings.units):
+            files[f"the time of {unit}"] = self._seconds_file(unit)
+        files["what it ran on"] = self.folder / "environment.json"
+        for what, file in files.items():
+            if not file.is_file():
+                raise InputError(
+                    f"the run in {self.folder} is not complete: {what} is missing "
+                    f"({file.relative_to(self.folder)}); start it again, and it goes on"
+                )
 
     @functools.cached_property
     def results(self) -> list[Result]:
-        return [self.result(unit) for unit in self.settings.units]
+        self.check_complete()
+        files = map(self._result_file, self.settings.units)
+        return [Result.read(_read_json(file), str(file)) for file in files]
 
     @functools.cached_property
     def seconds(self) -> dict[Unit, float]:
+        self.check_complete()
         units = [Unit(k, BOUND, 0) for k in self.settings.sizes] + self.settings.units
-        files = {unit: self.folder / "seconds" / f"{_file_name(unit)}.json" for unit in units}
-        return {unit: float(file.read_text(encoding="utf-8")) for unit, file in files.items()}
+        return {unit: _read_number(self._seconds_file(unit)) for unit in units}
+
+    @property
+    def environments(self) -> list[Any]:
+        self.check_complete()
+        seen: list[Any] = _read_json(self.folder / "environment.json")
+        return seen
+
+
+def _remove_torn(folder: Path) -> None:
+    """What a kill left of files of ours; whatever else is hidden here is not ours."""
+    for part in (folder, *(folder / part for part in _PARTS)):
+        for file in part.iterdir():
+            if _TORN.fullmatch(file.name) and file.is_file():
+                file.unlink()
 
 
 def environment(engine: str | None = None) -> dict[str, Any]:
@@ -356,10 +407,6 @@ def environment(engine: str | None = None) -> dict[str, Any]:
     }
 
 
-def _file_name(unit: Unit) -> str:
-    return f"k{unit.k}-bound" if unit.method == BOUND else unit.name
-
-
 def _check_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(
@@ -373,6 +420,13 @@ def _read_json(file: Path) -> Any:
         return json.loads(file.read_bytes())
     except ValueError as error:
         raise InputError(f"{file} cannot be read ({error}); remove it and run again") from error
+
+
+def _read_number(file: Path) -> float:
+    number = _read_json(file)
+    if not isinstance(number, float):
+        raise InputError(f"{file} holds no number of seconds; remove it and run again")
+    return number
 
 
 def _short(value: Any) -> str:
@@ -402,6 +456,7 @@ def carry_out(
             done += 1
         if not run.has_bound(k):  # its file was lost
             _certify(run, pool, k, progress, engine)
+    run.clear_unfinished()  # a kill may have come between the last result and this
     return run
 
 
@@ -413,7 +468,8 @@ def _select(
     if not proves and not run.has_bound(unit.k):
         _certify(run, pool, unit.k, progress, engine)
     local = engine in (None, "local")  # the states of others have other last bits
-    began = time.monotonic()
+    state = run.unfinished / f"{unit.name}.state" if local else None
+    clock = Clock(state, progress)
     found = select(
         pool.views,
         unit.k,
@@ -422,18 +478,19 @@ def _select(
         certify=proves,
         gap=settings.gap,
         random_state=unit.seed,
-        checkpoint=run.unfinished / f"{unit.name}.state" if local else None,
+        checkpoint=state,
         engine=engine,
-        progress=progress,
+        progress=clock,
         **settings.posing,
-    ).looked_around()
+    )
+    spent, found = clock.spent(found.seconds), found.looked_around()
     if found.status is Status.INTERRUPTED:
+        clock.write()
         raise KeyboardInterrupt
     if found.certificate is not None and not run.has_bound(unit.k):
-        spent = time.monotonic() - began - found.seconds
-        run.keep_bound(unit.k, found.certificate, spent)
+        run.keep_bound(unit.k, found.certificate, spent.bound)
     scored = found if local else score(pool.views, found.indices, **settings.posing)
-    run.keep(unit, _result(run, pool, unit, found, scored), found.seconds)
+    run.keep(unit, _result(run, pool, unit, found, scored), spent.search)
 
 
 def _result(run: Run, pool: Pool, unit: Unit, found: Selection, scored: Score) -> Result:

@@ -80,7 +80,7 @@ def split(corpus: Corpus, *, validation: float = 0.1, test: float = 0.1, seed: i
     edges = quantile_edges(words)
     strata = np.searchsorted(edges, words)  # up to and including each edge
     sizes = np.bincount(strata, minlength=len(edges) + 1).tolist()
-    counts = zip(apportion(sizes, validation), apportion(sizes, test), strict=True)
+    counts = zip(*apportion(sizes, validation, test), strict=True)
     taken: tuple[list[int], list[int]] = ([], [])
     for stratum, (first, second) in enumerate(counts):
         rows = _shuffled(np.flatnonzero(strata == stratum), corpus.ids, seed)
@@ -114,16 +114,30 @@ def quantile_edges(words: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(edges[edges < words.max()])
 
 
-def apportion(sizes: Sequence[int], share: float) -> list[int]:
-    """So many of each bin that none is off by one or more, and their sum by at most a half."""
-    exact = Fraction(repr(share))  # 0.1 is a tenth here
-    ideal = [exact * size for size in sizes]
-    counts = [int(x) for x in ideal]
-    short = round(sum(ideal)) - sum(counts)
-    by_remainder = sorted(range(len(sizes)), key=lambda i: (counts[i] - ideal[i], i))
-    for i in by_remainder[:short]:
-        counts[i] += 1
-    return counts
+def apportion(sizes: Sequence[int], validation: float, test: float) -> tuple[list[int], list[int]]:
+    """How many of each bin validate and how many test: no bin is off by one or more, neither sum by
+    more than a half, and no bin gives more than it has."""
+    ideal = [[_exact(share) * size for size in sizes] for share in (validation, test)]
+    first, second = ([int(x) for x in row] for row in ideal)
+    room = [size - a - b for size, a, b in zip(sizes, first, second, strict=True)]
+    more, others = round(sum(ideal[0])) - sum(first), round(sum(ideal[1])) - sum(second)
+    # A bin with room for one more serves one part only: some are left to test where it needs them.
+    order, roomy = _by_remainder(ideal[0]), sum(left > 1 for left in room)
+    tight = [i for i in order if room[i] == 1]
+    left_to_test = set(tight[len(tight) - max(0, others - roomy) :])
+    for i in [i for i in order if room[i] and i not in left_to_test][:more]:
+        first[i], room[i] = first[i] + 1, room[i] - 1
+    for i in [i for i in _by_remainder(ideal[1]) if room[i]][:others]:
+        second[i] += 1
+    return first, second
+
+
+def _by_remainder(ideal: Sequence[Fraction]) -> list[int]:
+    return sorted(range(len(ideal)), key=lambda i: (int(ideal[i]) - ideal[i], i))
+
+
+def _exact(share: float) -> Fraction:
+    return Fraction(repr(share))  # 0.1 is a tenth here
 
 
 def write_split(corpus: Corpus, made: Split, *, force: bool = False) -> Path:
@@ -149,7 +163,7 @@ def read_split(corpus: Corpus, path: Path | None = None) -> Split:
         said = json.loads(path.read_bytes())
         origin, seed = str(said["corpus"]), int(said["seed"])
         shares = (float(said["shares"]["validation"]), float(said["shares"]["test"]))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error!r}); split again") from error
     if origin != corpus.about.checksum:
         raise InputError(
