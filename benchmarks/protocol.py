@@ -11,7 +11,7 @@ import argparse
 from fairnepv.report.terminal import rounded_up
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.results import BOUND, Unit, best_methods, cells, headings
-from fairnepv.studies.run_report import seeds_sentence
+from fairnepv.studies.run_report import budget_sentence, seeds_sentence
 from fairnepv.studies.runs import Run
 from sections import benchmark, markdown, provenance, publish
 
@@ -20,7 +20,7 @@ def section(run: Run) -> str:
     """One table per size under the name of the corpus; simulated data is called that there."""
     settings = run.settings
     parts = [f"### {settings.corpus_name[:1].upper()}{settings.corpus_name[1:]} corpus"]
-    parts.append(f"{settings.caption}. {seeds_sentence(settings)}")
+    parts.append(f"{settings.caption}. {budget_sentence(settings)} {seeds_sentence(settings)}")
     parts += [table(run, k) for k in settings.sizes]
     return "\n\n".join(parts)
 

@@ -22,7 +22,7 @@ from typing import Any
 from fairnepv.errors import InputError
 from fairnepv.io.write import to_json
 from fairnepv.studies.corpus import About, Corpus
-from fairnepv.studies.files import fingerprint
+from fairnepv.studies.files import sha256_of
 from fairnepv.studies.run_report import write_report
 from fairnepv.studies.runs import Pool, Run, Settings
 from fairnepv.studies.split import Split
@@ -172,10 +172,6 @@ def sums(folder: Path) -> str:
     """A line per file, in order of their names."""
     names = sorted(file.relative_to(folder).as_posix() for file in _files(folder))
     return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS)
-
-
-def sha256_of(file: Path) -> str:
-    return str(fingerprint(file)["sha256"])
 
 
 def _files(folder: Path) -> list[Path]:

@@ -29,7 +29,6 @@ _BUDGETS = {  # where they differ from those of a selector with an objective of 
     "auto": "takes the best of several starts, and restarts within its effort",
     "exact": "takes the best of several starts, then branches and bounds",
     "greedy": "is greedy alone",
-    "concatenated": "is greedy alone",
     **dict.fromkeys(("softmax", "d-optimal", "saturate"), "is not refined"),
     **dict.fromkeys(("random", "k-dpp"), "is drawn"),
 }

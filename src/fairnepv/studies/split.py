@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +24,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.write import Output
 from fairnepv.studies.corpus import Corpus
 
+Counts = tuple[int, int]  # that validate, that test
 FILE = "split.json"
 BINS = 10
 _FORMAT = 1
@@ -116,24 +118,35 @@ def quantile_edges(words: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def apportion(sizes: Sequence[int], validation: float, test: float) -> tuple[list[int], list[int]]:
     """How many of each bin validate and how many test: no bin is off by one or more, neither sum by
-    more than a half, and no bin gives more than it has."""
-    ideal = [[_exact(share) * size for size in sizes] for share in (validation, test)]
-    first, second = ([int(x) for x in row] for row in ideal)
-    room = [size - a - b for size, a, b in zip(sizes, first, second, strict=True)]
-    more, others = round(sum(ideal[0])) - sum(first), round(sum(ideal[1])) - sum(second)
-    # A bin with room for one more serves one part only: some are left to test where it needs them.
-    order, roomy = _by_remainder(ideal[0]), sum(left > 1 for left in room)
-    tight = [i for i in order if room[i] == 1]
-    left_to_test = set(tight[len(tight) - max(0, others - roomy) :])
-    for i in [i for i in order if room[i] and i not in left_to_test][:more]:
-        first[i], room[i] = first[i] + 1, room[i] - 1
-    for i in [i for i in _by_remainder(ideal[1]) if room[i]][:others]:
-        second[i] += 1
-    return first, second
+    more than a half, and no bin gives more than it has.
+
+    Of all ways to round bins up or down that give these sums, the one that rounds the largest
+    remainders up, and of equal ones the earliest.
+    """
+    shares = (_exact(validation), _exact(test))
+    best: dict[Counts, tuple[Fraction, tuple[Counts, ...]]] = {(0, 0): (Fraction(0), ())}
+    for size in sizes:
+        longer: dict[Counts, tuple[Fraction, tuple[Counts, ...]]] = {}
+        for (a, b), (gain, chosen) in best.items():
+            for (v, t), more in _roundings(size, shares):
+                way = (gain + more, (*chosen, (v, t)))
+                longer[a + v, b + t] = max(longer.get((a + v, b + t), way), way)
+        best = longer
+    wanted = (round(shares[0] * sum(sizes)), round(shares[1] * sum(sizes)))
+    chosen = best[wanted][1]
+    return [v for v, _ in chosen], [t for _, t in chosen]
 
 
-def _by_remainder(ideal: Sequence[Fraction]) -> list[int]:
-    return sorted(range(len(ideal)), key=lambda i: (int(ideal[i]) - ideal[i], i))
+def _roundings(size: int, shares: tuple[Fraction, Fraction]) -> Iterator[tuple[Counts, Fraction]]:
+    """Counts of one bin, each rounded down or up, that it can give; and what was rounded up."""
+    ways = []
+    for ideal in (share * size for share in shares):
+        down = int(ideal)
+        up = [(down + 1, ideal - down)] if ideal > down else []
+        ways.append([(down, Fraction(0)), *up])
+    for (v, more), (t, others) in itertools.product(*ways):
+        if v + t <= size:
+            yield (v, t), more + others
 
 
 def _exact(share: float) -> Fraction:

@@ -19,6 +19,7 @@ from fairnepv.io import read_archive
 from fairnepv.loop import Progress
 from fairnepv.pipeline import certify, score, select, verify_bound
 from fairnepv.studies.corpus import Corpus
+from fairnepv.studies.files import sha256_of
 from fairnepv.studies.publication import (
     COPIED,
     FORMAT,
@@ -29,7 +30,6 @@ from fairnepv.studies.publication import (
     claims,
     corpus_record,
     items_csv,
-    sha256_of,
 )
 from fairnepv.studies.results import ROUNDING, Result, measures
 from fairnepv.studies.run_report import tables
