@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from fairnepv.cli import main
 from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
-from fairnepv.studies import encoders, stores
+from fairnepv.studies import encoders, making, stores
 from fairnepv.studies.corpora import ingest_folder, ingest_openmoji
 from fairnepv.studies.corpus import Checksum, Corpus
 from fairnepv.studies.feature_files import checksum_of, feature_views, read_view
@@ -228,6 +228,27 @@ def test_pictures_that_cannot_be_had_say_why(monkeypatch):
                 assert "cannot be opened" in str(pictures.fetch(1))
 
 
+def test_a_damaged_page_costs_its_rows_alone():
+    contents = [png(i) for i in range(8)]
+    table = pa.table({"id": [str(i) for i in range(8)], "image": contents})
+    pq.write_table(table, "a.parquet", row_group_size=4, compression="none", use_dictionary=False)
+    column = pq.read_metadata("a.parquet").row_group(0).column(1)
+    content = bytearray(Path("a.parquet").read_bytes())
+    start = column.data_page_offset
+    content[start : start + 20] = b"\xff" * 20
+    Path("a.parquet").write_bytes(content)
+    with open_pictures("a.parquet") as pictures:
+        assert "cannot be read" in str(pictures.fetch(0))
+        assert [pictures.fetch(i) for i in range(4, 8)] == contents[4:]
+
+
+def test_large_images_are_written_soon(monkeypatch):
+    monkeypatch.setattr(making, "_LARGE", 5000)
+    corpus = small(12)
+    assert pq.read_metadata("corpus/images.parquet").num_row_groups > 3
+    assert list(corpus.images()) == [png(i) for i in (0, 1, 10, 11, *range(2, 10))]
+
+
 def test_names_that_are_not_unicode_are_rejected_like_others(run):
     small()
     Path(os.fsdecode(b"images/\xff.png")).write_bytes(png(9))
@@ -250,6 +271,89 @@ def test_texts_may_lie_in_a_table(ending):
     assert ingest_folder("images", f"t.{ending}:text", "other").checksum == checksum
 
 
+def arrow_texts(**columns) -> None:
+    pq.write_table(pa.table(columns), "t.parquet")
+
+
+def test_types_of_columns_are_not_passed_over():
+    """Row numbers, or another column, would stand for what cannot be read."""
+    write_images(["1.png", "2.png"])
+    said = ["number one", "number two"]
+    arrow_texts(id=[1.0, 2.0], text=said)
+    assert "column 'id' must hold texts or whole numbers, not double" in refused(
+        ingest_folder, "images", "t.parquet", "corpus"
+    )
+    arrow_texts(id=["1", "2"], text=[0.5, 1.5], note=said)
+    assert "column 'text' must hold texts" in refused(
+        ingest_folder, "images", "t.parquet", "corpus"
+    )
+    arrow_texts(
+        id=pa.array(["1", "2"]).dictionary_encode(), text=pa.array(said).dictionary_encode()
+    )
+    ingest_folder("images", "t.parquet", "corpus")
+    assert Corpus.open("corpus").texts == said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("id,text\n0,a cat, black\n", "line 2 has more cells than the header"),
+        ("id;text\n0;a cat\n", "commas between them"),
+    ],
+)
+def test_tables_that_are_not_what_they_seem(content, said):
+    write_images(["0.png"])
+    Path("t.csv").write_text(content)
+    assert said in refused(ingest_folder, "images", "t.csv", "corpus")
+
+
+def test_columns_that_nobody_asked_for_may_share_a_name():
+    write_images(["0.png"])
+    Path("t.csv").write_text("id,,text,\n0,x,a cat,y\n")
+    ingest_folder("images", "t.csv", "corpus")
+    assert Corpus.open("corpus").texts == ["a cat"]
+
+
+def test_verdicts_on_one_column_are_not_those_on_another(monkeypatch):
+    from fairnepv.studies import corpora
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    good, bad = [png(i) for i in range(3)], [b"torn", png(1), png(2)]
+    pq.write_table(pa.table({"id": list("012"), "a": bad, "b": good}), "two.parquet")
+    write_csv([(i, "a mark") for i in range(3)])
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "move_in", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ingest_folder("two.parquet:a", "texts.csv", "corpus")
+    assert ingest_folder("two.parquet:b", "texts.csv", "corpus").n == 3
+
+
+def test_a_damaged_tar_is_refused_and_what_has_no_bytes_says_so():
+    write_images([f"{i}.png" for i in range(4)])
+    with tarfile.open("a.tar", "w") as archive:
+        archive.add("images", arcname="x")
+        link = tarfile.TarInfo("x/link.png")
+        link.type, link.linkname = tarfile.LNKTYPE, "x/0.png"
+        archive.addfile(link)
+    with open_pictures("a.tar") as pictures:
+        assert [pictures.label(i) for i in range(5)][-1] == "x/link.png"
+        assert "is a link" in str(pictures.fetch(4))
+        assert sorted(pictures.fetch(i) for i in range(4)) == sorted(png(i) for i in range(4))
+    content = bytearray(Path("a.tar").read_bytes())
+    with tarfile.open("a.tar") as archive:
+        places = [member.offset for member in archive]
+    for damaged in (
+        content[: places[2]] + b"\xff" * 512 + content[places[2] + 512 :],
+        content[: places[3] + 100],
+        content[: places[3]],
+    ):
+        Path("b.tar").write_bytes(damaged)
+        with pytest.raises(InputError, match="cannot be read as tar"), open_pictures("b.tar"):
+            pass
+
+
 def test_a_damaged_member_of_a_zip_is_one_reject():
     small()
     with zipfile.ZipFile("images.zip", "w") as archive:
@@ -268,6 +372,7 @@ def test_a_damaged_member_of_a_zip_is_one_reject():
         ("--corpus emoji", "no corpus 'emoji'; give uspto, openmoji or folder"),
         ("texts.csv --corpus emoji", "no corpus 'emoji'; give uspto, openmoji or folder"),
         ("texts.csv --corpus openmoji", "takes no bulk files"),
+        ("--corpus openmoji --min-words 3", "are for bulk files"),
         ("--corpus folder", "takes --images DIR and --texts"),
         ("--corpus folder --images images", "takes --images DIR and --texts"),
         ("--corpus openmoji --images images", "leave --images"),

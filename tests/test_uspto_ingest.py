@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shutil
 import signal
 import tarfile
@@ -333,6 +334,36 @@ def test_an_unfinished_run_does_not_open_what_is_finished(raw, tmp_path):
     assert {name: files_of(out)[name] for name in before} == before
     ingest(bulk(raw)[:1], f"{raw}/images.zip", out, force=True)
     assert files_of(out) == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_only_looks_like_a_corpus_is_left_alone(raw, tmp_path, force):
+    (tmp_path / "corpus.json").write_text('{"mine": 1}')
+    (tmp_path / ".ingest-notes").mkdir()
+    with pytest.raises(InputError, match="is no corpus; name another folder"):
+        ingest(bulk(raw), f"{raw}/images.zip", tmp_path, force=force)
+    (tmp_path / "corpus.json").unlink()
+    (tmp_path / "items.parquet").write_text("mine")
+    with pytest.raises(InputError, match=r"has a items\.parquet that is not of a corpus"):
+        ingest(bulk(raw), f"{raw}/images.zip", tmp_path, force=force)
+    assert (tmp_path / ".ingest-notes").is_dir()
+
+
+def test_names_that_are_not_unicode_may_share_a_serial_number(raw, tmp_path):
+    for folder in (b"\xff", b"b"):
+        path = tmp_path / "logos" / os.fsdecode(folder)
+        path.mkdir(parents=True)
+        (path / "10000001.png").write_bytes(png())
+    ingest(bulk(raw), str(tmp_path / "logos"), tmp_path / "corpus")
+    details = {row["id"]: row["detail"] for row in rejects_of(Corpus.open(tmp_path / "corpus"))}
+    assert details["10000001"] == r"b/10000001.png, \udcff/10000001.png"
+
+
+def test_a_column_of_logos_may_be_named(raw, tmp_path):
+    images = other_images(raw, tmp_path, "parquet")
+    options = ["--images", f"{images}:image", "--out", str(tmp_path / "corpus")]
+    found = CliRunner().invoke(commands, ["uspto", "ingest", *map(str, bulk(raw)), *options])
+    assert found.exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["items.parquet", "images.parquet", "rejects.csv"])

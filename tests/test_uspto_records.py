@@ -214,6 +214,67 @@ def test_a_record_in_a_comment_is_none():
     assert [record.serial for record in found] == ["10000001"]
 
 
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"a & b",
+        b"\x00",
+        b"<case-file<serial-number>10000009</serial-number></case-file>",
+        b"<case-fil><serial-number>10000009</serial-number></case-file>",
+        b"<case-file><a><![CDATA[</case-file>]]></a></case-file>",
+        b"<!-- " + case("10000008") + b" --></case-file>",
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_junk_between_records_costs_no_record(junk, place):
+    records = [case("10000001"), case("10000002")]
+    records.insert(place, junk)
+    found = read(HEAD + b"\n".join(records) + TAIL)
+    assert [record.serial for record in found if isinstance(record, Record)] == [
+        "10000001",
+        "10000002",
+    ]
+    assert any(isinstance(record, Malformed) for record in found)
+
+
+def test_records_that_lost_the_tags_between_them_are_none():
+    both = case("10000001")[: -len(b"</case-file>")] + case("10000002")[len(b"<case-file>") :]
+    found = read(HEAD + both + case("10000003") + TAIL)
+    assert [type(record) for record in found] == [Malformed, Record]
+    assert "several serial numbers" in found[0].why
+
+
+def test_texts_without_bounds_are_no_description():
+    inside = f"<case-file-statements>{statement('DM0000', 'x ' * 20_000)}</case-file-statements>"
+    found = read(HEAD + case(inside=inside) + case("10000002") + TAIL)
+    assert [type(record) for record in found] == [Malformed, Record]
+    assert found[0].serial == "10000001"
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"<!--" * 200_000,
+        HEAD + b"<" + b"a" * 1_000_000 + b"<case-file>" + TAIL,
+        HEAD + b"<case-file>" + b" " * 1_000_000 + b"x" + TAIL + b"x",
+    ],
+)
+def test_hostile_documents_end(hostile):
+    """Each of these once took hours."""
+    try:
+        found = read(hostile)
+    except InputError:
+        found = []
+    assert not any(isinstance(record, Record) for record in found)
+
+
+@pytest.mark.parametrize("blanks", [b"", b" " * (5 << 20)])
+def test_blanks_and_comments_around_are_not_counted(blanks):
+    comments = b"<!-- " + b"c" * 1000 + b" -->"
+    content = b'<?xml version="1.0"?>' + blanks + HEAD + (case() + comments) * 6000 + TAIL
+    assert len(read(content)) == 6000
+
+
 def test_elements_inside_of_a_text_do_not_end_it():
     inside = f"<case-file-statements>{statement('DM0000', 'a <b>bold</b> dog')}"
     assert read(HEAD + case(inside=f"{inside}</case-file-statements>") + TAIL)[0].description == (

@@ -52,6 +52,11 @@ def test_bins_hold_about_as_many_items(corpus):
     assert sizes.max() < 40
 
 
+def test_a_corpus_without_items_is_refused(tmp_path):
+    with pytest.raises(InputError, match="has no items to split"):
+        split(make_corpus(tmp_path / "c", 0))
+
+
 def test_a_seed_decides(corpus):
     first, again, other = (split(corpus, seed=seed) for seed in (0, 0, 1))
     assert first.content == again.content

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 @click.option("--texts", metavar="TABLE[:COLUMN]", help="Of --corpus folder.")
 @click.option("--ids", metavar="COLUMN", help="Of --corpus folder, in --texts.  [default: id]")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the corpus.")
-@click.option("--min-words", default=40, show_default=True, help="Words of the shortest text.")
-@click.option("--max-words", default=100, show_default=True, help="Words of the longest text.")
+@click.option("--min-words", type=int, help="Words of the shortest description.  [default: 40]")
+@click.option("--max-words", type=int, help="Words of the longest description.  [default: 100]")
 @force_option
 @json_option
 @debug_option
@@ -46,8 +46,8 @@ def ingest(
     texts: str | None,
     ids: str | None,
     out: Path,
-    min_words: int,
-    max_words: int,
+    min_words: int | None,
+    max_words: int | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -63,10 +63,12 @@ def ingest(
         from fairnepv.studies.uspto.ingest import Words
         from fairnepv.studies.uspto.ingest import ingest as make
 
-        words = Words(min_words, max_words)
+        words = Words(**_given(least=min_words, most=max_words))
         with steps_bar() as progress:
             about = make(files, str(images), out, words=words, force=force, progress=progress)
     else:
+        if _given(least=min_words, most=max_words):
+            raise InputError("--min-words and --max-words are for bulk files; leave them out")
         about = ingest_other(corpus, files, out, images=images, texts=texts, ids=ids, force=force)
     if as_json:
         print_json(asdict(about))
@@ -79,6 +81,10 @@ def ingest(
         )
 
 
+def _given(**options: int | None) -> dict[str, int]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def refuse_others(
     files: tuple[Path, ...], images: str | None, texts: str | None, ids: str | None
 ) -> None:
@@ -87,10 +93,6 @@ def refuse_others(
         raise InputError("name the bulk files (FILE...), or another corpus with --corpus")
     if images is None:
         raise InputError("the bulk files have no logos; say where they are with --images")
-    if not Path(images).exists():
-        raise InputError(
-            f"--images {images} does not exist; name a folder, zip, tar or Parquet file"
-        )
     if texts is not None or ids is not None:
         raise InputError("--texts and --ids are for --corpus folder; leave them out")
 
@@ -98,7 +100,7 @@ def refuse_others(
 def _funnel(about: About) -> Table:
     from fairnepv.report.terminal import plain_table
 
-    table = plain_table(f"From case files to items ({about.name})")
+    table = plain_table(f"From source to items ({about.name})")
     table.add_column("", no_wrap=True)
     table.add_column("left", justify="right", no_wrap=True)
     table.add_column("dropped", justify="right", no_wrap=True)

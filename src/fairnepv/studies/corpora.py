@@ -96,7 +96,7 @@ def ingest_folder(
     folder, table = Path(out), texts_at(texts, ids)
     with open_pictures(images) as pictures:
         sources = [fingerprint(table.path), pictures.about]
-        work = work_folder(folder, [_RULES, sources, str(texts), ids], force=force)
+        work = work_folder(folder, [_RULES, sources, str(images), str(texts), ids], force=force)
         with writing(work, []) as writer:
             matched = _match(pictures, table, writer)
             verdicts = Verdicts(work)

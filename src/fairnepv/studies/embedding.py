@@ -151,6 +151,6 @@ def _write_rejects(file: Path, rejects: list[tuple[str, str, str, str]]) -> None
 def _fault_of_id(id: str, counts: Counter[str]) -> Verdict | None:
     if counts[id] > 1:
         return reject("duplicate", f"{counts[id]} items have this id")
-    if id != id.strip() or not id.isprintable():
-        return reject("bad id", "it has blanks around it or letters that do not print")
+    if not id or id != id.strip() or not id.isprintable():
+        return reject("bad id", "it is empty, has blanks around it or letters that do not print")
     return None

@@ -12,6 +12,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,10 +35,12 @@ from fairnepv.studies.corpus import (
     About,
     Checksum,
 )
-from fairnepv.studies.files import appearing
+from fairnepv.studies.files import appearing, read_record
 
 WORK = ".ingest"
 ROWS = 4096  # of a batch of candidates, and of a row group of items
+_LARGE = 16 << 20  # bytes that are held before they are written
+_OURS = re.compile(rf"\{WORK}-[0-9a-f]{{16}}")
 Verdict = dict[str, Any]  # a reason and a detail, or what is known of the item
 
 _VERDICT = pa.schema(
@@ -71,11 +74,14 @@ def work_folder(out: Path, settings: Any, *, force: bool) -> Path:
         raise InputError(f"{out} is a file; name a folder for the corpus")
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     work = out / f"{WORK}-{key[:16]}"
-    begun = list(out.glob(f"{WORK}-*"))
-    whole = (out / ABOUT).exists()
-    if whole and work not in begun and not force:
-        raise InputError(f"{out} is a corpus already; add --force to replace it, or name another")
-    if not whole and not begun:
+    begun = [found for found in out.glob(f"{WORK}-*") if _OURS.fullmatch(found.name)]
+    if (out / ABOUT).exists():
+        read_record(out / ABOUT, About, f"{out} is no corpus; name another folder")
+        if work not in begun and not force:
+            raise InputError(
+                f"{out} is a corpus already; add --force to replace it, or name another"
+            )
+    elif not begun:
         refuse_strangers(out, (ITEMS, IMAGES, REJECTS))
     for other in begun:
         if other != work:
@@ -100,7 +106,8 @@ def move_in(work: Path, out: Path) -> None:
 
 
 def reject(reason: str, detail: str = "") -> Verdict:
-    return {"reason": reason, "detail": detail}
+    """Names of files, which a detail may quote, may hold what UTF-8 does not know."""
+    return {"reason": reason, "detail": detail.encode("utf-8", "backslashreplace").decode()}
 
 
 def verdict_on(image: bytes | str) -> Verdict:
@@ -185,19 +192,24 @@ def writing(work: Path, columns: Iterable[Any]) -> Iterator[Writer]:
 def _rows(
     target: Path, schema: pa.Schema, per_group: int, compression: str = "zstd"
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A function that takes rows, which go to the file a group at a time; images are compressed
-    already."""
+    """A function that takes rows, which go to the file a group at a time, or sooner where they are
+    large."""
     held: list[Mapping[str, Any]] = []
+    size = 0
     with pq.ParquetWriter(target, schema, compression=compression) as writer:
 
         def flush() -> None:
+            nonlocal size
             if held:
                 writer.write_table(pa.Table.from_pylist(held, schema=schema))
                 held.clear()
+                size = 0
 
         def put(row: Mapping[str, Any]) -> None:
+            nonlocal size
             held.append(row)
-            if len(held) == per_group:
+            size += sum(len(value) for value in row.values() if isinstance(value, bytes | str))
+            if len(held) == per_group or size >= _LARGE:
                 flush()
 
         yield put

@@ -77,6 +77,8 @@ class Split:
 def split(corpus: Corpus, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> Split:
     """Validation and test in every stratum, the selection pool what is left."""
     _check_shares(validation, test)
+    if not corpus.n:
+        raise InputError(f"{corpus.folder} has no items to split; see its rejects.csv")
     corpus.check()
     words = _words(corpus)
     edges = quantile_edges(words)

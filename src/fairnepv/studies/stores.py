@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import tarfile
 import zipfile
@@ -25,7 +26,7 @@ from fairnepv.io.source import Source, choose_part, split_source, unreadable
 from fairnepv.studies.files import fingerprint
 from fairnepv.studies.pictures import ENDINGS, MOST_BYTES
 
-_AT_ONCE = 256  # rows of a Parquet file
+_AT_ONCE = 32  # rows of a Parquet file
 _TOO_LARGE = f"it has more than {MOST_BYTES >> 20} MiB"
 _COLUMNS = ("image", "image_bytes", "image_png", "bytes")  # those that need not be named
 
@@ -57,7 +58,8 @@ def open_pictures(text: str, id_columns: Sequence[str] | None = None) -> Iterato
         if path.is_dir():
             found = _folder(path)
         elif not path.is_file():
-            raise InputError(f"--images {text}: {path} does not exist; check the path")
+            came = "is no file" if path.exists() else "does not exist"
+            raise InputError(f"--images {text}: {path} {came}; check the path")
         elif path.suffix.lower() not in openers:
             raise InputError(
                 f"--images {text}: give a folder, a .zip, .tar or .parquet of pictures; a "
@@ -104,7 +106,7 @@ def _named(
 def _folder(path: Path) -> Pictures:
     """Described by its listing: names and sizes, in order of name."""
     sizes = dict(sorted(_files(path)))
-    names = [name for name in sizes if _is_picture(name)]
+    names = list(sizes)
 
     def fetch(place: int) -> bytes | str:
         try:
@@ -118,7 +120,7 @@ def _folder(path: Path) -> Pictures:
         content = listing.encode("utf-8", "surrogateescape")
         return {
             "name": path.resolve().name,
-            "files": len(sizes),
+            "images": len(sizes),
             "bytes": sum(sizes.values()),
             "listing_sha256": hashlib.sha256(content).hexdigest(),
         }
@@ -127,13 +129,19 @@ def _folder(path: Path) -> Pictures:
 
 
 def _files(path: Path) -> Iterator[tuple[str, int]]:
-    """Names within a folder, with slashes, and sizes; links are not followed to other folders."""
-    for folder, _, files in os.walk(path):
+    """Names of pictures within a folder, with slashes, and sizes; links are not followed to other
+    folders, and hidden ones are not looked into."""
+    for folder, inner, files in os.walk(path, onerror=_refuse):
+        inner[:] = [name for name in inner if not name.startswith(".")]
         beneath = Path(folder).relative_to(path).as_posix()
         for file in files:
             full = os.path.join(folder, file)
-            if os.path.isfile(full):
+            if _is_picture(file) and os.path.isfile(full):
                 yield (file if beneath == "." else f"{beneath}/{file}"), os.path.getsize(full)
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(f"--images: {error.filename} cannot be listed ({error.strerror})")
 
 
 def _zip(source: Source, path: Path, stack: contextlib.ExitStack) -> Pictures:
@@ -160,7 +168,7 @@ class _Members:
     _KEPT = ("header_offset", "compress_size", "file_size", "CRC", "compress_type", "flag_bits")
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
-        found = [member for member in archive.infolist() if _is_picture(member.filename)]
+        found = [m for m in archive.infolist() if _is_picture(m.filename) and not m.is_dir()]
         found.sort(key=lambda member: member.filename)
         self.names = [member.filename for member in found]
         self._originals = {
@@ -182,20 +190,17 @@ class _Members:
 
 
 def _tar(source: Source, path: Path, stack: contextlib.ExitStack) -> Pictures:
-    found = []
     try:
         with tarfile.open(path, "r:") as archive:
-            for member in archive:
-                if member.isfile() and _is_picture(member.name):
-                    found.append((member.name, member.offset_data, member.size))
-                archive.members = []  # type: ignore[attr-defined]  # it would keep them all
-    except (tarfile.TarError, OSError, EOFError) as error:
+            found = sorted(_tar_members(archive), key=lambda member: member[0])
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise unreadable(str(path), "tar", error) from error
-    found.sort()
     file = stack.enter_context(path.open("rb"))
 
     def fetch(place: int) -> bytes | str:
         _, offset, size = found[place]
+        if offset < 0:
+            return "it has holes or is a link, which are not read from a .tar"
         if size > MOST_BYTES:
             return _TOO_LARGE
         file.seek(offset)
@@ -203,6 +208,21 @@ def _tar(source: Source, path: Path, stack: contextlib.ExitStack) -> Pictures:
 
     names = [name for name, _, _ in found]
     return _named(names, fetch, functools.partial(fingerprint, path))
+
+
+def _tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, int]]:
+    """Names, places and sizes; the place of what has no bytes of its own is -1. `tarfile` takes a
+    broken header for the end, so whether that is there is looked at here."""
+    for member in archive:
+        if _is_picture(member.name) and not member.isdir():
+            whole = member.isreg() and not member.issparse()
+            yield member.name, member.offset_data if whole else -1, member.size
+        archive.members = []  # type: ignore[attr-defined]  # it would keep them all
+    stream: Any = archive.fileobj
+    stream.seek(archive.offset)
+    end = stream.read(tarfile.BLOCKSIZE)
+    if any(end) or len(end) < tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("a header is broken, or the end is missing")
 
 
 def _bounded(stream: Any) -> bytes | str:
@@ -237,7 +257,7 @@ def _parquet(
     except Exception as error:  # PyArrow's words for damaged bytes are of many kinds
         raise unreadable(str(path), "Parquet", error) from error
     return Pictures(
-        [str(id) for id in found],
+        ["" if id is None else str(id) for id in found],
         "row {}".format,
         _Column(file, column).fetch,
         functools.partial(fingerprint, path),
@@ -249,24 +269,31 @@ class _Column:
 
     def __init__(self, file: Any, column: str) -> None:
         self._file, self._column = file, column
-        rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        self._starts = [sum(rows[:i]) for i in range(len(rows))]
+        rows = (file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+        self._starts = list(itertools.accumulate(rows, initial=0))[:-1]
         self._group, self._batches = -1, iter(())
         self._held: Any = []  # the rows at hand
         self._first = 0  # their place
 
     def fetch(self, place: int) -> bytes | str:
+        try:
+            cell = self._cell(place)
+        except Exception as error:  # PyArrow's words for damaged pages are of many kinds
+            self._group = -1
+            return f"it cannot be read ({' '.join(str(error).split())[:100]})"
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
+        if not isinstance(content, bytes):
+            return "its row holds no bytes"
+        return content if len(content) <= MOST_BYTES else _TOO_LARGE
+
+    def _cell(self, place: int) -> Any:
         group = bisect.bisect_right(self._starts, place) - 1
         if group != self._group or place < self._first:
             self._begin(group)
         while place >= self._first + len(self._held):
             self._first += len(self._held)
             self._held = next(self._batches).column(0)
-        cell = self._held[place - self._first].as_py()
-        content = cell.get("bytes") if isinstance(cell, dict) else cell
-        if not isinstance(content, bytes):
-            return "its row holds no bytes"
-        return content if len(content) <= MOST_BYTES else _TOO_LARGE
+        return self._held[place - self._first].as_py()
 
     def _begin(self, group: int) -> None:
         self._group, self._first, self._held = group, self._starts[group], []

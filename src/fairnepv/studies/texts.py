@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,53 +35,80 @@ def texts_at(text: str, ids: str | None = None) -> Texts:
     if source.ending not in TEXT_TABLES:
         raise InputError(f"--texts {text}: give one of {', '.join(TEXT_TABLES)}")
     try:
-        columns = _columns(path, source.ending)
-    except Exception as error:
+        table = _READERS[source.ending](path)
+    except Exception as error:  # whatever parsers make of damaged bytes
         raise unreadable(str(path), source.ending[1:], error) from error
-    given = "text" if source.part is None and "text" in columns else source.part
-    cells = columns[choose_part(Source(path, given), list(columns), "column")]
-    if ids is not None:
-        choose_part(Source(path, ids), list(columns), "column")
-    name = ids or ("id" if "id" in columns else None)
-    numbers = columns[name] if name else [str(i) for i in range(len(cells))]
+    given = "text" if source.part is None and "text" in table.names else source.part
+    cells = table.column(path, given)
+    named = ids or ("id" if "id" in table.names else None)
+    numbers = table.column(path, named) if named else [str(i) for i in range(len(cells))]
     return Texts(path, [_cell(value) for value in numbers], [_cell(value) for value in cells])
 
 
-def _columns(path: Path, ending: str) -> dict[str, list[Any]]:
-    if ending == ".txt":
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        return {"text": [line for line in lines if line.strip()]}
-    if ending == ".csv":
-        return _csv_columns(path)
-    import pyarrow.feather
-    import pyarrow.parquet
+@dataclass(frozen=True)
+class Table:
+    """Columns by place, since names may come twice; `kinds` are types that are no text."""
 
-    read = pyarrow.parquet.read_table if ending == ".parquet" else pyarrow.feather.read_table
-    table = read(path)
-    plain = [f.name for f in table.schema if str(f.type) in _PLAIN]
-    return {name: table.column(name).to_pylist() for name in plain}
+    names: list[str]
+    read: Callable[[int], list[Any]]
+    kinds: Mapping[int, str]
 
-
-_PLAIN = (
-    "string",
-    "large_string",
-    "string_view",
-    *(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)),
-)
+    def column(self, path: Path, name: str | None) -> list[Any]:
+        place = self.names.index(choose_part(Source(path, name), self.names, "column"))
+        if place in self.kinds:
+            raise InputError(
+                f"{path}, column {self.names[place]!r} must hold texts or whole numbers, not "
+                f"{self.kinds[place]}; write it as text"
+            )
+        return self.read(place)
 
 
-def _csv_columns(path: Path) -> dict[str, list[Any]]:
+def _lines(path: Path) -> Table:
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return Table(["text"], lambda _: [line for line in lines if line.strip()], {})
+
+
+def _csv(path: Path) -> Table:
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
         names = next(rows, [])
+        if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+            raise ValueError("columns must have commas between them")
         cells: list[list[Any]] = [[] for _ in names]
         for row in rows:
+            if len(row) > len(names):
+                raise ValueError(f"line {rows.line_num} has more cells than the header")
             if row:  # a line without anything is no row
                 for i, column in enumerate(cells):
                     column.append(row[i] if i < len(row) else None)
-    if len(set(names)) < len(names):
-        raise ValueError("two columns have the same name")
-    return dict(zip(names, cells, strict=True))
+    return Table(names, cells.__getitem__, {})
+
+
+def _arrow(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    is_parquet = path.suffix.lower() == ".parquet"
+    read = pyarrow.parquet.read_table if is_parquet else pyarrow.feather.read_table
+    table = read(path)
+    kinds = {}
+    for place, found in enumerate(table.schema):
+        inner = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+        if str(inner) not in _PLAIN:
+            kinds[place] = str(found.type)
+    return Table(table.schema.names, lambda place: table.column(place).to_pylist(), kinds)
+
+
+_PLAIN = (
+    *("string", "large_string", "string_view", "null"),
+    *(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)),
+)
+_READERS: Mapping[str, Callable[[Path], Table]] = {
+    ".txt": _lines,
+    ".csv": _csv,
+    **dict.fromkeys((".parquet", ".arrow", ".feather"), _arrow),
+}
 
 
 def _cell(value: Any) -> str | None:

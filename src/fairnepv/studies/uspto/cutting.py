@@ -21,8 +21,9 @@ _HEAD = 1 << 16  # bytes of a record without bounds that are looked at
 _LONGEST_TAG = 1 << 10  # what may lie across two chunks
 _TAG = rb"<(?P<end>/)?case-file(?=[\s/>])[^<>]*?(?P<empty>/)?>"
 _INSIDE = re.compile(_TAG)
-_BETWEEN = re.compile(rb"(?P<comment><!--.*?(?:-->|\Z))|" + _TAG, re.DOTALL)
-_ELEMENT = re.compile(rb"<(/?)([A-Za-z_][^\s/<>]*)[^<>]*?(/?)>")
+COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)  # without an end, to the end
+_BETWEEN = re.compile(rb"(?P<comment>" + COMMENT.pattern + rb")|" + _TAG, re.DOTALL)
+_ELEMENT = re.compile(rb"<(/?)([A-Za-z_][^\s/<>]*+)[^<>]*?(/?)>")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class Cutter:
             if not self._open and found["comment"]:
                 if not last and at == len(rest):  # its end may be in the next chunk
                     break
+                # Before the first record comments are kept: one of them may say "simulated".
+                self._keep(rest[start : at if self._begin else found.start()])
+                start = at
             elif found["end"]:
                 begin = start if self._open else self._beginning(rest, start, at)
                 yield self._piece(rest[begin:at])
@@ -100,8 +104,8 @@ class Cutter:
     def _bound(self) -> None:
         """So that memory does not grow with what has no end."""
         if not self._open:
-            if not self._rest.strip():
-                self._rest = b""
+            if len(self._rest) > MAX_AROUND:
+                self._rest = re.sub(rb"\s+", b" ", self._rest)
             if len(self._rest) > MAX_AROUND:
                 self._keep(self._rest)
         elif len(self._rest) > MAX_RECORD:
@@ -129,7 +133,7 @@ class Cutter:
     def _unended(self) -> bytes | Oversized:
         """The last record, where the document ends as it should but for that record's end tag."""
         closing = rb"\s*".join(rb"</" + re.escape(name) + rb"\s*>" for name in self._still_open())
-        found = re.search(rb"\s*" + closing + rb"\s*\Z", self._rest) if closing else None
+        found = re.search(closing + rb"\s*\Z", self._rest) if closing else None
         if found is None:
             raise InputError(
                 f"{self.name} is damaged or cut off (its last case file does not end); get it again"
@@ -141,7 +145,7 @@ class Cutter:
     def _still_open(self) -> list[bytes]:
         """Names of the elements around the records that have not ended, the innermost first."""
         names: list[bytes] = []
-        for end, name, empty in _ELEMENT.findall(re.sub(rb"(?s)<!--.*?-->", b"", self.around)):
+        for end, name, empty in _ELEMENT.findall(COMMENT.sub(b"", self.around)):
             if end and names:
                 names.pop()
             elif not (end or empty):

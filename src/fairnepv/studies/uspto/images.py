@@ -52,6 +52,6 @@ def open_images(text: str) -> Iterator[Images]:
 
 
 def _serial(id: str) -> int:
-    """-1 where it is none."""
-    stem = id.rpartition("/")[2]
+    """-1 where it is none. Some archives have backslashes, and tables may hold 87703889.0."""
+    stem = id.replace("\\", "/").rpartition("/")[2].removesuffix(".0")
     return int(stem) if _SERIAL.fullmatch(stem) else -1

@@ -95,7 +95,7 @@ def ingest(
             raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
     with open_images(logos) as pictures:
         sources = [*map(fingerprint, files), pictures.about]
-        settings = [parts.VERSION, cleaning.VERSION, images.RULES, vars(words), sources]
+        settings = [parts.VERSION, cleaning.VERSION, images.RULES, vars(words), sources, logos]
         work = work_folder(out, settings, force=force)
         found = _read_files(files, sources[:-1], work, progress)
         checks = Checks(found, pictures, words, work)

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from fairnepv.errors import InputError
-from fairnepv.studies.uspto.cutting import Cutter, Oversized
+from fairnepv.studies.uspto.cutting import COMMENT, Cutter, Oversized
 
 ROOT = "trademark-applications-daily"
 SIMULATED = b"SIMULATED by fairnepv"  # in a comment before the root of a document of our own
 _ENCODINGS = ("utf-8", "us-ascii", "ascii", "iso-8859-1", "windows-1252")
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
 _EXTERNAL = re.compile(rb"<!DOCTYPE\s+[^\s\[>]+\s+(SYSTEM|PUBLIC(?!\s+[\"']-//USPTO//))")
 _FIRST_TAG = re.compile(rb"<([A-Za-z_][^\s/>]*)")
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 _SERIAL = re.compile(rb"<serial-number>\s*([0-9]{8})\s*</serial-number>")
 _DIGITS = re.compile(r"[0-9]{8}")
+LONGEST = 20_000  # characters of mark and description, which have hundreds; many are held at once
 _SAID = 200  # characters of what a parser says
 
 
@@ -68,12 +68,12 @@ class Document:
                 yield _malformed(piece.head, "it is larger than any record of the register")
             else:
                 yield _read(piece, self._parser)
-        self._finish()
+        yield from self._finish()
 
     def _begin(self, before: bytes) -> None:
         """What stands before the first record decides whether it is read at all."""
         self.simulated = SIMULATED in before
-        plain = _COMMENT.sub(b"", before)
+        plain = COMMENT.sub(b"", before)
         if plain.startswith(_WIDE):
             raise self._encoded_in("utf-16")
         if b"<!ENTITY" in plain:
@@ -99,16 +99,21 @@ class Document:
             raise self._encoded_in(encoding)
         self._parser = hardened_parser(encoding)
 
-    def _finish(self) -> None:
-        """Whether what stands around the records is a whole document."""
+    def _finish(self) -> Iterator[Malformed]:
+        """Whether what stands around the records is a whole document. One that ends as it should
+        has all its records; whatever else stands between them is one that is none."""
         from lxml import etree
 
+        around = self._cutter.around
         try:
-            root = etree.fromstring(self._cutter.around, self._parser)
+            root = etree.fromstring(around, self._parser)
         except etree.XMLSyntaxError as error:
-            raise InputError(
-                f"{self.name} is damaged or cut off ({_said(error)}); get it again"
-            ) from error
+            if not around.endswith(f"</{ROOT}>".encode()):
+                raise InputError(
+                    f"{self.name} is damaged or cut off ({_said(error)}); get it again"
+                ) from error
+            yield Malformed("", f"between records, not well-formed: {_said(error)}")
+            return
         internal = root.getroottree().docinfo.internalDTD
         if internal is not None and any(True for _ in internal.iterentities()):
             raise InputError(f"{self.name} declares entities, which bulk files do not")
@@ -156,6 +161,8 @@ def _read(piece: bytes, parser: Any) -> Record | Malformed:
         case = etree.fromstring(piece, parser)
     except etree.XMLSyntaxError as error:
         return _malformed(piece, f"not well-formed: {_said(error)}")
+    if len(case.findall("serial-number")) > 1:
+        return _malformed(piece, "it has several serial numbers")
     parts = {child.tag: child for child in case}
     serial = _text(parts.get("serial-number")) or ""
     if not _DIGITS.fullmatch(serial):
@@ -164,14 +171,18 @@ def _read(piece: bytes, parser: Any) -> Record | Malformed:
     date = _date(_text(parts.get("transaction-date")))
     filed = _date(_text(header.get("filing-date")))
     code = _text(header.get("mark-drawing-code"))
+    mark = _text(header.get("mark-identification"))
+    description = _description(parts.get("case-file-statements", ()))
+    if len(mark or "") + len(description or "") > LONGEST:
+        return Malformed(serial, f"a text of more than {LONGEST:,} characters")
     return Record(
         serial=serial,
         transaction_date=int(f"{date:%Y%m%d}") if date else 0,
         filing_date=filed.isoformat() if filed else None,
-        mark=_text(header.get("mark-identification")),
+        mark=mark,
         drawing_code=code[0] if code else None,
         design_codes=_design_codes(parts.get("design-searches", ())),
-        description=_description(parts.get("case-file-statements", ())),
+        description=description,
     )
 
 
