@@ -4,7 +4,6 @@ import contextlib
 import csv
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -25,7 +24,6 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairnepv.cli import main
 from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
 from fairnepv.studies import encoders, making, stores
@@ -43,20 +41,6 @@ from test_uspto_simulate import files_of, run_killed
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def command(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return command
 
 
 def refused(action, *arguments, **options) -> str:
@@ -141,7 +125,7 @@ def test_a_folder_joins_images_and_texts_by_id():
     assert about.funnel[-1] == ["with a usable image", 3]
 
 
-def test_what_does_not_qualify_is_counted_and_listed(run):
+def test_what_does_not_qualify_is_counted_and_listed(command):
     write_images(["good.png", "orphan.png", "twice.png", "twice.jpg", "silent.png"])
     for name, content in {
         "dot": promising(1, 1),
@@ -153,7 +137,7 @@ def test_what_does_not_qualify_is_counted_and_listed(run):
     named = ["good", "twice", "dot", "wall", "torn", "absent"]
     more = [("good", "again"), ("silent", " "), ("", "no"), ("mute", "X 1 ?")]
     write_csv([*((id, "a text") for id in named), *more])
-    code, out, err = run(
+    code, out, err = command(
         "uspto ingest --corpus folder --images images --texts texts.csv --out corpus"
     )
     assert (code, err) == (0, "")
@@ -249,7 +233,7 @@ def test_large_images_are_written_soon(monkeypatch):
     assert list(corpus.images()) == [png(i) for i in (0, 1, 10, 11, *range(2, 10))]
 
 
-def test_names_that_are_not_unicode_are_rejected_like_others(run):
+def test_names_that_are_not_unicode_are_rejected_like_others(command):
     small()
     Path(os.fsdecode(b"images/\xff.png")).write_bytes(png(9))
     about = ingest_folder("images", "texts.csv", "corpus", force=True)
@@ -390,7 +374,7 @@ def test_a_damaged_member_of_a_zip_is_one_reject():
         ("--corpus folder --images images --texts other.csv", "no item qualifies"),
     ],
 )
-def test_bad_input_is_one_sentence(run, line, said):
+def test_bad_input_is_one_sentence(command, line, said):
     write_images(["0.png"])
     write_csv([(0, "text")])
     write_csv([("x", "text")], "other.csv")
@@ -399,7 +383,7 @@ def test_bad_input_is_one_sentence(run, line, said):
     Path("torn.parquet").write_bytes(b"PAR1")
     pq.write_table(pa.table({"id": ["0"]}), "t.parquet")
     Path("latin.csv").write_bytes("id,text\n0,café\n".encode("latin-1"))
-    code, out, err = run(f"uspto ingest {line} --out corpus")
+    code, out, err = command(f"uspto ingest {line} --out corpus")
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
@@ -655,12 +639,12 @@ TORN = {
 
 
 @pytest.mark.parametrize("damage", TORN)
-def test_a_damaged_corpus_is_one_sentence_that_names_the_file(run, monkeypatch, damage):
+def test_a_damaged_corpus_is_one_sentence_that_names_the_file(command, monkeypatch, damage):
     small()
     monkeypatch.setattr(encoders, "find", lambda *_, **__: Pixels())
     file, act = TORN[damage]
     act()
-    code, _, err = run("uspto features corpus")
+    code, _, err = command("uspto features corpus")
     assert code == 2
     assert err.startswith(f"fairnepv: {file} cannot be read (")
     assert err.endswith("ingest again\n")
@@ -677,13 +661,13 @@ def test_pages_that_are_damaged_are_one_sentence():
             Corpus.open("corpus").check()
 
 
-def test_the_command_makes_both_views_and_says_what_it_reused(run):
+def test_the_command_makes_both_views_and_says_what_it_reused(command):
     small(3)
-    code, out, err = run("uspto features corpus")
+    code, out, err = command("uspto features corpus")
     assert (code, err) == (0, "")
     assert "3 x 1,280 by efficientnet-lite0 0.1.0; 3 encoded, 0 known before." in out
     before = {file: file.read_bytes() for file in Path("corpus/features").iterdir()}
-    code, out, _ = run("uspto features corpus --json")
+    code, out, _ = command("uspto features corpus --json")
     assert set(json.loads(out)) == {"text", "vision"}
     assert {file: file.read_bytes() for file in Path("corpus/features").iterdir()} == before
 
@@ -698,18 +682,18 @@ def test_the_command_makes_both_views_and_says_what_it_reused(run):
         ("corpus --device tpu", "--device"),
     ],
 )
-def test_features_of_bad_input(run, line, said):
+def test_features_of_bad_input(command, line, said):
     small(2)
-    code, out, err = run(f"uspto features {line}")
+    code, out, err = command(f"uspto features {line}")
     assert (code, out) == (2, "")
     assert said in err
     assert not Path("corpus/features").exists()
 
 
-def test_an_encoder_that_is_missing_is_said_before_anything_is_made(run, monkeypatch):
+def test_an_encoder_that_is_missing_is_said_before_anything_is_made(command, monkeypatch):
     small(2)
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    code, _, err = run("uspto features corpus")
+    code, _, err = command("uspto features corpus")
     assert code == 2
     assert "pip install 'fairnepv[encoders]'" in err
     assert not Path("corpus/features").exists()

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import shlex
-import sys
 import zipfile
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fairnepv.cli import main
 from fairnepv.studies import embedding, encoders, encoding
 from fairnepv.studies.feature_files import checksum_of
 from pictures import png, promising
@@ -40,20 +37,6 @@ def fake(monkeypatch):
     return made
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def command(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return command
-
-
 def write_images(n: int = 6) -> list[bytes]:
     Path("images/deep").mkdir(parents=True, exist_ok=True)
     pictures = [png(i) for i in range(n)]
@@ -62,9 +45,9 @@ def write_images(n: int = 6) -> list[bytes]:
     return [*pictures[1:], pictures[0]]  # in the order of names
 
 
-def test_a_folder_of_pictures_becomes_a_view(run):
+def test_a_folder_of_pictures_becomes_a_view(command):
     pictures = write_images()
-    code, out, err = run("embed --images images --out vision.npy")
+    code, out, err = command("embed --images images --out vision.npy")
     assert (code, err) == (0, "")
     rows = np.load("vision.npy")
     np.testing.assert_array_equal(rows, Pixels().encode(pictures))
@@ -77,18 +60,18 @@ def test_a_folder_of_pictures_becomes_a_view(run):
     assert not Path("vision.rejects.csv").exists()
 
 
-def test_select_reads_what_embed_wrote(run):
+def test_select_reads_what_embed_wrote(command):
     write_images()
     Path("texts.csv").write_text("id,text\n" + "".join(f"{i},text {i}\n" for i in range(6)))
-    assert run("embed --images images --out vision.npy")[0] == 0
-    code, out, err = run(
+    assert command("embed --images images --out vision.npy")[0] == 0
+    code, out, err = command(
         "select --view vision=vision.npy --ids vision.ids.txt -k 2 --effort fast --json"
     )
     assert (code, err) == (0, "")
     assert len(json.loads(out)["picks"]) == 2
 
 
-def test_zip_and_column_give_the_same_rows(run):
+def test_zip_and_column_give_the_same_rows(command):
     pictures = write_images()
     with zipfile.ZipFile("images.zip", "w") as archive:
         for file in Path("images").rglob("*.png"):
@@ -96,26 +79,26 @@ def test_zip_and_column_give_the_same_rows(run):
     ids = ["1", "2", "3", "4", "5", "deep/0"]
     pq.write_table(pa.table({"id": ids, "logo": pictures}), "t.parquet", row_group_size=4)
     for name, source in {"a": "images", "b": "images.zip", "c": "t.parquet:logo"}.items():
-        assert run(f"embed --images {source} --out {name}.npy")[0] == 0
+        assert command(f"embed --images {source} --out {name}.npy")[0] == 0
     for name in "bc":
         assert Path(f"{name}.npy").read_bytes() == Path("a.npy").read_bytes()
         assert Path(f"{name}.ids.txt").read_bytes() == Path("a.ids.txt").read_bytes()
 
 
-def test_a_column_without_ids_is_numbered(run):
+def test_a_column_without_ids_is_numbered(command):
     pq.write_table(pa.table({"logo": [png(0), None, png(2)]}), "t.parquet")
-    assert run("embed --images t.parquet --out a.npy")[0] == 0
+    assert command("embed --images t.parquet --out a.npy")[0] == 0
     assert Path("a.ids.txt").read_text() == "0\n2\n"
 
 
-def test_pictures_that_cannot_be_used_are_left_out_and_listed(run):
+def test_pictures_that_cannot_be_used_are_left_out_and_listed(command):
     write_images()
     Path("images/dot.png").write_bytes(promising(1, 1))
     Path("images/wall.png").write_bytes(promising(50_000, 50_000))
     Path("images/torn.png").write_bytes(b"torn")
     Path("images/2.jpg").write_bytes(png(7))
     Path("images/new\nline.png").write_bytes(png(8))
-    code, out, _ = run("embed --images images --out vision.npy")
+    code, out, _ = command("embed --images images --out vision.npy")
     assert code == 0
     assert "6 left out, see vision.rejects.csv" in out
     with open("vision.rejects.csv", newline="") as stream:
@@ -127,29 +110,29 @@ def test_pictures_that_cannot_be_used_are_left_out_and_listed(run):
     assert len(np.load("vision.npy")) == len(Path("vision.ids.txt").read_text().splitlines()) == 5
 
 
-def test_a_column_of_texts_becomes_a_view(run):
+def test_a_column_of_texts_becomes_a_view(command):
     Path("t.csv").write_text('key,said\na,one\nb,\nc,"two\nlines"\na,again\n')
-    code, out, _ = run("embed --texts t.csv:said --ids key --out text.npy")
+    code, out, _ = command("embed --texts t.csv:said --ids key --out text.npy")
     assert code == 0
     np.testing.assert_array_equal(np.load("text.npy"), expected(["two\nlines"]))
     assert Path("text.ids.txt").read_text() == "c\n"
     assert "3 left out" in out
     Path("t.txt").write_text("one\n\ntwo\n")
-    assert run("embed --texts t.txt --out lines.npy")[0] == 0
+    assert command("embed --texts t.txt --out lines.npy")[0] == 0
     np.testing.assert_array_equal(np.load("lines.npy"), expected(["one", "two"]))
 
 
-def test_what_is_known_is_not_encoded_again(run, fake):
+def test_what_is_known_is_not_encoded_again(command, fake):
     write_images()
-    run("embed --images images --out vision.npy --cache shared")
+    command("embed --images images --out vision.npy --cache shared")
     Path("images/new.png").write_bytes(png(50))
-    code, out, _ = run("embed --images images --out other.npy --cache shared")
+    code, out, _ = command("embed --images images --out other.npy --cache shared")
     assert code == 0
     assert "1 encoded, 6 known before" in out
     assert fake[1].seen == [png(50)]
 
 
-def test_an_interruption_keeps_what_is_done_and_says_so(run, monkeypatch, fake):
+def test_an_interruption_keeps_what_is_done_and_says_so(command, monkeypatch, fake):
     pictures = write_images()
     monkeypatch.setattr(encoding, "BATCH", 2)
     encode = Pixels.encode
@@ -160,12 +143,12 @@ def test_an_interruption_keeps_what_is_done_and_says_so(run, monkeypatch, fake):
         return encode(self, batch)
 
     monkeypatch.setattr(Pixels, "encode", interrupted)
-    code, out, err = run("embed --images images --out vision.npy")
+    code, out, err = command("embed --images images --out vision.npy")
     assert (code, out) == (130, "")
     assert "interrupted at 4 of 6 rows, which are kept; the same command goes on" in err
     assert not Path("vision.npy").exists()
     monkeypatch.setattr(Pixels, "encode", encode)
-    assert run("embed --images images --out vision.npy")[0] == 0
+    assert command("embed --images images --out vision.npy")[0] == 0
     assert fake[1].seen == pictures[4:]
     np.testing.assert_array_equal(np.load("vision.npy"), Pixels().encode(pictures))
 
@@ -186,14 +169,14 @@ def test_an_interruption_keeps_what_is_done_and_says_so(run, monkeypatch, fake):
         ("--images images --out there.npy", "--force"),
     ],
 )
-def test_bad_input_is_one_sentence(run, line, said):
+def test_bad_input_is_one_sentence(command, line, said):
     write_images(2)
     Path("bad").mkdir()
     Path("bad/a.png").write_bytes(b"")
     Path("t.csv").write_text("id,text\n1,one\n")
     Path("empty.csv").write_text("id,text\n")
     Path("there.npy").write_bytes(b"")
-    code, out, err = run(f"embed {line}")
+    code, out, err = command(f"embed {line}")
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
@@ -201,23 +184,23 @@ def test_bad_input_is_one_sentence(run, line, said):
 
 
 @pytest.mark.parametrize("sibling", ["a.ids.txt", "a.json", "a.rejects.csv"])
-def test_files_that_stand_beside_are_replaced_only_by_force(run, fake, sibling):
+def test_files_that_stand_beside_are_replaced_only_by_force(command, fake, sibling):
     write_images(2)
     Path(sibling).write_text("mine")
-    code, out, err = run("embed --images images --out a.npy")
+    code, out, err = command("embed --images images --out a.npy")
     assert (code, out) == (2, "")
     assert f"{sibling} exists already" in err
     assert "--force" in err
     assert Path(sibling).read_text() == "mine"
     assert not fake  # before an encoder was asked for
-    assert run("embed --images images --out a.npy --force")[0] == 0
+    assert command("embed --images images --out a.npy --force")[0] == 0
     assert not Path(sibling).exists() or Path(sibling).read_text() != "mine"
 
 
-def test_what_a_run_left_that_was_stopped_at_its_end_is_its_own(run, monkeypatch):
+def test_what_a_run_left_that_was_stopped_at_its_end_is_its_own(command, monkeypatch):
     write_images(3)
     Path("images/torn.png").write_bytes(b"torn")
-    command = "embed --images images --cache kept --out"
+    line = "embed --images images --cache kept --out"
 
     def stopped(*_):
         raise KeyboardInterrupt
@@ -225,50 +208,50 @@ def test_what_a_run_left_that_was_stopped_at_its_end_is_its_own(run, monkeypatch
     for moment in ("_write_rejects", "describe"):
         with monkeypatch.context() as patch:
             patch.setattr(embedding, moment, stopped)
-            assert run(f"{command} a.npy")[0] == 130
+            assert command(f"{line} a.npy")[0] == 130
         assert Path("a.ids.txt").exists()
         assert not Path("a.npy").exists()
-    assert run(f"{command} a.npy")[0] == 0
-    assert run(f"{command} b.npy")[0] == 0
+    assert command(f"{line} a.npy")[0] == 0
+    assert command(f"{line} b.npy")[0] == 0
     for ending in ("npy", "ids.txt", "rejects.csv"):
         assert Path(f"a.{ending}").read_bytes() == Path(f"b.{ending}").read_bytes()
     assert sorted(file.name for file in Path().glob(".*")) == []
 
 
-def test_a_file_that_ends_early_is_no_interruption(run, monkeypatch):
+def test_a_file_that_ends_early_is_no_interruption(command, monkeypatch):
     def ended(*_):
         raise EOFError
 
     monkeypatch.setattr(embedding, "survey_texts", ended)
-    code, _, err = run("embed --texts t.csv --out a.npy")
+    code, _, err = command("embed --texts t.csv --out a.npy")
     assert code == 2
     assert "ends too early" in err
     assert "interrupted" not in err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_sentence_that_names_the_file(run):
+def test_a_full_disk_is_one_sentence_that_names_the_file(command):
     write_images(2)
     Path(".a.ids.txt.part").symlink_to("/dev/full")
-    code, _, err = run("embed --images images --out a.npy")
+    code, _, err = command("embed --images images --out a.npy")
     assert code == 2
     assert "a.ids.txt cannot be written (No space left on device)" in err
     assert len(err.splitlines()) == 1
-    assert run("embed --images images --out a.npy")[0] == 0
+    assert command("embed --images images --out a.npy")[0] == 0
 
 
-def test_an_unknown_encoder_is_refused_before_anything_is_read(run, monkeypatch):
+def test_an_unknown_encoder_is_refused_before_anything_is_read(command, monkeypatch):
     monkeypatch.undo()
-    code, _, err = run("embed --images none --encoder resnet --out a.npy")
+    code, _, err = command("embed --images none --encoder resnet --out a.npy")
     assert code == 2
     assert "no image encoder 'resnet'" in err
 
 
 @minilm_installed
-def test_the_command_with_a_real_encoder(run, monkeypatch, tmp_path):
+def test_the_command_with_a_real_encoder(command, monkeypatch, tmp_path):
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     Path("t.csv").write_text("id,text\n1,one\n2,two\n")
-    code, out, err = run("embed --texts t.csv --out a.npy")
+    code, out, err = command("embed --texts t.csv --out a.npy")
     assert (code, err) == (0, "")
     assert "2 x 384 by minilm 0.1.0" in out

@@ -3,7 +3,6 @@
 import csv
 import hashlib
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 from corpora import add_features, make_corpus, write_view
 from fairnepv import certify
 from fairnepv.certificate import proof_arrays
-from fairnepv.cli import main
 from fairnepv.studies import publication
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.publication import corpus_record, items_csv, publish, sums
@@ -27,21 +25,6 @@ from fairnepv.studies.run_report import tables
 from fairnepv.studies.runs import Run, Settings, carry_out, make_settings, open_pool
 from fairnepv.studies.split import split, write_split
 from fairnepv.studies.verification import Difference, verify
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    def run(line: str):
-        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import pytest
 import fairnepv
 import reference
 from corpora import add_features, make_corpus, write_view
-from fairnepv.cli import main, uspto_run
+from fairnepv.cli import uspto_run
 from fairnepv.errors import InputError, NumericalError
 from fairnepv.loop import Step
 from fairnepv.selection import Selection, SubsetScore
@@ -48,23 +48,6 @@ from fairnepv.studies.split import read_split, split, write_split
 
 ENDS = ("results.csv", "results.tex", "selections.csv", "views.png", "efficiency.png")
 LINE = "uspto run {} --k 3,12 --seeds 2"
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """A command line through the entry point: exit code, stdout, stderr."""
-
-    def run(line: str, *arguments):
-        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line), *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
