@@ -1,7 +1,7 @@
 """The protocol of section 6: tables of finished runs, from corpora that `fairnepv uspto` made.
 
 A corpus and its run are made by the commands of docs/uspto.md; this only turns their results into
-the section of BENCHMARKS.md: python benchmarks/protocol.py simulated/corpus openmoji --write
+the section of BENCHMARKS.md: python benchmarks/protocol.py simulated/corpus openmoji:main --write
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def table(run: Run, k: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpora", nargs="+", help="folders of corpora with a finished run")
-    parser.add_argument("--run", default="main", help="the name of the run in each of them")
+    parser.add_argument("runs", nargs="+", help="CORPUS[:RUN] of a finished run, by default main")
     benchmark(parser, run)
 
 
 def run(options: argparse.Namespace) -> None:
-    runs = [Run.open(Corpus.open(folder), options.run) for folder in options.corpora]
+    named = [text.partition(":") for text in options.runs]
+    runs = [Run.open(Corpus.open(folder), name or "main") for folder, _, name in named]
     parts = [provenance("scikit-learn"), *map(section, runs)]
     publish("protocol", "\n\n".join(parts), write=options.write)
 
