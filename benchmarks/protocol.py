@@ -13,7 +13,7 @@ from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.results import BOUND, Unit, best_methods, cells, headings
 from fairnepv.studies.run_report import budget_sentence, seeds_sentence
 from fairnepv.studies.runs import Run
-from sections import benchmark, markdown, provenance, publish
+from sections import markdown, provenance, publish
 
 
 def section(run: Run) -> str:
@@ -37,10 +37,8 @@ def table(run: Run, k: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", help="CORPUS[:RUN] of a finished run, by default main")
-    benchmark(parser, run)
-
-
-def run(options: argparse.Namespace) -> None:
+    parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
+    options = parser.parse_args()
     named = [text.partition(":") for text in options.runs]
     runs = [Run.open(Corpus.open(folder), name or "main") for folder, _, name in named]
     parts = [provenance("scikit-learn"), *map(section, runs)]
