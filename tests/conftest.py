@@ -8,6 +8,11 @@ import pytest
 from fairnepv.cli import main
 
 
+def pytest_collection_modifyitems(items):
+    """The longest first, or one worker would end with it while the others have nothing to do."""
+    items.sort(key=lambda item: item.path.stem != "test_uspto_chain")
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
     """A command line through the entry point: exit code, stdout and stderr."""

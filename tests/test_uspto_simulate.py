@@ -184,10 +184,9 @@ def test_a_description_names_every_element_drawn(item):
     assert not mark.claimed or f"{mark.colours[0]} {named}" in text
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_colours_of_a_picture_are_those_that_its_description_claims(seed):
-    for item in range(300):
-        mark = draw_mark(seed, item)
+def test_the_colours_of_a_picture_are_those_that_its_description_claims():
+    for item in range(150):
+        mark = draw_mark(0, item)
         if not mark.claimed:
             continue
         with Image.open(io.BytesIO(draw_picture(mark))) as image:
@@ -195,7 +194,7 @@ def test_the_colours_of_a_picture_are_those_that_its_description_claims(seed):
         found, counts = np.unique(pixels, axis=0, return_counts=True)
         names = {colour: name for name, colour in COLOURS.items()}
         drawn = {names.get(tuple(colour), "white") for colour in found.tolist()}
-        said = set(re.findall(r"[a-z]+", describe_mark(mark, seed, item).lower()))
+        said = set(re.findall(r"[a-z]+", describe_mark(mark, 0, item).lower()))
         assert drawn - {"white"} == said & set(COLOURS)
         assert ("white" in drawn) == (mark.drawing != "reversed")
         assert counts.min() >= 30
