@@ -47,7 +47,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch]" $(TORCH)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch,studies,encoders]" $(TORCH)
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

@@ -47,8 +47,8 @@ from fairnepv.search.local import LocalSearch
 from fairnepv.selection import Comparison
 
 COMMANDS = [
-    *("certify", "compare", "convert", "demo", "relax", "score", "select", "synthetic"),
-    "verify-bound",
+    *("certify", "compare", "convert", "demo", "embed", "relax", "score", "select", "synthetic"),
+    *("uspto", "verify-bound"),
 ]
 SELECTORS = [
     *("auto", "nepv", "greedy", "text-only", "vision-only"),

@@ -3,9 +3,7 @@ command line on files that bring ids along."""
 
 import hashlib
 import json
-import shlex
 import stat
-import sys
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +14,6 @@ import pytest
 import scipy.sparse as sp
 
 import fairnepv
-from fairnepv.cli import main
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io import conversion, convert, read_ids, verify
 from row_files import FORMATS, lists, table, write_arrow, write_parquet, write_shards
@@ -30,22 +27,6 @@ NAMES = [f"i{i}" for i in range(N)]
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """A command line through the entry point: exit code, stdout and stderr."""
-
-    def command(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return command
 
 
 def refused(action, *arguments, **options) -> str:
@@ -386,16 +367,16 @@ def test_a_converted_folder_has_no_parts(converted):
 # --- The command line -----------------------------------------------------------------------------
 
 
-def test_the_command_converts_and_verifies(run):
+def test_the_command_converts_and_verifies(command):
     np.save("a.npy", ROWS)
-    code, out, err = run("convert a.npy --out out --dtype float16 --rows-per-shard 4")
+    code, out, err = command("convert a.npy --out out --dtype float16 --rows-per-shard 4")
     expected = "Wrote out: 11 rows of 4 float16 in 3 shard(s), without ids.\n"
     assert (code, out, err) == (0, expected, "")
-    code, out, err = run("convert --verify out --json")
+    code, out, err = command("convert --verify out --json")
     assert (code, err) == (0, "")
     assert json.loads(out)["n"] == N
     flip(Path("out/part_00002.npy"))
-    code, out, err = run("convert --verify out")
+    code, out, err = command("convert --verify out")
     assert (code, out) == (2, "")
     assert "part_00002.npy (rows 8-10)" in err
 
@@ -414,17 +395,17 @@ def test_the_command_converts_and_verifies(run):
         ("convert a.npy --out b --rows-per-shard 0", "rows-per-shard"),
     ],
 )
-def test_a_command_that_makes_no_sense_is_one_line(run, line, words):
+def test_a_command_that_makes_no_sense_is_one_line(command, line, words):
     np.save("a.npy", ROWS)
     before = everything()
-    code, out, err = run(line)
+    code, out, err = command(line)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert words in err
     assert everything() == before
 
 
-def test_an_interrupted_command_leaves_nothing(run, monkeypatch):
+def test_an_interrupted_command_leaves_nothing(command, monkeypatch):
     np.save("a.npy", ROWS)
     before = everything()
 
@@ -432,23 +413,23 @@ def test_an_interrupted_command_leaves_nothing(run, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(conversion, "_converted", stop)
-    code, _, err = run("convert a.npy --out out")
+    code, _, err = command("convert a.npy --out out")
     assert (code, err) == (130, "fairnepv: interrupted\n")
     assert everything() == before
 
 
-def picks(run, line: str) -> tuple[float, list]:
-    code, out, err = run(f"{line} -k {K} --json")
+def picks(command, line: str) -> tuple[float, list]:
+    code, out, err = command(f"{line} -k {K} --json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     return document["fair_score"], [pick["id"] for pick in document["picks"]]
 
 
-def test_select_from_shards_is_select_from_the_array(run):
+def test_select_from_shards_is_select_from_the_array(command):
     other = np.square(ROWS)
     write_shards("text", ROWS)
     write_parquet("vision.parquet", pa.table({"v": lists(other)}))
-    score, ids = picks(run, "select --view text=text --view vision=vision.parquet")
+    score, ids = picks(command, "select --view text=text --view vision=vision.parquet")
     expected = fairnepv.select({"text": ROWS, "vision": other}, K)
     assert score == pytest.approx(expected.fair_score, abs=1e-12)
     assert ids == expected.indices.tolist()
@@ -467,56 +448,56 @@ def two_folders(order: np.ndarray, names: list[str]) -> None:
 VIEWS = "select --view text=text --view vision=vision"
 
 
-def test_converted_folders_are_aligned_by_their_own_ids(run):
+def test_converted_folders_are_aligned_by_their_own_ids(command):
     order = np.random.default_rng(3).permutation(N)
     two_folders(order, [NAMES[i] for i in order])
-    score, ids = picks(run, VIEWS)
+    score, ids = picks(command, VIEWS)
     rounded = {"text": ROWS.astype("f4"), "vision": np.square(ROWS).astype("f4")}
     expected = fairnepv.select(rounded, K)
     assert score == pytest.approx(expected.fair_score, abs=1e-12)
     assert ids == [NAMES[i] for i in expected.indices]
 
 
-def test_picks_are_found_by_the_ids_of_converted_folders(run):
+def test_picks_are_found_by_the_ids_of_converted_folders(command):
     two_folders(np.arange(N), NAMES)
-    score, ids = picks(run, VIEWS)
+    score, ids = picks(command, VIEWS)
     Path("picks.txt").write_text("\n".join(ids))
-    code, out, _ = run(f"{VIEWS.replace('select', 'score')} --picks picks.txt --by-id --json")
+    code, out, _ = command(f"{VIEWS.replace('select', 'score')} --picks picks.txt --by-id --json")
     assert code == 0
     assert json.loads(out)["fair_score"] == pytest.approx(score, abs=1e-12)
     Path("two.txt").write_text("\n".join(NAMES[5:7]))
-    assert picks(run, f"{VIEWS} --include two.txt")[1][:2] == NAMES[5:7]
+    assert picks(command, f"{VIEWS} --include two.txt")[1][:2] == NAMES[5:7]
 
 
-def test_converted_folders_of_other_rows_are_refused(run):
+def test_converted_folders_of_other_rows_are_refused(command):
     two_folders(np.arange(N), [*NAMES[:-1], "stranger"])
-    code, out, err = run(f"{VIEWS} -k {K}")
+    code, out, err = command(f"{VIEWS} -k {K}")
     assert (code, out) == (2, "")
     assert "ids of views 'text' and 'vision' do not match: 2 id(s)" in err
 
 
-def test_folders_of_different_lengths_are_refused(run):
+def test_folders_of_different_lengths_are_refused(command):
     write_shards("text", ROWS)
     write_shards("vision", ROWS[:-1])
-    code, _, err = run(f"{VIEWS} -k {K}")
+    code, _, err = command(f"{VIEWS} -k {K}")
     assert code == 2
     assert "'text' has 11 and 'vision' has 10" in err
 
 
-def test_tables_whose_ids_differ_are_refused_until_someone_says_how(run):
+def test_tables_whose_ids_differ_are_refused_until_someone_says_how(command):
     """They would be aligned by chance otherwise; the same ids prove that they are."""
     order = np.random.default_rng(3).permutation(N)
     shuffled = pa.table({"id": [NAMES[i] for i in order], "rows": lists(np.square(ROWS)[order])})
     write_parquet("text.parquet", table(lists(ROWS)))
     write_parquet("vision.parquet", shuffled)
     views = "select --view text=text.parquet:rows --view vision=vision.parquet:rows"
-    code, out, err = run(f"{views} -k {K}")
+    code, out, err = command(f"{views} -k {K}")
     assert (code, out) == (2, "")
     assert "views 'text' and 'vision' are not in the same order: row 0 has the id 'i0'" in err
     expected = fairnepv.select({"text": ROWS, "vision": np.square(ROWS)}, K)
-    score, ids = picks(run, f"{views} --ids text=text.parquet --ids vision=vision.parquet")
+    score, ids = picks(command, f"{views} --ids text=text.parquet --ids vision=vision.parquet")
     assert score == pytest.approx(expected.fair_score, abs=1e-12)
     assert ids == [NAMES[i] for i in expected.indices]
     write_parquet("vision.parquet", table(lists(np.square(ROWS))))
-    score, ids = picks(run, views)
+    score, ids = picks(command, views)
     assert ids == expected.indices.tolist()  # row numbers still: nobody asked for ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -15,11 +16,13 @@ from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.convert import convert
 from fairnepv.cli.demo import demo
+from fairnepv.cli.embed import embed
 from fairnepv.cli.outputs import Interrupted
 from fairnepv.cli.relax import relax
 from fairnepv.cli.score import score
 from fairnepv.cli.select import select
 from fairnepv.cli.synthetic import synthetic
+from fairnepv.cli.uspto import uspto
 from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
@@ -35,6 +38,10 @@ class Commands(click.Group):
             return result
         except KeyboardInterrupt as error:
             raise Interrupted("interrupted") from error
+        except EOFError as error:  # to click it is a person who closes the terminal
+            raise FairnepvError(
+                "a file ends too early, so it is damaged; --debug shows which one was read"
+            ) from error
         except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_READER_LEFT)
@@ -53,7 +60,19 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (select, certify, verify_bound, score, compare, relax, convert, synthetic, demo):
+for _command in (
+    select,
+    certify,
+    verify_bound,
+    score,
+    compare,
+    relax,
+    convert,
+    embed,
+    synthetic,
+    uspto,
+    demo,
+):
     commands.add_command(_command)
 
 
@@ -73,9 +92,15 @@ def main() -> None:
     except click.Abort:
         _leave(130, "interrupted")
     except OSError as error:
-        _leave(2, f"{error.filename or 'a file'}: {error.strerror}; check the path and its rights")
+        _leave(2, _said_of(error))
     except MemoryError:
         _leave(2, "there is not enough memory for this; try fewer rows, or float32 views")
+
+
+def _said_of(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "make room on the disk" if full else "check the path and its rights"
+    return f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}"
 
 
 def _leave(code: int, message: str) -> None:

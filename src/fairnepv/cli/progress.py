@@ -37,27 +37,40 @@ _COLUMNS = (
 )
 
 
+def _bar() -> Progress:
+    console = Console(stderr=True)
+    return Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal)
+
+
 @contextlib.contextmanager
 def stage_bar(time_limit: float | None = None) -> Iterator[Listener]:
     """A listener for `progress=` that shows the running stage, its step and the fair score."""
-    console = Console(stderr=True)
-    with Progress(
-        *_COLUMNS, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    with _bar() as bar:
         yield StageBar(bar, time_limit)
 
 
 @contextlib.contextmanager
 def rows_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A listener that is told how many rows of how many are done."""
-    console = Console(stderr=True)
-    with Progress(
-        *_COLUMNS, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    with _bar() as bar:
         task = bar.add_task(what, total=None, said="")
 
         def listen(done: int, of: int) -> None:
             bar.update(task, total=of, completed=done, said=f"row {done:,} of {of:,}")
+
+        yield listen
+
+
+@contextlib.contextmanager
+def steps_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A listener that is told the step at hand, how much of it is done, and of how much."""
+    tasks: dict[str, TaskID] = {}
+    with _bar() as bar:
+
+        def listen(step: str, done: int, of: int) -> None:
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=of, said="")
+            bar.update(tasks[step], total=of, completed=done, said=f"{done:,} of {of:,}")
 
         yield listen
 

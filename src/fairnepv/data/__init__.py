@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib import resources
 from io import BytesIO
@@ -17,6 +18,7 @@ from fairnepv.errors import FairnepvError
 from fairnepv.views import DiagonalView
 
 _OPENMOJI_SHA256 = "a236d3f4b79b3323"  # its first 16 hex digits
+_WORD = r"(?u)\b\w\w+\b"  # two letters or digits at least, as scikit-learn has it
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,19 @@ def openmoji() -> Pictograms:
 
 def tf_idf(texts: list[str]) -> sp.csr_array:
     """Sparse sublinear TF-IDF with rows of unit length [FairNEPv, section 6.1]."""
+    return sp.csr_array(vectorizer().fit_transform(texts))
+
+
+def vectorizer() -> Any:
+    """What `tf_idf` is made by; it keeps the vocabulary."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return sp.csr_array(TfidfVectorizer(sublinear_tf=True).fit_transform(texts))
+    return TfidfVectorizer(sublinear_tf=True, token_pattern=_WORD)
+
+
+def has_words(text: str) -> bool:
+    """Whether `tf_idf` makes this text a row of unit length; of others it makes zeros."""
+    return re.search(_WORD, text.lower()) is not None
 
 
 CANDIDATE_TYPES = ("text specialist", "vision specialist", "balanced")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -55,7 +56,8 @@ class Output:
                 os.chmod(temporary, _mode(target))
                 os.replace(temporary, target)
             except BaseException:
-                os.unlink(temporary)
+                with contextlib.suppress(FileNotFoundError):  # it is in its place already
+                    os.unlink(temporary)
                 raise
         except OSError as error:
             raise FairnepvError(f"{self.path} cannot be written ({error.strerror})") from error

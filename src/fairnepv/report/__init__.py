@@ -1,6 +1,13 @@
 """Results for people and machines: the report shows what it is given and never computes."""
 
-from fairnepv.report.figures import contact_sheet, draw_comparison, draw_synthetic, draw_traces
+from fairnepv.report.figures import (
+    contact_sheet,
+    draw_comparison,
+    draw_efficiency,
+    draw_synthetic,
+    draw_traces,
+    draw_view_scores,
+)
 from fairnepv.report.records import (
     assignment_table,
     certificate_record,
@@ -39,8 +46,10 @@ __all__ = [
     "comparison_table",
     "contact_sheet",
     "draw_comparison",
+    "draw_efficiency",
     "draw_synthetic",
     "draw_traces",
+    "draw_view_scores",
     "explanation_table",
     "forecast_record",
     "forecast_summary",

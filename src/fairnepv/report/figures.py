@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by everybody; views take them in order.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 _GREY = "#6b6b6b"
+_YELLOW = "#F0E442"  # fine in bars, too pale for a line
 
 
 @contextlib.contextmanager
@@ -248,3 +249,96 @@ def _draw_qualities(axes: Any, types: NDArray[Any], qualities: Mapping[str, NDAr
     axes.set_ylabel("quality")
     axes.set_title("(a) the candidates")
     axes.legend(loc="upper right")
+
+
+def draw_view_scores(
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    bounds: Mapping[str, Mapping[str, float]],
+    title: str,
+) -> bytes:
+    """Per panel and selector the score of every view as points on one line, the worst one ringed.
+
+    A long line is a view left behind. Beyond its dashed line no set brings a view.
+    """
+    views = list(next(iter(bounds.values())))
+    selectors = list(next(iter(panels.values())))
+    with _style() as new_figure:
+        size = (max(7.6, 2.6 + 2.9 * len(panels)), 2.0 + 0.32 * len(selectors))
+        figure = new_figure(figsize=size, layout="constrained")
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for one, (heading, scores) in zip(axes, panels.items(), strict=True):
+            _draw_pairs(one, scores, views)
+            for q, view in enumerate(views):
+                one.axvline(
+                    bounds[heading][view], color=_colour(q), linestyle=(4 * q, (4, 4)), linewidth=1
+                )
+            one.set_title(heading)
+            one.set_xlabel("d, nats per item")
+            one.margins(x=0.06)
+        axes[0].set_yticks(np.arange(len(selectors)), selectors)
+        axes[0].set_ylim(len(selectors) - 0.5, -0.5)
+        points = [_point_handle(_colour(q), view) for q, view in enumerate(views)]
+        handles = [
+            *points,
+            _point_handle("none", "worst view", ring=True),
+            _line_handle("bound of a view alone"),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        return _png(figure)
+
+
+def _draw_pairs(axes: Any, scores: Mapping[str, Mapping[str, float]], views: Sequence[str]) -> None:
+    for at, one in enumerate(scores.values()):
+        ends = [min(one.values()), max(one.values())]
+        axes.plot(ends, [at, at], color="#c9c9c9", linewidth=3, solid_capstyle="round", zorder=1)
+        for q, view in enumerate(views):
+            axes.plot(one[view], at, "o", color=_colour(q), markersize=6.5, zorder=3)
+            if _is_worst(one, view):
+                axes.plot(one[view], at, "o", color="black", fillstyle="none", markersize=10)
+
+
+def _point_handle(colour: str, label: str, *, ring: bool = False) -> Any:
+    from matplotlib.lines import Line2D
+
+    edge = "black" if ring else colour
+    return Line2D(
+        *([], []),
+        marker="o",
+        linestyle="none",
+        label=label,
+        markersize=9 if ring else 6.5,
+        markerfacecolor=colour,
+        markeredgecolor=edge,
+    )
+
+
+def draw_efficiency(lines: Mapping[str, Mapping[int, tuple[float, float]]], title: str) -> bytes:
+    """Certified efficiency of every selector against k, with its spread over seeds."""
+    with _style() as new_figure:
+        figure = new_figure(figsize=(8.2, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        sizes = sorted({k for line in lines.values() for k in line})
+        for i, (name, line) in enumerate(lines.items()):
+            at = list(line)
+            means, spreads = zip(*line.values(), strict=True)
+            colour = _GREY if _colour(i) == _YELLOW else _colour(i)
+            axes.plot(at, means, marker="osD^vP*X"[i % 8], color=colour, linewidth=1.4, label=name)
+            if any(spreads):
+                axes.errorbar(at, means, spreads, color=colour, linestyle="none", capsize=2.5)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{k:,}" for k in sizes])
+        axes.xaxis.set_minor_locator(_no_ticks())
+        axes.set_xlabel("k, items chosen")
+        axes.set_ylabel("certified efficiency")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}%")
+        axes.grid(axis="y", color="#e6e6e6", linewidth=0.6)
+        figure.legend(loc="outside right center")
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        return _png(figure)
+
+
+def _no_ticks() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()

@@ -1,0 +1,184 @@
+"""A corpus: items with a text and an image, in a folder that every later step reads.
+
+    corpus/
+      corpus.json      what it is: kind, whether it is simulated, sources, rules, counts, checksum
+      items.parquet    one row per item: id, text (cleaned), original, words, image_sha256, and what
+                       else the source knows (mark, drawing_code, filing_date, design_codes, ...)
+      images.parquet   id and image (the bytes as they came), the same rows in the same order
+      rejects.csv      what did not qualify, and why
+      features/        one file per view with a description beside it (`feature_files.py`)
+      split.json       which items validate, test and may be selected
+
+The checksum is of ids, texts and images in their order, so that it does not depend on how a writer
+of Parquet lays its pages out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairnepv.errors import InputError
+from fairnepv.studies.files import read_record, unreadable, write_record
+
+KINDS = ("uspto", "openmoji", "folder")
+ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
+REJECT_COLUMNS = ("source", "id", "reason", "detail")
+FORMAT = 1
+_REMEDY = "ingest again"
+IMAGES_PER_GROUP = 256  # rows of a row group of images.parquet: some megabytes
+
+
+@dataclass(frozen=True)
+class About:
+    """What `corpus.json` says."""
+
+    kind: str  # one of KINDS
+    simulated: bool
+    n: int
+    checksum: str
+    sources: list[dict[str, Any]]  # name, bytes, sha256 of every file that was read
+    rules: dict[str, Any]  # by which texts were cleaned and items qualified
+    funnel: list[list[Any]]  # (what, how many are left) from the first step to the last
+    made_by: str  # fairnepv and its version
+    format: int = FORMAT
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        write_record(folder / ABOUT, self)
+
+    @property
+    def name(self) -> str:
+        """As it is called in tables: simulated data is always called that."""
+        return f"simulated {self.kind}" if self.simulated else self.kind
+
+
+class Checksum:
+    """Of the items of a corpus, one after the other."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, id: str, text: str, image_sha256: str) -> None:
+        for part in (id, text, image_sha256):
+            encoded = part.encode("utf-8")
+            self._hash.update(len(encoded).to_bytes(8, "little"))
+            self._hash.update(encoded)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True)
+class Corpus:
+    folder: Path
+    about: About
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Corpus:
+        """The corpus in this folder; an `InputError` says what is not as it should be."""
+        folder = Path(folder)
+        if not (folder / ABOUT).is_file():
+            raise InputError(
+                f"{folder} is no corpus: it has no {ABOUT}; make one with fairnepv uspto ingest"
+            )
+        about = read_record(folder / ABOUT, About, _REMEDY)
+        if about.format != FORMAT:
+            raise InputError(
+                f"{folder} has format {about.format}, expected {FORMAT}; ingest again, or use the "
+                f"version that made it ({about.made_by})"
+            )
+        for name in (ITEMS, IMAGES):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder} has no {name}: it is not complete; ingest again")
+        return cls(folder, about)
+
+    @functools.cached_property
+    def items(self) -> Any:
+        """The table of items (PyArrow), without images."""
+        import pyarrow.parquet as pq
+
+        file = self.folder / ITEMS
+        with _reading(file):
+            table = pq.read_table(file)
+            table.validate(full=True)
+        self._check_rows(file, table.num_rows)
+        for name in ("id", "text", "image_sha256"):
+            _check_column(file, table, name, "string")
+        return table
+
+    @property
+    def n(self) -> int:
+        return self.about.n
+
+    @functools.cached_property
+    def ids(self) -> list[str]:
+        ids: list[str] = self.items.column("id").to_pylist()
+        return ids
+
+    @functools.cached_property
+    def texts(self) -> list[str]:
+        texts: list[str] = self.items.column("text").to_pylist()
+        return texts
+
+    @functools.cached_property
+    def image_hashes(self) -> list[str]:
+        hashes: list[str] = self.items.column("image_sha256").to_pylist()
+        return hashes
+
+    def images(self, start: int = 0) -> Iterator[bytes]:
+        """The bytes of all images from number `start` on, a row group at a time."""
+        import pyarrow.parquet as pq
+
+        name = self.folder / IMAGES
+        with _reading(name):
+            file = pq.ParquetFile(name)
+        with file:
+            self._check_rows(name, file.metadata.num_rows)
+            seen = 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if seen + rows > start:
+                    with _reading(name):
+                        table = file.read_row_group(group, columns=["image"])
+                    _check_column(name, table, "image", "binary")
+                    yield from table.column("image").to_pylist()[max(0, start - seen) :]
+                seen += rows
+
+    def _check_rows(self, file: Path, rows: int) -> None:
+        if rows != self.n:
+            raise unreadable(file, f"it has {rows:,} rows, and {ABOUT} says {self.n:,}", _REMEDY)
+
+    def check(self) -> None:
+        """Whether the items are those of the checksum; reads ids, texts and hashes alone."""
+        found = Checksum()
+        for id, text, image in zip(self.ids, self.texts, self.image_hashes, strict=True):
+            found.add(id, text, image)
+        if found.hexdigest() != self.about.checksum:
+            raise InputError(
+                f"{self.folder} has changed since it was made: its items do not have the checksum "
+                f"in {ABOUT}; ingest again"
+            )
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(file, error, _REMEDY) from error
+
+
+def _check_column(file: Path, table: Any, name: str, kind: str) -> None:
+    if name not in table.column_names:
+        raise unreadable(file, f"it has no column {name!r}", _REMEDY)
+    column = table.column(name)
+    if str(column.type) != kind or column.null_count:
+        raise unreadable(file, f"column {name!r} must hold a {kind} in every row", _REMEDY)

@@ -1,0 +1,106 @@
+"""Files of a corpus: written whole or not at all, and known by their content."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+from fairnepv.errors import FairnepvError, InputError
+
+_BLOCK = 1 << 20
+Record = TypeVar("Record")  # a dataclass
+
+
+@contextlib.contextmanager
+def appearing(file: Path) -> Iterator[Path]:
+    """A name beside it under which the file is written, and has its own once it is whole. It is
+    always the same name, so that a run that is started again after a kill leaves nothing behind."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        yield part
+        _move(part, file)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            raise FairnepvError(
+                f"{file} cannot be written ({error.strerror or error}); make room, or check the "
+                "rights of its folder, and start again"
+            ) from error
+        raise
+
+
+def _move(part: Path, file: Path) -> None:
+    try:
+        os.replace(part, file)
+    except FileNotFoundError:  # another run wrote the same, and was faster
+        if not file.exists():
+            raise
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    with appearing(file) as part:
+        part.write_bytes(content)
+
+
+def write_record(file: Path, record: Any) -> None:
+    """A dataclass as JSON."""
+    text = json.dumps(asdict(record), indent=1, ensure_ascii=False, sort_keys=True)
+    write_whole(file, (text + "\n").encode("utf-8"))
+
+
+def read_record(file: Path, kind: type[Record], remedy: str) -> Record:
+    """A dataclass as `write_record` wrote it; every field has the type that it should have."""
+    try:
+        said = json.loads(file.read_bytes())
+        hints = get_type_hints(kind)
+        return kind(**{name: _as(hints.get(name), value, name) for name, value in said.items()})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise unreadable(file, error, remedy) from error
+
+
+def _as(hint: Any, value: Any, name: str) -> Any:
+    """JSON has no tuples; a number that stands for a name would be found out much later."""
+    wanted = get_origin(hint) or hint
+    found = tuple(value) if wanted is tuple and isinstance(value, list) else value
+    if wanted is not None and type(found) is not wanted:
+        raise TypeError(f"{name} is no {wanted.__name__}")
+    return found
+
+
+def unreadable(file: Path, error: object, remedy: str) -> InputError:
+    """Whatever a reader makes of a damaged file, as one sentence."""
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return InputError(f"{file} cannot be read ({reason}); {remedy}")
+
+
+def csv_content(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    """Names of files may hold what UTF-8 does not know."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file."""
+    found, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+            size += len(block)
+    return {"name": path.name, "bytes": size, "sha256": found.hexdigest()}
+
+
+def sha256_of(path: Path) -> str:
+    found: str = fingerprint(path)["sha256"]
+    return found

@@ -1,0 +1,1 @@
+"""The register's bulk files: read into a corpus, or simulated in the same format."""
