@@ -46,9 +46,8 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-# Most of what PyTorch and transformers bring is never imported, so nothing is compiled beforehand.
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[dev,ray,torch,studies,encoders]" $(TORCH)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch,studies,encoders]" $(TORCH)
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
