@@ -235,7 +235,6 @@ main()
 @pytest.mark.parametrize(
     ("moment", "count", "sent", "code"),
     [
-        ("done/k3-averaged", 1, signal.SIGINT, 130),
         ("unfinished/k12-auto", 9, signal.SIGINT, 130),
         ("unfinished/k12-auto", 9, signal.SIGKILL, -9),
         ("bounds/k12", 1, signal.SIGKILL, -9),
