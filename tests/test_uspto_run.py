@@ -243,7 +243,7 @@ main()
 def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(
     folder, finished, moment, count, sent, code
 ):
-    """Between two selections, in the middle of a search, and between a proof and its selection."""
+    """In the middle of a search, and between a proof and its selection."""
     command = [sys.executable, "-c", STOPPED, moment, str(count), str(int(sent))]
     line = [*command, *LINE.format(folder).split()]
     assert subprocess.run(line, check=False, capture_output=True).returncode == code
