@@ -43,17 +43,6 @@ _LARGE = 16 << 20  # bytes that are held before they are written
 _OURS = re.compile(rf"\{WORK}-[0-9a-f]{{16}}")
 Verdict = dict[str, Any]  # a reason and a detail, or what is known of the item
 
-_VERDICT = pa.schema(
-    [
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("text", pa.string()),
-        ("words", pa.int32()),
-        ("image_sha256", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-    ]
-)
 ITEM = [
     ("id", pa.string()),
     ("text", pa.string()),
@@ -63,6 +52,13 @@ ITEM = [
     ("width", pa.int32()),
     ("height", pa.int32()),
 ]
+_VERDICT = pa.schema(
+    [
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        *(column for column in ITEM if column[0] not in ("id", "original")),
+    ]
+)
 _IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
 
 
@@ -134,6 +130,11 @@ class Verdicts:
     def read(self, batch: str) -> list[Verdict]:
         verdicts: list[Verdict] = pq.read_table(self._file(batch)).to_pylist()
         return verdicts
+
+    def __iter__(self) -> Iterator[Verdict]:
+        """All that were made, in the order of the batches' names."""
+        for file in sorted(self._folder.glob("*.parquet")):
+            yield from self.read(file.stem)
 
     def _file(self, batch: str) -> Path:
         return self._folder / f"{batch}.parquet"

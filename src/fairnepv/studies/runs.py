@@ -274,8 +274,8 @@ class Run:
             other = [key for key, value in asdict(settings).items() if begun[key] != value]
             if other:
                 raise InputError(
-                    f"{folder} was begun with another {other[0]} ({_short(begun[other[0]])}, now "
-                    f"{_short(asdict(settings)[other[0]])}); give this run another --name"
+                    f"{folder} was begun with another {other[0]} ({short(begun[other[0]])}, now "
+                    f"{short(asdict(settings)[other[0]])}); give this run another --name"
                 )
         for part in _PARTS:
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -429,7 +429,8 @@ def _read_number(file: Path) -> float:
     return number
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """For a sentence."""
     text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

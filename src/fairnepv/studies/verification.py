@@ -33,7 +33,7 @@ from fairnepv.studies.publication import (
 )
 from fairnepv.studies.results import ROUNDING, Result, measures
 from fairnepv.studies.run_report import tables
-from fairnepv.studies.runs import Pool, Settings, make_settings
+from fairnepv.studies.runs import Pool, Settings, make_settings, short
 from fairnepv.studies.split import read_split
 
 TOLERANCE = ROUNDING
@@ -188,7 +188,7 @@ def _same(what: str, published: Any, found: Any) -> None:
             raise Difference(f"{what}: {_apart(str(published), str(found))}")
         return
     if not isinstance(published, dict):
-        raise Difference(f"{what}: published {_short(published)}, expected several entries")
+        raise Difference(f"{what}: published {short(published)}, expected several entries")
     if other := sorted({*published} ^ {*found}):
         is_it = "is missing" if other[0] in found else "is not expected"
         raise Difference(f"{what}, {other[0]} {is_it}")
@@ -196,7 +196,7 @@ def _same(what: str, published: Any, found: Any) -> None:
         if name not in _BY_THE_WAY:
             _same(f"{what}, {name}", published[name], value)
         elif type(published[name]) is not type(value):
-            raise Difference(f"{what}, {name}: published {_short(published[name])}")
+            raise Difference(f"{what}, {name}: published {short(published[name])}")
 
 
 def _apart(published: str, found: str) -> str:
@@ -205,12 +205,7 @@ def _apart(published: str, found: str) -> str:
     parted = next((i for i, (a, b) in pairs if a != b), min(len(published), len(found)))
     at = max(0, parted - 30)
     dots = "..." if at else ""
-    return f"published {dots}{_short(published[at:])}, found {dots}{_short(found[at:])}"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return f"published {dots}{short(published[at:])}, found {dots}{short(found[at:])}"
 
 
 def _claimed_bounds(manifest: Any, settings: Settings) -> dict[int, float]:
@@ -222,7 +217,7 @@ def _claimed_bounds(manifest: Any, settings: Settings) -> dict[int, float]:
         _same(f"{where}, views", list(entry["by_view"]), settings.views)
         for value in (entry["upper_bound"], *entry["by_view"].values()):
             if not _is_number(value):
-                raise Difference(f"{where}: {_short(value)} is no number")
+                raise Difference(f"{where}: {short(value)} is no number")
     return {entry["k"]: float(entry["upper_bound"]) for entry in entries}
 
 
@@ -250,7 +245,7 @@ def _check_results(published: Path, settings: Settings) -> list[Result]:
 def _check_words(result: Result) -> None:
     known = isinstance(result.status, str) and result.status in Status.__members__
     if not known or result.status == Status.INTERRUPTED.name:
-        raise Difference(f"status of {result.unit}: no selection ends as {_short(result.status)!r}")
+        raise Difference(f"status of {result.unit}: no selection ends as {short(result.status)!r}")
     if not isinstance(result.notes, list) or not all(isinstance(n, str) for n in result.notes):
         raise Difference(f"notes of {result.unit}: expected a list of sentences")
 
@@ -292,11 +287,11 @@ def _positions(result: Result, pool: Pool) -> Any:
 def _compare(what: str, published: Any, found: Any) -> None:
     if isinstance(found, Mapping):
         if not isinstance(published, Mapping) or list(published) != list(found):
-            raise Difference(f"{what}: published {_short(published)}, found {dict(found)}")
+            raise Difference(f"{what}: published {short(published)}, found {dict(found)}")
         for name, value in found.items():
             _compare(f"{what}, view {name}", published[name], value)
     elif not _is_number(published) or not abs(published - found) <= TOLERANCE:
-        raise Difference(f"{what}: published {_short(published)}, found {found!r}")
+        raise Difference(f"{what}: published {short(published)}, found {found!r}")
 
 
 def _check_draw(result: Result, settings: Settings, pool: Pool, indices: Any) -> None:

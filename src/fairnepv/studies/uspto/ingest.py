@@ -127,19 +127,19 @@ class Checks:
         self.parts, self.pictures, self.words = of, pictures, words
         self.latest = latest_rows(of)
         self.total = sum(len(rows) for rows in self.latest)
-        self._verdicts = Verdicts(work)
+        self.verdicts = Verdicts(work)
 
     def run(self, progress: Progress) -> None:
         done = 0
         for name, _, rows, latest in self._batches():
-            self._verdicts.make(name, functools.partial(self._judge, rows, latest))
+            self.verdicts.make(name, functools.partial(self._judge, rows, latest))
             done += len(rows)
             progress("images", done, self.total)
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Any], Verdict]]:
         """Source, record and verdict, in the order of the files."""
         for name, part, rows, _ in self._batches():
-            for row, verdict in zip(rows, self._verdicts.read(name), strict=True):
+            for row, verdict in zip(rows, self.verdicts.read(name), strict=True):
                 yield part.source, row, verdict
 
     def _batches(self) -> Iterator[tuple[str, Part, list[dict[str, Any]], NDArray[np.bool_]]]:
@@ -209,7 +209,7 @@ def _without_duplicates(
     checks: Checks,
 ) -> Iterator[tuple[str, dict[str, Any], Verdict]]:
     """The same rows, where what an earlier item has already been is rejected."""
-    repeated = _repeated(checks)
+    repeated = _repeated(checks.verdicts)
     seen: dict[tuple[str, bytes], int] = {}  # of what is there more than once
     for source, row, verdict in checks:
         if verdict["reason"] is None:
@@ -232,10 +232,10 @@ def _short(key: tuple[str, bytes]) -> int:
     return int.from_bytes(key[1][:8], "little")
 
 
-def _repeated(checks: Checks) -> set[int]:
+def _repeated(verdicts: Verdicts) -> set[int]:
     """Beginnings of checksums that come more than once: few, while all would fill the memory."""
     found = array("Q")
-    for _, _, verdict in checks:
+    for verdict in verdicts:
         if verdict["reason"] is None:
             found.extend(map(_short, _keys(verdict)))
     ordered = np.sort(np.frombuffer(found, np.uint64)) if found else np.zeros(0, np.uint64)
