@@ -5,6 +5,7 @@ own.
 """
 
 import csv
+import hashlib
 import json
 import os
 import pty
@@ -817,6 +818,45 @@ def test_certify_is_the_library_call_and_its_proof_holds(run, ruled, pool, optio
     assert verified["terms"]["tau"] == best.settings["tau"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--tau 0.3 --eps text=0.2 --eps vision=0.1 --calibration text=2 --calibration vision=1",
+        "--include chosen.txt --k-more --quality weights.npy",
+        "--exclude barred.csv --groups groups.txt --quota a=1 --quota b=..5",
+        "--priority text=0.9 --priority vision=0.1 --calibration trace",
+    ],
+)
+def test_the_command_that_certify_prints_expects_the_terms_that_were_asked_for(run, ruled, options):
+    out = run(f"certify {POSED} {options} --out bound.npz").out
+    command = out.splitlines()[-1].strip().removeprefix("fairnepv ")
+    code, out, err = run(command)
+    assert (code, err) == (0, "")
+    assert out.endswith("The bound holds under these terms.\n")
+    code, out, err = run(f"{command} --tau 0.07")
+    assert (code, out) == (2, "")
+    assert "tau" in err
+
+
+def test_what_a_verifier_names_is_what_the_bound_is_about(run, ruled):
+    """Options used to be ignored, so that a bound of one problem passed for that of another."""
+    run(f"certify {POSED} --out bound.npz")
+    for named in (
+        "--tau 0.2",
+        "--eps 1",
+        "--calibration none",
+        f"-k {K + 1}",
+        "--include chosen.txt",
+    ):
+        code, out, err = run(f"verify-bound bound.npz {VIEWS} {named}")
+        assert (code, out) == (2, ""), named
+        assert "the certificate" in err
+    code, out, _ = run(f"verify-bound bound.npz {VIEWS} -k {K} --tau 0.05 --eps 0.1")
+    assert code == 0
+    assert f"sha256 {hashlib.sha256(Path('text.npy').read_bytes()).hexdigest()}" in out
+
+
 def test_a_bound_for_people(run, folder, pool):
     code, out, err = run(f"certify {POSED} --out bound.npz")
     assert (code, err) == (0, "")
@@ -826,7 +866,7 @@ def test_a_bound_for_people(run, folder, pool):
     assert "Wrote bound.npz" in out
     code, out, err = run(f"verify-bound bound.npz {VIEWS}")
     assert (code, err) == (0, "")
-    assert out.endswith("The bound holds.\n")
+    assert out.endswith("The bound holds under these terms.\n")
     assert "view 'text' alone" in out
 
 

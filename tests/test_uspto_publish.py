@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from corpora import add_features, make_corpus, write_view
-from fairnepv import certify
+from fairnepv import Calibration, certify
 from fairnepv.certificate import proof_arrays
 from fairnepv.studies import publication
 from fairnepv.studies.corpus import Corpus
@@ -162,7 +162,7 @@ def test_every_file_is_under_the_checksums(folder):
             lambda r: r[1]["coverage"].update(text=None),
             "coverage of 'auto', k = 4, seed 0, view text",
         ),
-        (lambda r: r[1]["coverage"].update(text=float("nan")), "coverage of 'auto'"),
+        (lambda r: r[1]["coverage"].update(text=float("nan")), "results.json cannot be read (NaN"),
         (lambda r: r[2]["scores"].pop("text"), "scores of 'text-only'"),
         (lambda r: r[2].update(efficiency=1.0), "efficiency of 'text-only'"),
         (lambda r: r[2].update(upper_bound=5.0), "upper_bound of 'text-only'"),
@@ -218,7 +218,7 @@ def test_a_row_of_the_test_set_is_found(folder):
         (lambda m: m["settings"].update(tau=0.06), "tau = 0.05, eps"),
         (lambda m: m["settings"].update(tau="0.05"), "tau must be a finite positive number"),
         (lambda m: m["settings"].update(eps=None), "eps must be a finite positive number"),
-        (lambda m: m["settings"].update(gap=float("nan")), "gap must be a finite positive number"),
+        (lambda m: m["settings"].update(gap=float("nan")), "manifest.json cannot be read (NaN"),
         (lambda m: m["settings"].update(effort="magic"), "effort must be one of"),
         (lambda m: m["settings"].update(calibration="x"), "calibration must be one of"),
         (lambda m: m["settings"].update(seeds=2.0), "seeds must be a whole number"),
@@ -368,7 +368,7 @@ def test_a_bound_without_a_proof_is_proven_again(folder):
         claim_bound(folder, honest, proof=None)
         said = f"bound for k = 9: {honest:.6f} came without its proof; proven again"
         assert said in check(folder)
-    lower = bound - 1e-5
+    lower = bound - 0.01  # below the relaxation, by more than any gap
     claim_bound(folder, lower, proof=None)
     said = f"bound for k = 9, all views: published {lower!r} without a proof"
     assert difference(folder).startswith(said)
@@ -382,7 +382,30 @@ def test_a_proof_of_a_constrained_problem_is_found(folder):
     proof = certify(open_pool(Corpus.open(folder / "corpus")).views, 9, exclude=[0]).proof
     np.savez(folder / "published" / PROOF, **proof_arrays(proof))
     claim_bound(folder, proof.upper_bound, proof=PROOF)
-    assert difference(folder) == f"{PROOF} is about a constrained problem"
+    said = "the certificate is about other terms: exclude is [0], expected none"
+    assert difference(folder) == f"{PROOF}: {said}"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"normalize": True, "offsets": {"text": -0.01, "vision": -0.01}},
+        {"normalize": False, "factors": {"text": 1e-9, "vision": 1e-9}},
+    ],
+)
+def test_a_bound_of_another_calibration_under_the_same_name_is_found(folder, forged):
+    """Its dual variables do prove it, of a problem that the settings do not name."""
+    views = open_pool(Corpus.open(folder / "corpus")).views
+    proof = certify(views, 9, calibration=Calibration("unit-diagonal", **forged)).proof
+    np.savez(folder / "published" / PROOF, **proof_arrays(proof))
+    scores = json.loads((folder / "published/results.json").read_text())
+    highest = max(result["fair_score"] for result in scores if result["k"] == 9)
+    lower = max(proof.upper_bound, highest)  # or the scores would give it away
+    rewrite_proof(folder, lambda arrays, about: about.update(upper_bound=lower))
+    edit(folder, "manifest.json", lambda m: m["bounds"][1].update(by_view=dict(proof.by_view)))
+    claim_bound(folder, lower, proof=PROOF)
+    said = "the certificate is about other terms: calibration is Calibration"
+    assert difference(folder).startswith(f"{PROOF}: {said}")
 
 
 def test_a_selector_that_does_not_exist_is_found(folder):
@@ -490,7 +513,8 @@ def test_links_to_folders_are_found(folder):
 def test_a_proof_of_another_problem_is_found(folder):
     shutil.copyfile(folder / "published/bounds/k9.npz", folder / "published/bounds/k4.npz")
     seal(folder)
-    assert difference(folder) == "k in bounds/k4.npz: published 9, expected 4"
+    said = "the certificate is about other terms: k is 9, expected 4"
+    assert difference(folder) == f"bounds/k4.npz: {said}"
 
 
 # --- the corpus is not the same -------------------------------------------------------------------

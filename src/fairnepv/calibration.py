@@ -43,6 +43,39 @@ def calibrate(
     return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, constraints, means)
 
 
+def check_calibration(
+    pool: Pool, claimed: Calibration, expected: Any, k: int, constraints: Constraints
+) -> None:
+    """Refuse a stored calibration whose numbers are not those of its rule for this data.
+
+    Factors that somebody chose are terms of the problem: they have no rule, and nothing but their
+    form can be checked. `expected` is what the caller knows of the calibration, if anything.
+    """
+    if expected is None:
+        expected = claimed.rule
+        if claimed.rule == "explicit":
+            with np.errstate(over="ignore"):
+                expected = {name: float(np.exp(log)) for name, log in claimed.offsets.items()}
+    again = calibrate(pool, expected, k, constraints)
+    if not claimed.agrees(again):
+        raise InputError(
+            f"the certificate has another calibration than its rule and the data give: "
+            f"{described(claimed)}; expected {described(again)}"
+        )
+
+
+def described(calibration: Calibration) -> str:
+    """A calibration with all its numbers."""
+    kinds = {"K times": calibration.factors, "L times exp": calibration.offsets}
+    numbers = [
+        f"{name} {words} {value:.9g}"
+        for words, values in kinds.items()
+        for name, value in values.items()
+    ]
+    rows = ["rows of unit length"] if calibration.normalize else []
+    return ", ".join([calibration.rule, *rows, *numbers])
+
+
 def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
     if set(factors) != set(pool.names):
         raise InputError(

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, Unpack, overload
 import numpy as np
 
 from fairnepv.baselines import baselines
-from fairnepv.calibration import calibrate
+from fairnepv.calibration import calibrate, check_calibration
 from fairnepv.certificate import (
     GAP,
     Certificate,
     Proof,
+    Terms,
     Verified,
     check_proof,
     refuse_unreachable_floors,
@@ -62,6 +63,8 @@ from fairnepv.views import KernelView, Pool
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
+
+_READ = ("views", "quality", "ids", "engine")  # of what poses a problem, what belongs to its data
 
 
 @overload
@@ -326,14 +329,18 @@ def verify_bound(
     data: Any,
     certificate: Certificate | Proof | Selection,
     *,
-    views: Mapping[str, Any] | None = None,
-    quality: Any = None,
-    ids: Any = None,
-    engine: Engine | str | None = None,
+    k: int | float | None = None,
+    **problem: Unpack[Posing],
 ) -> Verified:
     """What the dual variables of a certificate prove for this data, whoever made them.
 
-    The certificate knows its problem (k, tau, calibration, constraints); only data is handed in.
+    A certificate brings the terms of its problem along: k, tau, eps, calibration, constraints,
+    priorities. The numbers of a calibration are computed again from its rule and the data, and
+    refused where they differ. The other terms are the question, which only you can know: they are
+    in the result (`claimed.terms`), and whatever of them you hand in is compared with them.
+
+    problem: of what `certify` takes, views, ids, quality and engine as they were; any other term
+        (k, tau, calibration, include, groups, ...) that the certificate should have.
     """
     if isinstance(certificate, Selection):
         certificate = certificate.certificate  # type: ignore[assignment]
@@ -343,13 +350,39 @@ def verify_bound(
             "verify_bound needs a certificate: the result of certify(), a selection that has one, "
             f"or what was read from a stored bound, not {proof!r}"
         )
-    # Views that bring a ridge of their own keep it; the terms say whether it is the right one.
-    given = named_views(data, views)
-    proof.terms.check_views(tuple(given))
-    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
-    eps = {name: value for name, value in proof.terms.eps.items() if name not in own}
-    pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
+    terms = proof.terms
+    pool = _pool_of_terms(data, terms, problem)
+    _refuse_other_terms(terms, data, k, problem)
+    expected = problem.get("calibration")
+    check_calibration(pool, terms.calibration, expected, terms.k, terms.constraints)
     return check_proof(pool, proof)
+
+
+def _pool_of_terms(data: Any, terms: Terms, problem: Posing) -> Pool:
+    """The data under the ridges of the terms; views that bring one of their own keep it."""
+    given = named_views(data, problem.get("views"))
+    terms.check_views(tuple(given))
+    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
+    eps = {name: value for name, value in terms.eps.items() if name not in own}
+    read: dict[str, Any] = {name: problem.get(name) for name in _READ}
+    pool = Pool.of(data, eps=eps, **read)
+    terms.check_pool(pool)
+    return pool
+
+
+def _refuse_other_terms(terms: Terms, data: Any, k: Any, problem: Posing) -> None:
+    """Terms that are not what somebody says they should be."""
+    if other := sorted({"floors", "random_state"} & set(problem)):
+        raise InputError(f"a bound has no {other[0]}; leave it out")
+    expected = set(problem) - {*_READ, "calibration"}  # which is checked by itself
+    if k is None and not expected:
+        return
+    plain: Posing = {**problem, "calibration": "none"}
+    posed = Terms.of(pose(data, terms.k if k is None else k, **plain))
+    besides = {"k": k is not None, "quotas": "groups" in expected}
+    terms.refuse_other(
+        posed, names=expected | {name for name, is_said in besides.items() if is_said}
+    )
 
 
 def compare(

@@ -10,12 +10,14 @@ from fairnepv.certificate.bounds import (
 from fairnepv.certificate.dual import Dual, ViewDual, price
 from fairnepv.certificate.proof import Proof, Verified, check_proof, proof_arrays, read_proof
 from fairnepv.certificate.spectral import diagonal_bound, spectral_bound
+from fairnepv.certificate.terms import Terms
 
 __all__ = [
     "GAP",
     "Certificate",
     "Dual",
     "Proof",
+    "Terms",
     "Verified",
     "ViewDual",
     "certify",

@@ -78,6 +78,9 @@ def price(problem: Problem, dual: Dual) -> Priced:
     """What the dual variables prove: one pass over the rows, in float64."""
     k = problem.k
     prices = row_prices(problem, dual)
+    # Where squares overflow a price is not a number: nothing is known of such a row, and it must
+    # not pass for a cheap one.
+    prices = np.where(np.isnan(prices), np.inf, prices)
     constants = [
         view_constant(problem, dual, q) if w > 0 else 0.0 for q, w in enumerate(dual.weights)
     ]
@@ -122,6 +125,8 @@ def view_constant(problem: Problem, dual: Dual, q: int) -> float:
         G -= own.shift * (B.T @ B)
     size, length = _size(view, dual, q), float(view.place.xp.linalg.matrix_norm(G))
     error = _slack(view, len(dual.rows)) * size**2 + 8.0 * len(G) * _UNIT * length
+    if not np.isfinite(error):  # what overflows proves nothing
+        return np.inf
     with few_threads(float(len(G)) ** 3):
         depths = view.place.eigenvalues(G)
     lowest = np.sort(own.level - depths - error)[:k]  # B may have more columns than that
@@ -156,9 +161,13 @@ def _view_pass(view: View, dual: Dual, q: int, share: float) -> _ViewPass:
 
 
 def _size(view: View, dual: Dual, q: int) -> float:
-    """|(sum_t |B_tj| |phi_t|)_j|: by Cauchy and Schwarz no term of A exceeds it."""
-    place, lengths = view.place, np.sqrt(view.squared_norms_at(dual.rows))
-    terms = abs(place.put(dual.views[q].combine)).T @ place.put(lengths)
+    """|(sum_t |B_tj| |phi_t|)_j|: by Cauchy and Schwarz no term of A exceeds it.
+
+    A shift is one more term of every row, of its own size however small the row is.
+    """
+    place, own = view.place, dual.views[q]
+    lengths = np.sqrt(view.squared_norms_at(dual.rows) + abs(own.shift))
+    terms = abs(place.put(own.combine)).T @ place.put(lengths)
     return float(np.linalg.norm(place.get(terms)))
 
 
@@ -183,8 +192,9 @@ def _price_rows(
             here = block.put(rows[low:high] - block.start)
             v[here] -= block.put(own.shift * own.correction[low:high])
         norms = squared_norms[:, q]
+        sizes = norms + abs(own.shift)  # of the terms that were added: see `_size`
         sure = xp.sqrt(block.place.square_sums(v)) * (1.0 - own.slack)
-        sure = (sure - own.slack * own.size * xp.sqrt(norms)).clip(0.0)
-        whole = own.level * (norms - own.shift + own.slack * norms)
+        sure = (sure - own.slack * own.size * xp.sqrt(sizes)).clip(0.0)
+        whole = own.level * (norms - own.shift + own.slack * sizes)
         prices += own.share * (whole - sure**2).clip(0.0) * (1.0 + 8.0 * _UNIT)
     return prices

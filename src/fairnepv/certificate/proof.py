@@ -14,6 +14,7 @@ from fairnepv.certificate.dual import Dual, ViewDual, price
 from fairnepv.certificate.spectral import diagonal_bound, score_rounding
 from fairnepv.certificate.terms import Terms, whole_numbers
 from fairnepv.errors import InputError
+from fairnepv.io.documents import parse_document
 from fairnepv.objective import fair_value
 from fairnepv.problem import Problem
 from fairnepv.views import Pool
@@ -52,7 +53,8 @@ class Verified:
 
 
 def check_proof(pool: Pool, proof: Proof) -> Verified:
-    """Every bound of a proof computed anew from the data; nothing is taken on trust."""
+    """Every bound of a proof computed anew from the data, under the terms of the proof: what these
+    are is for the caller to check (`pipeline.verify_bound`) and for a reader to see."""
     problem = proof.terms.pose(pool)
     by_view = {name: proven_alone(problem, name, proof.alone[name]) for name in problem.pool.names}
     apart = best_apart(problem, np.array(list(by_view.values())))
@@ -84,7 +86,13 @@ def proven(problem: Problem, dual: Dual) -> float:
         and bool((np.diff(dual.rows) > 0).all())
         and dual.rows[0] >= 0
         and dual.rows[-1] < problem.n
-        and all(np.isfinite(v.combine).all() and len(v.combine) == m for v in dual.views)
+        and all(
+            # More columns prove nothing more, and ask for the memory of their square.
+            own.combine.shape[1] <= min(m, problem.k)
+            and len(own.combine) == m
+            and np.isfinite(own.combine).all()
+            for own in dual.views
+        )
         and bool((dual.weights >= 0).all())
         and abs(float(dual.weights.sum()) - 1.0) < _ROUNDING
     )
@@ -117,28 +125,44 @@ def proof_arrays(proof: Proof) -> dict[str, NDArray[Any]]:
 def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
     """The inverse of `proof_arrays`; anything else is refused."""
     try:
-        about = json.loads(str(arrays["about"]))
+        about = parse_document(str(arrays["about"]))
         if about["format"] != _FORMAT:
             raise InputError(f"this is no bound that we can read: {about['format']!r}")
-        names = list(about["terms"]["eps"])
-        return Proof(
-            Terms.read(about["terms"], arrays),
+        terms = Terms.read(about["terms"], arrays)
+        names = list(terms.eps)
+        proof = Proof(
+            terms,
             _claim(about["upper_bound"]),
             {name: _claim(about["by_view"][name]) for name in names},
             _read_dual("joint", arrays, len(names)),
             {name: _read_dual(f"alone-{i}", arrays, 1) for i, name in enumerate(names)},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _refuse_more(proof, about, arrays)
+        return proof
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"this is no bound that fairnepv wrote ({error})") from error
 
 
+def _refuse_more(proof: Proof, about: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """What nobody reads nobody checks, and another reader may believe it."""
+    expected = proof_arrays(proof)
+    written = json.loads(str(expected["about"]))
+    for own, other in (
+        (arrays, expected),
+        *((about[name], written[name]) for name in ("by_view", "terms")),
+        (about["terms"]["calibration"], written["terms"]["calibration"]),
+        (about, written),
+    ):
+        if more := set(own) - set(other):
+            raise ValueError(f"{sorted(more)[0]!r} is not expected")
+
+
 def _claim(value: Any) -> float:
-    bound = float(value)
-    if np.isnan(bound):
+    if type(value) not in (int, float) or np.isnan(float(value)):
         raise ValueError("a claim is not a number")
-    return bound
+    return float(value)
 
 
 def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:

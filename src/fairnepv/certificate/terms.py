@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats
+
+_LONGEST = 80  # characters of a value in a message
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Terms:
             quality=pool.quality is not None,
         )
 
-    def pose(self, pool: Pool) -> Problem:
-        """The same problem on data handed in anew."""
+    def check_pool(self, pool: Pool) -> None:
+        """Whether these terms can be about the data that is handed in."""
         self.check_views(pool.names)
         if pool.n != self.n:
             raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
@@ -57,6 +60,10 @@ class Terms:
                 if self.quality
                 else "the certificate knows no quality weights; leave them out"
             )
+
+    def pose(self, pool: Pool) -> Problem:
+        """The same problem on data handed in anew."""
+        self.check_pool(pool)
         return Problem(
             self.calibration.apply(pool),
             self.k,
@@ -65,6 +72,33 @@ class Terms:
             constraints=self.constraints,
             priorities=self.priorities,
         )
+
+    def refuse_other(self, expected: Terms, *, names: Collection[str] | None = None) -> None:
+        """Terms that are not those that were expected, in whatever is named (or anything)."""
+        theirs, ours = self._comparable(), expected._comparable()
+        for name, own in ours.items():
+            if (names is None or name in names) and not _same(theirs[name], own):
+                raise InputError(
+                    f"the certificate is about other terms: {name} is {_shown(theirs[name])}, "
+                    f"expected {_shown(own)}"
+                )
+
+    def _comparable(self) -> dict[str, Any]:
+        """By the names that `select` has for them."""
+        rules, quotas = self.constraints, self.constraints.quotas
+        return {
+            "n": self.n,
+            "k": self.k,
+            "tau": self.tau,
+            "eps": dict(self.eps),
+            "calibration": self.calibration,
+            "quality": self.quality,
+            "include": np.sort(rules.fixed_in),
+            "exclude": np.unique(rules.fixed_out),
+            "groups": None if quotas is None else quotas.groups,
+            "quotas": None if quotas is None else np.stack([quotas.least, quotas.most], axis=1),
+            "priorities": self.priorities,
+        }
 
     def check_views(self, names: tuple[str, ...]) -> None:
         if names != tuple(self.eps):
@@ -115,16 +149,16 @@ class Terms:
             quotas = Quotas(groups, least, most)
         priorities = arrays.get("priorities")
         terms = cls(
-            n=int(record["n"]),
-            k=int(record["k"]),
-            tau=float(record["tau"]),
-            eps={str(name): float(value) for name, value in record["eps"].items()},
-            calibration=Calibration(**record["calibration"]),
+            n=_typed("n", record["n"], int),
+            k=_typed("k", record["k"], int),
+            tau=_number("tau", record["tau"]),
+            eps=_numbers("eps", record["eps"]),
+            calibration=_read_calibration(record["calibration"]),
             constraints=Constraints(
                 whole_numbers(arrays, "include"), whole_numbers(arrays, "exclude"), quotas
             ),
             priorities=None if priorities is None else priorities.astype(np.float64),
-            quality=bool(record["quality"]),
+            quality=_typed("quality", record["quality"], bool),
         )
         terms._check()
         return terms
@@ -142,8 +176,52 @@ class Terms:
             raise ValueError("its problem cannot be posed")
 
 
+def _read_calibration(record: Mapping[str, Any]) -> Calibration:
+    return Calibration(
+        _typed("rule", record["rule"], str),
+        _typed("normalize", record["normalize"], bool),
+        _numbers("factors", record["factors"]),
+        _numbers("offsets", record["offsets"]),
+    )
+
+
+def _numbers(name: str, values: Mapping[str, Any]) -> dict[str, float]:
+    numbers = {view: _number(name, value) for view, value in values.items()}
+    if not np.isfinite(list(numbers.values())).all():
+        raise ValueError(f"{name} must be finite")
+    return numbers
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
+def _typed(name: str, value: Any, kind: type[T]) -> T:
+    """Of this very type: 3.7 is no number of rows, and "no" is not false."""
+    if type(value) is not kind:
+        raise ValueError(f"{name} must be {kind.__name__}, not {value!r}")
+    return value
+
+
 def whole_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.int64]:
     array = arrays[name]
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be whole numbers")
     return array.astype(np.int64)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, Calibration):
+        return left.agrees(right)
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        close = np.isclose if left.dtype.kind == "f" else np.equal
+        return left.shape == right.shape and bool(close(left, right).all())
+    return type(left) is type(right) and bool(left == right)
+
+
+def _shown(value: Any) -> str:
+    plain = value.tolist() if isinstance(value, np.ndarray) else value
+    text = "none" if plain is None or plain == [] else repr(plain)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from shlex import quote
+from shlex import join
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from fairnepv.cli.options import (
     ProblemOptions,
+    Size,
     constraining,
     debug_option,
     force_option,
@@ -58,6 +61,7 @@ def certify(
     from fairnepv.pipeline import plan as foretell
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
 
+    again = ["-k", str(k), *problem.arguments]
     output = output_at("--out", out, (".npz",), force=force, inputs=problem.files)
     if plan:
         given = problem.read(engine=False)
@@ -79,9 +83,8 @@ def certify(
     else:
         show(certificate_table(certificate), certificate_summary(certificate))
         if output is not None and not unwritten:
-            views = " ".join(f"--view {quote(f'{n}={f}')}" for n, f in problem.views.items())
-            show(f"Wrote {output.path}. To check it:")
-            show(f"  fairnepv verify-bound {quote(str(output.path))} {views}")
+            show(f"Wrote {output.path}. To check it against this very problem:")
+            show("  " + join(["fairnepv", "verify-bound", str(output.path), *again]))
     if unwritten:
         raise unwritten[0]
     finish(certificate.status, strict=False, written=output)
@@ -89,17 +92,28 @@ def certify(
 
 @click.command("verify-bound")
 @click.argument("bound", metavar="BOUND.npz")
+@click.option("-k", "k", type=Size(), help="How many items the bound should be about.")
 @posing
+@constraining
 @json_option
 @debug_option
-def verify_bound(problem: ProblemOptions, bound: str, as_json: bool) -> None:
+@click.pass_context
+def verify_bound(
+    context: click.Context,
+    problem: ProblemOptions,
+    bound: str,
+    k: int | float | None,
+    as_json: bool,
+) -> None:
     """Check a stored bound against the data, from its dual variables alone.
 
-    The problem (k, tau, eps, calibration, constraints) comes with the bound; of the options only
-    --view, --ids, --quality and --engine are read. Exit code 1 if the bound does not follow.
+    The terms of the problem (k, tau, eps, calibration, constraints, priorities) come with the bound
+    and are printed: read them, for the bound holds under them and no others. What you name of them
+    has to be the same. A calibration is computed again from its rule and the data. Exit code 1 if
+    the bound does not follow, 2 if its terms are others.
 
     \b
-    fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy
+    fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
     """
     from fairnepv.certificate import read_proof
     from fairnepv.cli.outputs import print_json, show
@@ -108,12 +122,20 @@ def verify_bound(problem: ProblemOptions, bound: str, as_json: bool) -> None:
     from fairnepv.report import verified_record, verified_summary
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
-    given = problem.read()
-    data = {name: given[name] for name in ("data", "ids", "quality", "engine") if name in given}
-    verified = verify(certificate=proof, **data)
+    verified = verify(certificate=proof, k=k, **_named_terms(context, problem.read()))
+    sources = problem.checksums()
     if as_json:
-        print_json(verified_record(verified))
+        print_json({**verified_record(verified), "views": sources})
     else:
-        show(verified_summary(verified))
+        show(verified_summary(verified, {n: f"sha256 {s}" for n, s in sources.items()}))
     if not verified.holds:
         raise NumericalError(f"{bound}: what is claimed does not follow for this data")
+
+
+def _named_terms(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """What was read, without the defaults of options that nobody named."""
+    default = ParameterSource.DEFAULT
+    unsaid = {
+        n for n in ("tau", "eps", "calibration") if context.get_parameter_source(n) is default
+    }
+    return {name: value for name, value in given.items() if name not in unsaid}

@@ -14,6 +14,8 @@ import click
 from fairnepv.errors import InputError
 
 Command = Callable[..., None]
+# Options that are called otherwise than what they become.
+_OPTIONS = {"priorities": "priority", "quotas": "quota", "floors": "floor"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,27 @@ class ProblemOptions:
         sources = (self.views, self.ids, self.quality, self.rules)
         read = [split_source(text).path for source in sources for text in source.values()]
         return [path for path in read if isinstance(path, Path)]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options that pose this problem again, as a command line has them."""
+        files = {"view": self.views, "ids": self.ids, "quality": self.quality}
+        values = {**files, **self.rules, **self.knobs}
+        flags = ["--k-more"] if values.pop("include_counts", True) is False else []
+        for name, value in values.items():
+            option = f"--{_OPTIONS.get(name, name)}"
+            each = value.items() if isinstance(value, Mapping) else [("", value)]
+            for key, one in each:
+                text = _range(one) if isinstance(one, tuple) else str(one)
+                flags += [option, f"{key}={text}" if key else text]
+        return flags
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of what every view is read from, as `sha256sum` prints it."""
+        from fairnepv.io.checksums import sha256_of
+        from fairnepv.io.source import split_source
+
+        return {name: sha256_of(split_source(text).path) for name, text in self.views.items()}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -401,6 +424,11 @@ def _quotas(texts: Sequence[str]) -> Any:
         bounds = [_whole(text, end) if end else None for end in (low, high if dots else low)]
         quotas[label] = tuple(bounds)
     return quotas
+
+
+def _range(limits: tuple[int | None, int | None]) -> str:
+    """Limits as `_quotas` reads them."""
+    return "..".join("" if end is None else str(end) for end in limits)
 
 
 def _whole(text: str, value: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv import __version__
-from fairnepv.certificate import Certificate, Verified
+from fairnepv.certificate import Certificate, Terms, Verified
 from fairnepv.insight import Assignment, Explanation
 from fairnepv.io import Table
 from fairnepv.planning import Forecast
@@ -132,8 +132,16 @@ def verified_record(verified: Verified) -> dict[str, Any]:
             name: {"claimed": claimed.by_view[name], "proven": bound}
             for name, bound in verified.by_view.items()
         },
-        "terms": claimed.terms.record(),
+        "terms": {**claimed.terms.record(), **_constraint_record(claimed.terms)},
     }
+
+
+def _constraint_record(terms: Terms) -> dict[str, Any]:
+    """The part of the terms that a file keeps as arrays."""
+    arrays = {name: values.tolist() for name, values in terms.arrays().items()}
+    weights = arrays.pop("priorities", None)
+    named = None if weights is None else dict(zip(terms.eps, weights, strict=True))
+    return {**arrays, "priorities": named}
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:

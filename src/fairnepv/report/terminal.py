@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich import box
@@ -16,6 +16,7 @@ from fairnepv.io import Table
 from fairnepv.io.memory import size_in_words
 from fairnepv.planning import Forecast
 from fairnepv.relaxation import Relaxation
+from fairnepv.report.terms import terms_lines
 from fairnepv.selection import Comparison, Score, Selection
 
 
@@ -170,7 +171,9 @@ def certificate_summary(certificate: Certificate) -> str:
     return "\n".join([line, *(f"Note: {note}." for note in certificate.notes)])
 
 
-def verified_summary(verified: Verified) -> str:
+def verified_summary(verified: Verified, sources: Mapping[str, str] | None = None) -> str:
+    """What is proven beside what is claimed, and under which terms; `sources` says what a view was
+    read from."""
     claimed = verified.claimed
     pairs = {
         f"fair score of {claimed.terms.k} of {claimed.terms.n:,} items": (
@@ -186,8 +189,13 @@ def verified_summary(verified: Verified) -> str:
         f"{what}: at most {rounded_up(claim)} claimed, {rounded_up(proven)} proven"
         for what, (claim, proven) in pairs.items()
     ]
-    verdict = "The bound holds." if verified.holds else "The bound does NOT follow for this data."
-    return "\n".join([*lines, verdict])
+    terms = [f"  {line}" for line in terms_lines(claimed.terms, sources)]
+    verdict = (
+        "The bound holds under these terms."
+        if verified.holds
+        else "The bound does NOT follow for this data under these terms."
+    )
+    return "\n".join([*lines, "Terms:", *terms, verdict])
 
 
 def relaxation_summary(relaxation: Relaxation) -> str:

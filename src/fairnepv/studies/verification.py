@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.certificate import read_proof
+from fairnepv.certificate import Terms, read_proof
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.io import read_archive
+from fairnepv.io.checksums import sha256_of
+from fairnepv.io.documents import parse_document
 from fairnepv.loop import Progress
 from fairnepv.pipeline import certify, score, select, verify_bound
+from fairnepv.posing import pose
 from fairnepv.studies.corpus import Corpus
-from fairnepv.studies.files import sha256_of
 from fairnepv.studies.publication import (
     COPIED,
     FORMAT,
@@ -38,10 +40,11 @@ from fairnepv.studies.split import read_split
 
 TOLERANCE = ROUNDING
 UNCHECKED = (
-    "seconds, figures, the environment, notes, gap and version in the settings, how searches ended "
-    "(apart from claims of optimality), and that they would find the same items in the same order"
+    "seconds, figures, the environment, notes, gap and version in the settings, who made corpus "
+    "and features, that the encoders would give these features again, how searches ended (apart "
+    "from claims of optimality), and that they would find the same items in the same order"
 )
-_PROVEN_AGAIN = 1e-6  # by which two solutions of one relaxation may differ between machines
+_TIGHTER = 10.0  # the gap of a second try at a bound that came without its proof
 _BY_THE_WAY = ("made_by", "details")  # who made the same numbers, and how fast
 Watched = Callable[[], AbstractContextManager[Progress | None]]
 
@@ -132,17 +135,9 @@ def _listed(folder: Path) -> dict[str, str]:
 
 def _read(folder: Path, name: str) -> Any:
     try:
-        return json.loads((folder / name).read_bytes(), object_pairs_hook=_each_once)
-    except (ValueError, RecursionError) as error:
+        return parse_document((folder / name).read_bytes())
+    except ValueError as error:
         raise Difference(f"{name} cannot be read ({error})") from error
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one name some readers see the first, and some the last."""
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise ValueError("a name is there twice")
-    return document
 
 
 # --- what is claimed ------------------------------------------------------------------------------
@@ -358,7 +353,11 @@ def _check_bound(
     if name != f"bounds/k{k}.npz" or not (published / name).is_file():
         raise Difference(f"{name}: expected bounds/k{k}.npz, the proof for this size")
     proof = read_proof(read_archive(str(published / name)))
-    _check_terms(name, proof.terms, k, settings)
+    posed = pose(pool.views, k, **settings.posing)
+    try:
+        proof.terms.refuse_other(Terms.of(posed))
+    except InputError as error:
+        raise Difference(f"{name}: {error}") from error
     _compare(f"bound for k = {k}", entry["upper_bound"], proof.upper_bound)
     _compare(f"bounds of views for k = {k}", entry["by_view"], proof.by_view)
     with np.errstate(all="ignore"):  # a damaged proof may overflow, and then holds for nothing
@@ -370,33 +369,23 @@ def _check_bound(
     return f"bound for k = {k}: {proof.upper_bound:.6f} follows from its proof"
 
 
-def _check_terms(name: str, terms: Any, k: int, settings: Settings) -> None:
-    if terms.constraints or terms.priorities is not None:
-        raise Difference(f"{name} is about a constrained problem")
-    eps = dict.fromkeys(settings.views, settings.eps)
-    for what, published, expected in (
-        ("k", terms.k, k),
-        ("tau", terms.tau, settings.tau),
-        ("calibration", terms.calibration.rule, settings.calibration),
-        ("eps", dict(terms.eps), eps),
-    ):
-        if published != expected:
-            raise Difference(f"{what} in {name}: published {published}, expected {expected}")
-
-
 def _prove_again(entry: Any, settings: Settings, pool: Pool, watched: Watched) -> str:
-    """Where a publication has no room for a proof: a bound that is lower than what can be proven
-    is refused, by more than the last digits in which two machines may differ."""
+    """Where a publication has no room for a proof: what cannot be proven is refused. Two machines
+    end at different bounds within the gap, so a lower one than ours is tried for once more, with a
+    smaller gap."""
     k = entry["k"]
-    with watched() as progress:
-        proven = certify(pool.views, k, gap=settings.gap, progress=progress, **settings.posing)
-    if proven.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
     published = {"all views": entry["upper_bound"], **entry["by_view"]}
-    for what, bound in {"all views": proven.upper_bound, **proven.by_view}.items():
-        if not published[what] >= bound - _PROVEN_AGAIN:
-            raise Difference(
-                f"bound for k = {k}, {what}: published {published[what]!r} without a proof, "
-                f"proven {bound!r}"
-            )
-    return f"bound for k = {k}: {entry['upper_bound']:.6f} came without its proof; proven again"
+    missed: dict[str, float] = {}
+    for gap in (settings.gap, settings.gap / _TIGHTER):
+        with watched() as progress:
+            proven = certify(pool.views, k, gap=gap, progress=progress, **settings.posing)
+        if proven.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        bounds = {"all views": proven.upper_bound, **proven.by_view}
+        missed = {what: b for what, b in bounds.items() if not published[what] >= b - TOLERANCE}
+        if not missed:
+            shown = f"{entry['upper_bound']:.6f}"
+            return f"bound for k = {k}: {shown} came without its proof; proven again"
+    what, bound = next(iter(missed.items()))
+    claim = f"published {published[what]!r} without a proof"
+    raise Difference(f"bound for k = {k}, {what}: {claim}, proven {bound!r}")

@@ -5,6 +5,7 @@ The rules that make such records live in `fairnepv.calibration`; this is their c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ import numpy as np
 from fairnepv.errors import InputError
 from fairnepv.views.base import Floats, View
 from fairnepv.views.pool import Pool
+
+_COMPUTED, _SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,16 @@ class Calibration:
     offsets: Mapping[str, float] = field(default_factory=dict)  # log factor on L, after it
     # What proves the offsets of 'efficiency', for a certificate of the same problem to use again.
     evidence: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def agrees(self, other: Calibration) -> bool:
+        """Whether both are one, but for digits in which two machines may differ; those of
+        'efficiency' come from a solver."""
+        apart = _SOLVED if self.rule == "efficiency" else _COMPUTED
+        return (
+            (self.rule, self.normalize) == (other.rule, other.normalize)
+            and _close(self.factors, other.factors, rel_tol=_COMPUTED)
+            and _close(self.offsets, other.offsets, abs_tol=apart)
+        )
 
     def apply(self, pool: Pool) -> Pool:
         """The pool under this calibration; its quality multiplies K by sqrt(q_i q_j) afterwards."""
@@ -66,6 +79,12 @@ class Calibration:
                 f"{sorted(set(self.factors) | set(self.offsets))}, but the data has "
                 f"{sorted(pool.names)}; give the same views"
             )
+
+
+def _close(left: Mapping[str, float], right: Mapping[str, float], **tolerance: float) -> bool:
+    return set(left) == set(right) and all(
+        math.isclose(value, right[name], **tolerance) for name, value in left.items()
+    )
 
 
 def _quality_root(name: str, view: View, quality: Floats) -> Floats:

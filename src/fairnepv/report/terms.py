@@ -1,0 +1,47 @@
+"""The terms under which a bound holds, for whoever has to say whether they are the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fairnepv.calibration import described
+from fairnepv.certificate import Terms
+from fairnepv.problem import Constraints
+from fairnepv.views.base import Indices
+
+_FEW = 8  # rows or groups that are listed one by one
+
+
+def terms_lines(terms: Terms, sources: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A line per term, with where it comes from; `sources` says what a view was read from."""
+    yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau:g} (of the certificate)"
+    for name, eps in terms.eps.items():
+        source = f", {sources[name]}" if sources else ""
+        yield f"view {name!r}{source}: eps = {eps:g} (of the certificate)"
+    origin = "of the certificate" if terms.calibration.rule == "explicit" else "computed again"
+    yield f"calibration: {described(terms.calibration)} ({origin})"
+    if terms.priorities is not None:
+        pairs = zip(terms.eps, terms.priorities.tolist(), strict=True)
+        weights = ", ".join(f"{name} {weight:g}" for name, weight in pairs)
+        yield f"priorities: {weights} (of the certificate)"
+    if terms.quality:
+        yield "quality: rows weighted as handed in now"
+    if not terms.constraints:
+        yield "constraints: none, so the bound is about all subsets of that size"
+    else:
+        yield from (f"{line} (of the certificate)" for line in _constraint_lines(terms.constraints))
+
+
+def _constraint_lines(rules: Constraints) -> Iterator[str]:
+    for words, rows in (("include", rules.fixed_in), ("exclude", rules.fixed_out)):
+        if len(rows):
+            yield f"{words}: {len(rows):,} row(s), {_listed(rows)}"
+    if (quotas := rules.quotas) is not None:
+        limits = list(zip(quotas.least.tolist(), quotas.most.tolist(), strict=True))
+        some = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits[:_FEW]))
+        more = ", ..." if len(limits) > _FEW else ""
+        yield f"groups: {len(limits):,} of rows, with quotas {some}{more}"
+
+
+def _listed(rows: Indices) -> str:
+    return ", ".join(map(str, rows[:_FEW].tolist())) + (", ..." if len(rows) > _FEW else "")
