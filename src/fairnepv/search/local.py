@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import Block, few_threads, portable
 from fairnepv.errors import Status
-from fairnepv.objective import Standing, subset_merit
+from fairnepv.objective import Standing, steepness, subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.table import RowSource, SwapTable
@@ -314,11 +314,10 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     subset = table.subset
     problem = subset.problem
     pool, k = problem.pool, len(subset.indices)
-    tie = problem.tolerances.tie
-    error = 2.0 * table.error
-    hidden = not table.source.coarse and error > tie * k  # by the rounding of a strained set
-    if not hidden:
-        tie = max(tie, blur(problem, problem.k))
+    # By what this set is strained: `blur` is the worst that a set can be, and far more than most.
+    tie = max(problem.tolerances.tie, steepness(problem) * subset.score_rounding)
+    error = 2.0 * steepness(problem) * table.error
+    hidden = not table.source.coarse and error > tie * k
     rules = problem.constraints.may_swap(subset.indices, problem.n)
     pivots = subset.pivots
     by_view = by_view and len(pool.views) > 1
