@@ -375,6 +375,26 @@ def swap_values(Ls: Kernels, S: Subset, tau: float) -> Array:
     return values
 
 
+def row_scores(Phis: Sequence[Array], eps: Sequence[float], S: Subset) -> Array:
+    """d_q(S) from singular values of the rows, which a small ridge costs no digits."""
+    scores = []
+    for Phi, e in zip(Phis, eps, strict=True):
+        squares = np.linalg.svd(Phi[list(S)], compute_uv=False) ** 2
+        missing = len(S) - len(squares)  # eigenvalues of the kernel that are zero
+        scores.append((np.log(squares + e).sum() + missing * math.log(e)) / len(S))
+    return np.array(scores)
+
+
+def row_swap_values(Phis: Sequence[Array], eps: Sequence[float], S: Subset, tau: float) -> Array:
+    """`swap_values` by `row_scores`."""
+    n, S = len(Phis[0]), [int(i) for i in S]
+    values = np.full((n, len(S)), -math.inf)
+    for i in set(range(n)) - set(S):
+        for j in range(len(S)):
+            values[i, j] = soft_min(row_scores(Phis, eps, [*S[:j], i, *S[j + 1 :]]), tau)
+    return values
+
+
 def one_swap_search(Ls: Kernels, S: Subset, tau: float, tol: float = TIE) -> list[int]:
     """Best one-item swaps until none gains more than tol (Section 4.4, item 3).
 

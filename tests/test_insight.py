@@ -318,6 +318,21 @@ def test_records_are_plain():
         assert row["margin"] is not None
 
 
+@pytest.mark.parametrize(("scale", "ridge"), [(1.0, 1e-8), (1.0, 1e-11), (3e3, 0.1)])
+def test_margins_where_k_exceeds_the_rank_of_a_view(scale, ridge):
+    rng = np.random.default_rng(1)
+    views, eps = [scale * rng.normal(size=(20, p)) for p in (4, 3)], (ridge, ridge)
+    result = selected(pose(views, 7, 0.1, eps), range(7))
+    found, F = fairnepv.explain(result), reference.row_scores(views, eps, range(7))
+    best = reference.row_swap_values(views, eps, range(7), 0.1).max(axis=0)
+    assert found.margins == pytest.approx(reference.soft_min(F, 0.1) - best, abs=1e-9)
+    for q, own in enumerate(found.contributions.values()):
+        for slot in range(7):
+            rest = [j for j in range(7) if j != slot]
+            without = 6 * reference.row_scores(views, eps, rest)[q]
+            assert own[slot] == pytest.approx(7 * F[q] - without, abs=1e-8)
+
+
 def test_a_singular_selection_cannot_be_explained():
     twice = [np.array([[2.0, 0.0], [2.0, 0.0], [1.0, 1.0]])]  # no rounding in 4 - 4
     result = selected(pose(twice, 2, 0.1, (1e-30,)), [0, 1])

@@ -325,6 +325,7 @@ def test_plain_numbers_come_back_plain():
         bool,
         np.ndarray,
         bool,
+        bool,
     ]
     assert_same(back, state)
 

@@ -14,6 +14,7 @@ from fairnepv.objective import (
     Standing,
     StiefelObjective,
     ViewFactor,
+    entropy_price,
     fair_score,
     soft_min,
     soft_min_weights,
@@ -62,6 +63,15 @@ def test_weights_are_the_papers_and_the_gradient_of_the_soft_min(d, tau):
         slope = (soft_min(d + step, tau) - soft_min(d - step, tau)) / (2 * h)
         rounding = 1e-13 * max(1, 30 / tau) / 1e-4
         assert slope == pytest.approx(w[q], abs=1e-7 + rounding)
+
+
+@pytest.mark.parametrize("tau", [1e6, 1e12, 1e300])
+def test_a_large_tau_costs_no_digits(tau):
+    """There the soft-min is mean - variance / (2 tau)."""
+    d = np.random.default_rng(1).normal(size=4)
+    assert soft_min(d, tau) == pytest.approx(d.mean() - d.var() / (2 * tau), abs=1e-12)
+    w = soft_min_weights(d, tau)
+    assert soft_min(d, tau) <= w @ d + entropy_price(w, tau) + 1e-15
 
 
 @pytest.mark.parametrize("tau", TAUS)

@@ -439,3 +439,17 @@ def test_random_state(seed):
 def test_other_random_states_are_refused(seed):
     with pytest.raises(InputError, match=r"^random_state must be a non-negative integer"):
         check_random_state(seed)
+
+
+# --- priorities -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tau", [2e5, 1e8, 1e14, 1e300])
+def test_priorities_refuse_a_tau_whose_lifts_drown_the_scores(tau):
+    pool = Pool.of([np.eye(6), np.eye(6)], eps=0.1)
+    terms = {"calibration": Calibration("none"), "priorities": np.array([0.8, 0.2])}
+    with pytest.raises(InputError, match="give a tau of at most") as error:
+        Problem(pool, 3, tau, **terms)
+    most = float(str(error.value).split("at most ")[1].split(",")[0])
+    assert Problem(pool, 3, most, **terms).tau > 9e4
+    assert Problem(pool, 3, tau, Calibration("none")).lifts.tolist() == [0.0, 0.0]

@@ -1,5 +1,6 @@
 """Swaps and pair exchanges, the set that they are judged by, and enumeration."""
 
+import itertools
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv import DiagonalView, InputError, Status
+from fairnepv import DiagonalView, InputError, KernelView, Status
 from fairnepv.loop import Budget, Outcome, Session, pack, run, unpack
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subsets, improve
@@ -228,6 +229,68 @@ def test_no_swap_improves_what_the_search_returns(case, block, pairs):
         check_one_swap_optimum(outcome, Ls, case.tau, problem.constraints)
         check_never_decreases(outcome)
         assert outcome.state.value >= reference.fair_score(Ls, start, case.tau) - ROUNDING
+
+
+@examples(50)
+@given(
+    SEEDS,
+    st.sampled_from([1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1.0]),
+    st.sampled_from([1e-3, 1.0, 1e4]),
+    st.sampled_from(["dense", "sparse"]),
+)
+def test_a_local_optimum_is_one_at_any_ridge(seed, ridge, scale, storage):
+    """Also where k exceeds the rank of a view, and the inverse of a kernel holds few digits."""
+    rng = np.random.default_rng(seed)
+    n, k, widths = 14, int(rng.integers(2, 8)), rng.integers(1, 12, size=2)
+    views = [scale * rng.normal(size=(n, p)) for p in widths]
+    if seed % 2:  # columns that depend on each other
+        views[0] = views[0] @ np.diag(rng.random(widths[0]) < 0.7) @ rng.normal(size=(widths[0], 9))
+    eps, rules = [ridge, ridge], random_rules(rng, n, k) if seed % 3 == 0 else Constraints()
+    problem = pose([STORAGE[storage](x) for x in views], k, 0.1, eps, rules=rules)
+    start = next(S for S in map(rng.permutation, [n] * 10_000) if obeys(rules, S[:k]))[:k]
+    outcome = search(problem, start)
+    S = outcome.state.indices.tolist()
+    if scale**2 < 1e10 * ridge:
+        assert outcome.status is Status.LOCAL_OPTIMUM
+    if outcome.status is not Status.LOCAL_OPTIMUM:
+        assert outcome.status in (Status.INEXACT, Status.INDEFINITE)
+        return
+    F = reference.soft_min(reference.row_scores(views, eps, S), 0.1)
+    values = reference.row_swap_values(views, eps, S, 0.1)
+    better = np.argwhere(values > F + 1.1 * GAIN)
+    assert not any(obeys(rules, [*S[:slot], row, *S[slot + 1 :]]) for row, slot in better)
+
+
+def test_the_swap_that_an_inverse_hid_is_found():
+    rng = np.random.default_rng(1)
+    views = [reference.unit_diagonal(rng.normal(size=(60, p))) for p in (8, 6)]
+    problem = pose(views, 14, 0.1, [1e-8, 1e-8])
+    outcome = search(problem, np.arange(14))
+    values = reference.row_swap_values(views, [1e-8, 1e-8], outcome.state.indices, 0.1)
+    assert outcome.status is Status.LOCAL_OPTIMUM
+    assert values.max() <= outcome.state.value + GAIN
+
+
+def test_nothing_is_claimed_where_scores_are_rounding():
+    """A kernel of rank 2 is known to 1e-16 of its entries, and the ridge is as small."""
+    Phi = np.random.default_rng(2).normal(size=(12, 2))
+    problem = pose([KernelView(Phi @ Phi.T)], 5, 0.1, [1e-13])
+    outcome = search(problem, np.arange(5))
+    assert outcome.status is Status.INEXACT
+    assert outcome.status.ok
+
+
+@pytest.mark.parametrize("width", [3, 9])
+def test_strained_sets_respond_as_accurately_as_they_are_scored(width):
+    rng = np.random.default_rng(3)
+    views, eps = [rng.normal(size=(20, width)) @ rng.normal(size=(width, 3 * width))], [1e-7]
+    views.append(rng.normal(size=(20, 3)))
+    subset = Subset.of(pose(views, 8, 0.1, [*eps, 1e-9]), np.arange(8))
+    assert subset.strained.tolist() == [width < 8, True]
+    best = best_swaps(SwapTable.of(subset))
+    values = reference.row_swap_values(views, [*eps, 1e-9], range(8), 0.1)
+    first, _ = best.rungs()
+    np.testing.assert_allclose(best.fair[first], values.max(axis=0), atol=1e-10)
 
 
 @examples(40)
@@ -504,6 +567,21 @@ def test_enumeration_under_rules(kind):
     Ls = kernels(views, eps)
     scores = {S: reference.fair_score(Ls, S, 0.1) for S in feasible_subsets(rules, 10, 4)}
     assert result.subsets == len(scores)
+    assert tuple(result.indices.tolist()) == max(scores, key=scores.__getitem__)
+    assert result.value == pytest.approx(max(scores.values()), abs=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [1e-8, 1e-13, 1e-16, 1e-300])
+@pytest.mark.parametrize("numbers", [40, 1 << 20])
+def test_enumeration_at_a_tiny_ridge(monkeypatch, ridge, numbers):
+    """Determinants of the kernel are rounding there; a negative one was no subset at all."""
+    monkeypatch.setattr(enumeration_module, "_BATCH_NUMBERS", numbers)
+    views = [np.random.default_rng(q).normal(size=(8, 3 - q)) for q in range(2)]
+    result = enumerate_subsets(pose(views, 4, 0.1, [ridge, ridge]))
+    scores = {
+        S: reference.soft_min(reference.row_scores(views, [ridge, ridge], S), 0.1)
+        for S in itertools.combinations(range(8), 4)
+    }
     assert tuple(result.indices.tolist()) == max(scores, key=scores.__getitem__)
     assert result.value == pytest.approx(max(scores.values()), abs=1e-9)
 

@@ -391,6 +391,15 @@ def failing(monkeypatch, error, at):
     monkeypatch.setattr(Greedy, "step", fails)
 
 
+def test_a_status_says_that_swaps_have_seen_the_winners_alone():
+    found = fairnepv.select(DATA, K, method="nepv", hierarchical=3, certify=False)
+    assert found.status is Status.LOCAL_AMONG_WINNERS
+    assert found.status.ok
+    assert "winners of the shards" in str(found.status)
+    one = fairnepv.select(DATA, K, method="nepv", hierarchical=1, certify=False)
+    assert one.status is Status.LOCAL_OPTIMUM
+
+
 def test_an_interruption_within_a_shard_keeps_its_picks(monkeypatch):
     whole = fairnepv.select([x[:20] for x in VIEWS], K, effort="fast", certify=False)
     failing(monkeypatch, KeyboardInterrupt, 3)

@@ -60,9 +60,16 @@ class Status(Enum):
     TARGET = "target reached: the certified efficiency is as high as was asked for"
     INEXACT = (
         "searched to the end, but at this ridge float64 cannot tell sets apart as finely as a "
-        "proof needs, so no optimality is claimed: raise eps, or bring the views to one scale"
+        "claim needs, so no optimality is claimed: raise eps, or bring the views to one scale"
     )
-    LOCAL_OPTIMUM = "local optimum: no allowed move improves the fair score"
+    LOCAL_OPTIMUM = (
+        "local optimum: no allowed exchange of one item improves the score that the method "
+        "maximises"
+    )
+    LOCAL_AMONG_WINNERS = (
+        "local optimum among the winners of the shards: no allowed exchange of one item for "
+        "another winner improves the fair score; an item that its shard did not choose may still"
+    )
     STEP_LIMIT = "step limit reached before convergence: raise max_steps or loosen the tolerance"
     PASS_LIMIT = (
         "pass budget spent before a local optimum was confirmed: raise max_passes or the effort"
@@ -117,5 +124,6 @@ _SUCCESS = {
     Status.INEXACT,
     Status.TARGET,
     Status.LOCAL_OPTIMUM,
+    Status.LOCAL_AMONG_WINNERS,
     Status.SPENT,
 }

@@ -112,8 +112,10 @@ def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
     if subsets > _WORTH_A_TRY * effort.provable:
         return _several_starts(problem, plan, session)
     found = _exact(problem, replace(plan, node_limit=effort.nodes), session)
-    tried = found.status is Status.NODE_LIMIT  # a proof that nobody asked for may fail
-    return replace(found, status=Status.LOCAL_OPTIMUM) if tried else found
+    if found.status is not Status.NODE_LIMIT:
+        return found
+    # A proof that nobody asked for may fail; a set that it found on the way has seen no swaps.
+    return replace(improve(problem, found, effort.one_swaps, session), upper=found.upper)
 
 
 def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:

@@ -18,6 +18,7 @@ from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices
 
+_MOST_LIFT = 1e5  # nats beside which float64 still tells scores apart by the tie tolerance
 _MANY = 256  # picks among few rows that a device makes sooner than the host
 
 Mask = NDArray[np.bool_]
@@ -264,6 +265,14 @@ class Problem:
 
     def __post_init__(self) -> None:
         self.constraints.check(self.pool.n, self.k)
+        lift = float(np.abs(self.lifts).max())
+        if not lift <= _MOST_LIFT:
+            raise InputError(
+                f"tau = {self.tau:g} is too large for these priorities, which lift scores by up to "
+                f"{lift:.3g} nats, where float64 cannot tell them apart; give a tau of at most "
+                f"{0.9 * self.tau * (_MOST_LIFT / lift):.2g}, whose soft-min is all but the "
+                "weighted mean"
+            )
 
     @property
     def n(self) -> int:

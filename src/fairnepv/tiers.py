@@ -126,7 +126,9 @@ def _among_winners(problem: Problem, state: ShardsState, plan: Plan, session: Se
         if better(second, found, start) is start:
             swaps = plan.method != "greedy"
             found = improve(second, start, effort, session, goal=session.goal) if swaps else start
-    return replace(found, indices=rows[found.indices])
+    local = found.status is Status.LOCAL_OPTIMUM  # nobody has looked at the rest of the pool
+    status = Status.LOCAL_AMONG_WINNERS if local else found.status
+    return replace(found, indices=rows[found.indices], status=status)
 
 
 def _in_hand(problem: Problem, state: ShardsState) -> Indices:

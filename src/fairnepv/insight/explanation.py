@@ -94,5 +94,13 @@ def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:
         if misses_floors(problem, subset.with_row(place, row)):
             continue  # what misses a floor is not allowed
         rivals[place] = row
-        margins[place] = value - fair.fair_scores(subset.confirm(place, row).log_ratios)
+        margins[place] = value - fair.fair_scores(_log_ratios(subset, place, row))
     return rivals, margins
+
+
+def _log_ratios(subset: Subset, place: int, row: int) -> Floats:
+    """What a swap adds to the log-determinants; of a strained set the inverse does not know it."""
+    if not subset.strained.any():
+        return subset.confirm(place, row).log_ratios
+    indices, views = subset.with_row(place, row), subset.problem.pool.views
+    return np.array([view.log_volume(indices) for view in views]) - subset.logdets

@@ -11,8 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.objective import FLOOR_ROUNDING, lifted_floors, merit, subset_merit, subset_scores
+from fairnepv.objective import (
+    FLOOR_ROUNDING,
+    lifted_floors,
+    merit,
+    steepness,
+    subset_merit,
+    subset_scores,
+)
 from fairnepv.problem import Problem
+from fairnepv.search.ties import rounding
 from fairnepv.views.base import Floats, Indices
 
 LIMIT = 2_000_000
@@ -51,8 +59,9 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
     for batch in _batches(n, k):
         batch = _feasible(problem, batch)
         looked += len(batch)
+        batch, batch_scores = _contenders(problem, batch, scores.max(initial=-np.inf))
         subsets = np.concatenate([subsets, batch])
-        scores = np.concatenate([scores, _scores(problem, batch)])
+        scores = np.concatenate([scores, batch_scores])
         tied = scores >= scores.max(initial=-np.inf) - problem.tolerances.tie
         subsets, scores = subsets[tied], scores[tied]
     assert len(subsets), "Problem refuses constraints that no subset meets"
@@ -76,8 +85,28 @@ def _feasible(problem: Problem, batch: NDArray[np.int64]) -> NDArray[np.int64]:
     return batch[[rules.is_met(subset) for subset in batch]] if rules else batch
 
 
+def _contenders(
+    problem: Problem, batch: NDArray[np.int64], best: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """The subsets of a batch that may be as good as any, and their scores.
+
+    A small ridge drowns in the rounding of a kernel, whose determinant may then even be negative:
+    whichever subset could be the best for all that this tells is scored from its rows.
+    """
+    pool, tie = problem.pool, problem.tolerances.tie
+    held = pool.eps > 0
+    unsure = steepness(problem) * rounding(pool.largest_norms[held], pool.eps[held], 1)
+    scores = _scores(problem, batch)
+    if unsure <= tie:
+        return batch, np.nan_to_num(scores, nan=-np.inf)
+    least = max(best, scores[np.isfinite(scores)].max(initial=-np.inf) - unsure)
+    near = batch[~(scores < least - unsure - tie)]  # among them what has no score
+    return near, np.array([subset_merit(problem, subset) for subset in near])
+
+
 def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
-    """(m,) F_tau of every subset of a batch, from the kernel of the rows that occur in it."""
+    """(m,) F_tau of every subset of a batch, from the kernel of the rows that occur in it; nan
+    where rounding leaves no determinant of it."""
     rows, position = np.unique(batch, return_inverse=True)
     position = position.reshape(batch.shape)
     d = []
@@ -87,7 +116,8 @@ def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
         else:
             K = view.inner(rows, rows)
             L = K[position[:, :, None], position[:, None, :]] + view.ridge * np.eye(problem.k)
-        d.append(np.linalg.slogdet(L)[1] / problem.k + view.offset)
+        sign, logdet = np.linalg.slogdet(L)
+        d.append(np.where(sign > 0, logdet, np.nan) / problem.k + view.offset)
     floors = lifted_floors(problem)
     scores: Floats = merit(np.array(d) + problem.lifts[:, None], problem.tau, floors)
     return scores

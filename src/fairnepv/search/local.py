@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import Block, few_threads, portable
 from fairnepv.errors import Status
-from fairnepv.objective import Standing, subset_merit
+from fairnepv.objective import Standing, steepness, subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.table import RowSource, SwapTable
@@ -40,6 +40,7 @@ class LocalState:
     local: bool = False  # no one-swap improves
     queue: NDArray[np.int64] | None = None  # (m, 2) first moves (slot, row) still to be tried
     finished: bool = False
+    unsure: bool = False  # whether rounding may hide a one-swap that improves
 
 
 class LocalSearch:
@@ -70,7 +71,9 @@ class LocalSearch:
     def done(self, state: LocalState) -> Status | None:
         if self.goal is not None and state.value >= self.goal:
             return Status.TARGET
-        return Status.LOCAL_OPTIMUM if state.finished else None
+        if not state.finished:
+            return None
+        return Status.INEXACT if state.unsure else Status.LOCAL_OPTIMUM
 
     def report(self, state: LocalState) -> Mapping[str, Any]:
         return {"objective": state.value, "swaps": state.swaps}
@@ -86,14 +89,22 @@ class LocalSearch:
         above = table.subset.value + self._gain
         best = best_swaps(table, above=above)
         moves = self._improving(table.subset, best)
-        if not moves and best.crowded:  # among those that were left out one may still improve
-            moves = self._improving(table.subset, best_swaps(table.exact, above=above))
+        if not moves and best.crowded and table.source.coarse:
+            best = best_swaps(table.exact, above=above)  # one that was left out may still improve
+            moves = self._improving(table.subset, best)
         self._table = None  # until it is whole again, should this be interrupted
         after = table.after(moves, reuse=True)
         value = self._value_of(after) if moves else state.value
         self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
-            return replace(state, local=True, passes=state.passes + 1, finished=self.pairs == 0)
+            unsure = best.crowded or table.subset.score_rounding > self._gain
+            return replace(
+                state,
+                local=True,
+                passes=state.passes + 1,
+                finished=self.pairs == 0,
+                unsure=unsure,
+            )
         return LocalState(after.subset.indices, value, state.passes + 1, state.swaps + len(moves))
 
     def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
@@ -106,7 +117,7 @@ class LocalSearch:
                 if row in subset.indices or not self._allowed(indices):
                     continue
                 move = subset.confirm(slot, row)
-                reached = move.value if self._sure else self._score(indices)
+                reached = move.value if self._sure(subset) else self._score(indices)
                 if reached > value + self._gain:
                     subset, value = subset.exchange(move), reached
                     moves.append(move)
@@ -152,20 +163,19 @@ class LocalSearch:
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
     def _judge(self, subset: Subset) -> float:
-        return subset.value if self._sure else self._score(subset.indices)
+        return subset.value if self._sure(subset) else self._score(subset.indices)
 
     def _value_of(self, table: SwapTable) -> float:
         """Of its set, however it was arrived at: an inverse that was updated knows its history."""
-        if not self._sure:
+        if not self._sure(table.subset):
             return self._score(table.subset.indices)
         return (
             table.subset if not table.age else Subset.of(self.problem, table.subset.indices)
         ).value
 
-    @property
-    def _sure(self) -> bool:
+    def _sure(self, subset: Subset) -> bool:
         """Whether inverses are accurate enough to judge by; or else the scorer itself does."""
-        return blur(self.problem, self.problem.k) <= self._gain
+        return blur(self.problem, self.problem.k) <= self._gain and not subset.strained.any()
 
     def _score(self, indices: Indices) -> float:
         with few_threads(float(len(indices)) ** 2 * self.problem.pool.width):
@@ -280,19 +290,17 @@ class SwapPass(NamedTuple):
     above: float  # swaps that do not reach this need not be ranked
     ties: tuple[float, ...]
     source: RowSource
+    coarse: bool  # scores may be off by half the tie
 
     def criteria(self, fair: Floats, log_ratios: Floats) -> list[Floats]:
         """What swaps are ranked by."""
         return [fair, *log_ratios] if self.by_view else [fair]
 
-    def ladders(
-        self, slots: Indices, rows: Indices, ratios: Floats, *, coarse: bool
-    ) -> SwapLadders:
-        """Of swaps in any order and the factors (M, m) that they put on the determinants."""
-        log_ratios = np.log(np.maximum(ratios, _TINY))
+    def ladders(self, slots: Indices, rows: Indices, log_ratios: Floats) -> SwapLadders:
+        """Of swaps in any order and what they add (M, m) to the log-determinants."""
         fair = self.standing.fair_scores(log_ratios)
         found = [
-            _ladders(q, slots, rows, by, fair, self.ties, coarse)
+            _ladders(q, slots, rows, by, fair, self.ties, self.coarse)
             for q, by in enumerate(self.criteria(fair, log_ratios))
         ]
         return functools.reduce(SwapLadders.joined, found)
@@ -306,8 +314,10 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     subset = table.subset
     problem = subset.problem
     pool, k = problem.pool, len(subset.indices)
-    tie = max(problem.tolerances.tie, blur(problem, problem.k))
-    error = 2.0 * table.error
+    # By what this set is strained: `blur` is the worst that a set can be, and far more than most.
+    tie = max(problem.tolerances.tie, steepness(problem) * subset.score_rounding)
+    error = 2.0 * steepness(problem) * table.error
+    hidden = not table.source.coarse and error > tie * k
     rules = problem.constraints.may_swap(subset.indices, problem.n)
     pivots = subset.pivots
     by_view = by_view and len(pool.views) > 1
@@ -320,6 +330,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
         above,
         ties,
         table.source,
+        table.source.coarse or hidden,
     )
     found: SwapLadders = pool.reduce(
         _rank_swaps,
@@ -332,17 +343,18 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
         width=4 * (len(pool.views) + 2) * k,
         fixed=table.source.coarse,  # so that float32 says the same for any engine's blocks
     )
-    if not table.source.coarse:
+    if not state.coarse:
         return found
-    exact = state._replace(pivots=pivots, ties=(tie,) * len(ties))
-    return _confirmed(subset, found, exact)._replace(crowded=found.crowded)
+    exact = state._replace(pivots=pivots, ties=(tie,) * len(ties), coarse=False)
+    confirm = _rescored if hidden else _confirmed
+    return confirm(subset, found, exact)._replace(crowded=found.crowded)
 
 
 def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
     """The ladders of these swaps by scores in float64, from gathered rows."""
     pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
     moves = np.unique(np.stack([found.rows, found.slots], axis=1), axis=0)
-    ladders = SwapLadders(*(np.empty(0, dtype=np.int64),) * 3, *(np.empty(0),) * 2, state.ties)
+    ladders = _no_ladders(state)
     k = len(subset.indices)
     held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
     size = max(64, subset.problem.means.confirmed // held)
@@ -353,8 +365,28 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
         v, c = source.responses(block, block.put(pool.squared_norms[once]))
         chosen = block.get(v[block.put(at), :, block.put(slots)])
         ratios = (block.get(c)[at] * state.pivots[:, slots].T + chosen**2).T
-        ladders = ladders.joined(state.ladders(slots, rows, ratios, coarse=False))
+        ladders = ladders.joined(state.ladders(slots, rows, _logarithms(ratios)))
     return ladders
+
+
+def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
+    """The same by the function that scores, a determinant for each."""
+    moves = np.unique(np.stack([found.rows, found.slots], axis=1), axis=0)
+    if not len(moves):
+        return _no_ladders(state)
+    pool, k = subset.problem.pool, len(subset.indices)
+    with few_threads(float(k) ** 2 * pool.width):
+        sets = [subset.with_row(int(slot), int(row)) for row, slot in moves]
+        volumes = np.array([[view.log_volume(S) for S in sets] for view in pool.views])
+    return state.ladders(moves[:, 1], moves[:, 0], volumes - subset.logdets[:, None])
+
+
+def _no_ladders(state: SwapPass) -> SwapLadders:
+    return SwapLadders(*(np.empty(0, dtype=np.int64),) * 3, *(np.empty(0),) * 2, state.ties)
+
+
+def _logarithms(ratios: Floats) -> Floats:
+    return np.log(np.maximum(ratios, _TINY))
 
 
 @portable
@@ -371,7 +403,7 @@ def _rank_swaps(
     ratios = c[rows].T * block.put(state.pivots)[:, slots] + v[rows, :, slots].T ** 2  # (M, found)
     rows, slots = block.get(rows) + block.start, block.get(slots)
     found = block.get(ratios).astype(np.float64)
-    return state.ladders(slots, rows, found, coarse=state.source.coarse)
+    return state.ladders(slots, rows, _logarithms(found))
 
 
 def _ladders(

@@ -2,7 +2,8 @@
 
 Exchanging slot j for row i multiplies det L[S, S] by c_i B_jj + v_ji^2, with B = L_S^-1, v = B K_i
 and c_i = L_ii - K_i . v (DESIGN 3.4). Without the slot the inverse is B_- = B - b b^T / B_jj, b its
-column; with the row it is B_- + u u^T / s, where u = B_- K_i has -1 in the slot.
+column; with the row it is B_- + u u^T / s, where u = B_- K_i has -1 in the slot. Where a set is
+strained in a view (`factors`), B says too little there: other forms give v, c and B_jj.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.engines import few_threads
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
+from fairnepv.search.factors import STRAINED, Inverse, Spectral, score_rounding
 from fairnepv.views.base import Floats, Indices
 
 
@@ -37,7 +40,10 @@ class Subset:
                 B, logdet = place.inverse(place.put(L))
             logdets.append(logdet)
             inverses.append(B)
-        return cls(problem, indices, tuple(inverses), np.array(logdets))
+        subset = cls(problem, indices, tuple(inverses), np.array(logdets))
+        for q in np.flatnonzero(subset.strained):  # one Cholesky factor loses as many digits
+            subset.logdets[q] = problem.pool.views[q].log_volume(indices)
+        return subset
 
     @property
     def standing(self) -> Standing:
@@ -52,11 +58,49 @@ class Subset:
         """Of the set, by view."""
         return tuple(view.anchor(self.indices) for view in self.problem.pool.views)
 
-    @property
-    def pivots(self) -> Floats:
-        """(M, k) diagonals of the inverses."""
+    @functools.cached_property
+    def _diagonals(self) -> Floats:
+        """(M, k) of the inverses."""
         place = self.problem.pool.place
         return np.asarray(place.get(place.xp.stack([B.diagonal() for B in self.inverses])))
+
+    @functools.cached_property
+    def strains(self) -> Floats:
+        """(M,) the largest squared norm times the largest B_jj."""
+        return np.asarray(self.problem.pool.largest_norms * self._diagonals.max(axis=1))
+
+    @property
+    def strained(self) -> NDArray[np.bool_]:
+        """(M,) where the inverse is not to be trusted."""
+        return self.strains > STRAINED
+
+    @functools.cached_property
+    def factors(self) -> tuple[Inverse | Spectral, ...]:
+        """What rows are asked to respond to, by view."""
+        views = self.problem.pool.views
+        return tuple(
+            Spectral.of(view, self.indices) if hard and view.ridge > 0 else Inverse(B)
+            for view, B, hard in zip(views, self.inverses, self.strained, strict=True)
+        )
+
+    @functools.cached_property
+    def pivots(self) -> Floats:
+        """(M, k) diagonals of L_S^-1."""
+        own = zip(self.factors, self._diagonals, strict=True)
+        return np.stack([f.pivots if isinstance(f, Spectral) else B_jj for f, B_jj in own])
+
+    @property
+    def swap_rounding(self) -> float:
+        """How far the log-ratio of a swap may be off in a table of float64."""
+        own = zip(self.factors, self.strains.tolist(), strict=True)
+        unsure = [f.rounding(strain) for f, strain in own if strain > STRAINED]
+        return max(unsure, default=0.0)
+
+    @property
+    def score_rounding(self) -> float:
+        """How far the merit of a set like this may be off, by the function that scores."""
+        own = zip(self.problem.pool.views, self.strains.tolist(), strict=True)
+        return max(score_rounding(view, strain) for view, strain in own) / len(self.indices)
 
     def with_row(self, slot: int, row: int) -> Indices:
         """The indices after an exchange."""
@@ -92,6 +136,8 @@ class Subset:
         )
 
     def exchange(self, move: Exchange) -> Subset:
+        if self.strained.any():
+            return Subset.of(self.problem, self.with_row(move.slot, move.row))
         place, slot = self.problem.pool.place, move.slot
         inverses = []
         for B, u, pivot, s in zip(

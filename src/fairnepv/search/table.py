@@ -20,6 +20,7 @@ import numpy as np
 
 from fairnepv.engines import Block, portable
 from fairnepv.problem import Problem
+from fairnepv.search.factors import Inverse, Spectral
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.ties import COARSEST, blur, coarse_error
 from fairnepv.views import Pool
@@ -34,27 +35,25 @@ class RowSource(NamedTuple):
     """Where a pass gets v (b, M, k) and c (b, M) from."""
 
     anchors: tuple[Any, ...]
-    inverses: tuple[Any, ...]
+    factors: tuple[Inverse | Spectral, ...]
     eps: Floats
     coarse: bool
 
     @classmethod
     def of(cls, subset: Subset, *, coarse: bool) -> RowSource:
-        pool = subset.problem.pool
-        return cls(subset.anchors, _as_kind(pool, subset.inverses, coarse), pool.eps, coarse)
+        pool, factors = subset.problem.pool, subset.factors
+        if coarse:
+            factors = tuple(map(Inverse, _as_kind(pool, subset.inverses, coarse)))
+        return cls(subset.anchors, factors, pool.eps, coarse)
 
     def responses(self, block: Block, squared_norms: Any) -> tuple[Any, Any]:
-        xp, rows, k = block.xp, block.stop - block.start, len(self.inverses[0])
-        inverses = [block.put(B) for B in self.inverses]
-        like = {"dtype": inverses[0].dtype, "device": inverses[0].device}
-        v = xp.empty((rows, len(inverses), k), **like)
-        c = xp.empty((rows, len(inverses)), **like)
-        for q, (view, B) in enumerate(zip(block.views, inverses, strict=True)):
-            K = view.coarse(self.anchors[q]) if self.coarse else view.cross(self.anchors[q])
-            K = xp.astype(K, v.dtype, copy=False)
-            xp.matmul(K, B, out=v[:, q])
-            explained = xp.einsum("ij,ij->i", K, v[:, q])
-            c[:, q] = (squared_norms[:, q] - explained).clip(0.0) + float(self.eps[q])
+        xp, rows, first = block.xp, block.stop - block.start, block.put(self.factors[0][0])
+        like = {"dtype": first.dtype, "device": first.device}
+        v = xp.empty((rows, len(self.factors), len(first)), **like)
+        c = xp.empty((rows, len(self.factors)), **like)
+        for q, (view, factor) in enumerate(zip(block.views, self.factors, strict=True)):
+            left = factor.respond(block, view, self.anchors[q], squared_norms[:, q], v[:, q])
+            c[:, q] = left + float(self.eps[q])
         return v, c
 
 
@@ -91,8 +90,10 @@ class SwapTable:
 
     @property
     def error(self) -> float:
-        """How far a log-ratio may be off for float32."""
-        return (1 + self.age) * swap_error(self.subset.problem) if self.source.coarse else 0.0
+        """How far a log-ratio may be off, for float32 or for a strained set."""
+        if self.source.coarse:
+            return (1 + self.age) * swap_error(self.subset.problem)
+        return self.subset.swap_rounding
 
     def after(self, moves: Sequence[Exchange], *, reuse: bool = False) -> SwapTable:
         """The table of the set after these swaps; `reuse` gives up this one for its memory."""
@@ -100,15 +101,13 @@ class SwapTable:
             return self
         subset = self.subset
         if self.joined is None or not self._worth_updating(len(moves)):
-            indices = subset.indices.copy()
-            for move in moves:
-                indices[move.slot] = move.row
-            anew = Subset.of(subset.problem, indices)
-            return SwapTable.of(anew, out=self.joined if reuse else None)
+            return self._anew(moves, reuse)
         pool, updates = subset.problem.pool, []
         for move in moves:
             updates.append(_Update.of(subset, move, coarse=self.source.coarse))
             subset = subset.exchange(move)
+            if subset.strained.any():
+                return self._anew(moves, reuse)
         joined = pool.map(
             _update_responses,
             (tuple(updates), pool.eps),
@@ -120,10 +119,18 @@ class SwapTable:
         source = RowSource.of(subset, coarse=self.source.coarse)
         return SwapTable(subset, source, joined, self.age + len(moves))
 
+    def _anew(self, moves: Sequence[Exchange], reuse: bool) -> SwapTable:
+        indices = self.subset.indices.copy()
+        for move in moves:
+            indices[move.slot] = move.row
+        anew = Subset.of(self.subset.problem, indices)
+        return SwapTable.of(anew, out=self.joined if reuse else None)
+
     def _worth_updating(self, moves: int) -> bool:
         problem, k = self.subset.problem, len(self.subset.indices)
         # Rounding grows from update to update, by the square of what a small ridge magnifies.
         sound = self.source.coarse or blur(problem, k) <= problem.tolerances.gain
+        sound &= not self.subset.strained.any()
         p = problem.pool.row_width / len(problem.pool.views)
         cheap = moves * _UPDATE * (p + 4 * k) <= k * (p + k) or moves * 4 <= k <= 50
         return sound and cheap and self.age + moves <= _OLDEST

@@ -35,6 +35,7 @@ class View(ABC):
     eps: float | None  # None until the pool gives the view its ridge
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
+    scored_by_rows: bool = False  # whether `spectrum` squares no singular value of the rows
     place: Any = HOST  # where `dense_rows`, `anchor` and `quadratic` are
 
     # What a subclass must supply, for its unscaled rows.

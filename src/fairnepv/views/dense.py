@@ -58,6 +58,8 @@ class DenseBlock:
 class DenseView(View):
     """Rows of a real (n, p) array or file of any type; read in float64, block by block."""
 
+    scored_by_rows = True
+
     def __init__(self, data: NDArray[Any] | RowFile, eps: float | None = None) -> None:
         self.data = data
         self.n, self.p = data.shape

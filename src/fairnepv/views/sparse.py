@@ -52,6 +52,8 @@ class SparseBlock:
 class SparseView(View):
     """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m)."""
 
+    scored_by_rows = True
+
     def __init__(self, data: Any, eps: float | None = None) -> None:
         self.data = data
         self.n, self.p = data.shape
