@@ -93,8 +93,8 @@ class Journal:
             )
         if known[0][0] != fingerprint:
             raise InputError(
-                f"checkpoint {self._path} is of another problem: the data, k or an option differs, or "
-                "the version of fairnepv; name another file, or remove this one"
+                f"checkpoint {self._path} is of another problem: the data, k or an option differs, "
+                "or the version of fairnepv; name another file, or remove this one"
             )
 
     def close(self) -> None:
@@ -154,16 +154,14 @@ class Journal:
             return None
         columns = "stage, steps, objective, status, state, seal"
         query = f"select {columns} from runs where number = ?"
-        reason: Any = f"of run {self._number}"
-        try:
-            row: tuple[Any, ...] | None = self._file.execute(query, (self._number,)).fetchone()
-        except sqlite3.Error as error:
-            row, reason = (None,), error
+        row: tuple[Any, ...] | None = (None,)
+        with contextlib.suppress(sqlite3.Error):
+            row = self._file.execute(query, (self._number,)).fetchone()
         if row is None or _same(row[-1], self._seal(self._before, self._number, *row[:-1])):
             return row
         raise InputError(
-            f"checkpoint {self._path} was damaged or changed after it was written ({reason}); "
-            "remove it to begin anew"
+            f"checkpoint {self._path} was damaged or changed after it was written (run "
+            f"{self._number}); remove it to begin anew"
         )
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
