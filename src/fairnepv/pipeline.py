@@ -140,7 +140,8 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     memory_limit: bytes, or text such as '2GiB', that may be added to the data in memory: kept by
         keeping less, at the cost of time; what is then done says `plan` beforehand.
     checkpoint: a file to which the state is written after every step; whoever does the same again,
-        after an interruption or a crash, goes on there and gets the same items.
+        after an interruption or a crash, goes on there and gets the same items. Only states that
+        were sealed with this user's key are believed (docs/engines.md).
     progress: called with a `Step` after every step of every stage.
     """
     posing: Posing = {
