@@ -342,6 +342,13 @@ DAMAGES = {
     "a column more": _sql("alter table runs add column x default 3"),
     "other columns": _sql("drop table about", "create table about (fingerprint, seal)"),
     "a virtual table": _sql("create virtual table v using fts5(x)"),
+    "a thousand tables": _sql(
+        "pragma writable_schema = on",
+        "with recursive r(i) as (select 0 union all select i + 1 from r where i < 1000) insert "
+        "into sqlite_master select 'table', 't' || i, 't' || i, 2, "
+        "'CREATE TABLE t' || i || '(x)' from r",
+    ),
+    "long SQL": _sql(f"create table more (x default '{'x' * 5000}')"),
     "packed anew": _sql("vacuum"),
     "a write-ahead log": _sql("pragma journal_mode = wal", "create table more (x)"),
     "a file -wal": _beside("-wal", lambda path: path.write_bytes(b"")),
@@ -407,6 +414,23 @@ def test_a_journal_beside_a_checkpoint_removes_no_other_file(tmp_path, half_way)
     with pytest.raises(InputError, match="state-journal beside it"):
         _prove(tmp_path / "state")
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_one_selection_at_a_time_uses_a_checkpoint(tmp_path, monkeypatch):
+    """Also while both only read, or neither could write later."""
+    monkeypatch.setattr("fairnepv.checkpoint._PATIENCE", 0.0)
+    _prove(tmp_path / "state")
+    seen = []
+
+    def second(path, *rest):
+        seen.append(fairnepv.checkpoint.Journal(path, *rest))
+        with pytest.raises(InputError, match=r"cannot be used \(database is locked\)"):
+            fairnepv.checkpoint.Journal(path, *rest)
+        return seen[0]
+
+    monkeypatch.setattr("fairnepv.pipeline.Journal", second)
+    assert not _prove(tmp_path / "state").run_notes
+    assert len(seen) == 1
 
 
 def test_states_of_two_selections_are_not_mixed(tmp_path):

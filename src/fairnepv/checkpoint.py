@@ -36,7 +36,10 @@ from fairnepv.loop import Kept, Method, Step, pack, unpack
 _SHARE = 20.0  # writing may take one part in so many of the time
 _LARGEST = 1 << 28  # bytes of a state that is worth writing
 _ROOM = 1 << 16  # bytes of what stands beside it
-_MOST_WORK = 10_000_000  # instructions of SQLite; ours take some for every run that is forgotten
+_PATIENCE = 1.0  # seconds to wait for another process to leave the file
+_LONGEST = 1000  # letters of SQL in a file, which SQLite parses before we can look at it
+_LITTLE_WORK = 1000  # instructions of SQLite, for the few things that a file of ours holds
+_MOST_WORK = 10_000_000  # later: some for every run that is forgotten
 _TABLES = {
     "about": "CREATE TABLE about (fingerprint text, seal blob)",
     "runs": "CREATE TABLE runs (number integer primary key, stage text, steps integer, "
@@ -63,6 +66,7 @@ class Journal:
         try:
             self._file = _opened(path)
             self._begin(self._file, fingerprint)
+            self._file.set_progress_handler(lambda: 1, _MOST_WORK)
         except InputError:
             self.close()
             raise
@@ -74,14 +78,13 @@ class Journal:
             ) from error
 
     def _begin(self, file: sqlite3.Connection, fingerprint: str) -> None:
+        file.execute("begin exclusive")
         schema = "select type, name, tbl_name, sql from sqlite_master order by name"
         found = file.execute(schema).fetchmany(len(_TABLES) + 1)
         if not found:
-            file.execute("begin")
             for table in _TABLES.values():
                 file.execute(table)
             file.execute("insert into about values (?, ?)", (fingerprint, self._before))
-            file.execute("commit")
         elif found != [("table", name, name, sql) for name, sql in _TABLES.items()]:
             raise sqlite3.DatabaseError("it is no checkpoint of this version")
         known = file.execute("select fingerprint, seal from about").fetchmany(2)
@@ -96,6 +99,7 @@ class Journal:
                 f"checkpoint {self._path} is of another problem: the data, k or an option differs, "
                 "or the version of fairnepv; name another file, or remove this one"
             )
+        file.execute("commit")
 
     def close(self) -> None:
         if self._file is not None:
@@ -172,7 +176,7 @@ class Journal:
         except sqlite3.Error as error:
             self.notes.append(
                 f"checkpoint {self._path} could not be written any more ({error}), so that a run "
-                "that is cut short goes on from an earlier state; make room there"
+                "that is cut short goes on from an earlier state; see that its disk has room"
             )
             self.close()
 
@@ -198,13 +202,14 @@ def _opened(path: Path) -> sqlite3.Connection:
         if os.path.lexists(whole + beside):
             raise OSError(f"a file {beside} lies beside it, which is not ours")
     _check_rollback(Path(whole + "-journal"))
-    file = sqlite3.connect(whole, isolation_level=None)
+    file = sqlite3.connect(whole, timeout=_PATIENCE, isolation_level=None)
     file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST + _ROOM)
     file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    file.set_progress_handler(lambda: 1, _MOST_WORK)
+    file.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _LONGEST)
+    file.set_progress_handler(lambda: 1, _LITTLE_WORK)
     file.execute("pragma trusted_schema = off")
     file.execute("pragma cell_size_check = on")
-    file.execute("pragma locking_mode = exclusive")  # two selections would spoil each other's
+    file.execute("pragma locking_mode = exclusive")  # until it is closed: one selection at a time
     file.execute("pragma synchronous = off")  # a killed process loses nothing by it
     return file
 
