@@ -13,6 +13,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.stem != "test_uspto_chain")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """Keys of checkpoints are not the user's, nor are they left in the user's folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
     """A command line through the entry point: exit code, stdout and stderr."""

@@ -17,7 +17,7 @@ import pytest
 import cases
 from fairnepv.engines import LocalEngine
 from fairnepv.errors import NumericalError, Status
-from fairnepv.loop import Budget, Session, Step, pack, run, unpack
+from fairnepv.loop import Budget, Kept, Session, Step, pack, run, unpack
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import Ambient, Reduced
@@ -278,6 +278,46 @@ def test_a_session_has_one_deadline_for_all_runs(clock):
     assert second.status is Status.TIME_LIMIT
     assert second.state.count == 1
     assert session.stopped is Status.TIME_LIMIT
+
+
+class Memory:
+    """A journal of what is known already, which takes its time to say so."""
+
+    def __init__(self, *known: Kept, wait: Callable[[], None] = lambda: None) -> None:
+        self.notes = ["a note"]
+        self.known, self.wait, self.kept = list(known), wait, []
+
+    def resume(self, method: Any) -> Kept | None:
+        self.wait()
+        return self.known.pop(0) if self.known else None
+
+    def keep(self, state: Any, row: Step, status: Status | None = None) -> None:
+        self.kept.append((state.count, status))
+
+
+def test_what_a_journal_knows_takes_no_time(clock):
+    ended = Kept(CountState(2), 2, 2.0, Status.COMPLETE)
+    memory = Memory(ended, ended, Kept(CountState(3), 3, 3.0, None), wait=clock.wait)
+    session = Session(time_limit=25, journal=memory)
+    for _ in range(2):
+        assert session.run(Count(2)).status is Status.COMPLETE
+    third = session.run(Count(acts=dict.fromkeys(range(1, 11), clock.wait)))
+    assert third.status is Status.TIME_LIMIT
+    assert third.state.count == 6  # three new steps of ten seconds
+    assert session.notes is memory.notes
+
+
+@pytest.mark.parametrize("known", [(), (Kept(CountState(3), 3, 3.0, None),)])
+def test_with_a_journal_every_session_makes_a_step(clock, known):
+    """Or one that takes longer to begin than its limit would never come to its end."""
+    memory = Memory(*known)
+    session = Session(time_limit=5, journal=memory)
+    clock.wait()
+    first = session.run(Count(acts=dict.fromkeys(range(1, 11), clock.wait)))
+    assert first.status is Status.TIME_LIMIT
+    assert first.steps == first.state.count == (4 if known else 1)
+    assert memory.kept[-1] == (first.state.count, Status.TIME_LIMIT)
+    assert session.run(Count()).state.count == 0  # but one is enough
 
 
 def test_a_session_remembers_an_interruption():

@@ -89,13 +89,15 @@ class Budget:
     max_steps: int | None = None
     max_passes: int | None = None
     deadline: float | None = None
+    least_steps: int = 0  # which are made whatever the clock says
 
     def spent(self, steps: int, passes: int) -> Status | None:
         if self.max_steps is not None and steps >= self.max_steps:
             return Status.STEP_LIMIT
         if self.max_passes is not None and passes >= self.max_passes:
             return Status.PASS_LIMIT
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        late = self.deadline is not None and time.monotonic() >= self.deadline
+        if late and steps >= self.least_steps:
             return Status.TIME_LIMIT
         return None
 
@@ -120,6 +122,8 @@ class Kept:
 
 class Journal(Protocol):
     """Where states are written, of one run after the other (`checkpoint.Journal`)."""
+
+    notes: list[str]  # what the user should know of it
 
     def resume(self, method: Method[Any]) -> Kept | None: ...
 
@@ -174,6 +178,8 @@ class Session:
     """Several runs under one clock: one trace, one progress callback, one deadline.
 
     Once a run was interrupted or out of time, `stopped` says so and later stages should not start.
+    With a journal the clock begins where the journal ends, and stops nothing before one new step is
+    made, so that a selection in however short parts comes to its end.
     """
 
     def __init__(
@@ -184,13 +190,20 @@ class Session:
         goal: float | None = None,
         journal: Journal | None = None,
     ) -> None:
-        self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self._time_limit = time_limit
+        self._owed = 0 if journal is None else 1  # new steps
+        self._start_clock()
         self.progress = progress
         self.goal = goal  # an objective that is good enough
         self.journal = journal
         self.trace: list[Step] = []
-        self.notes: list[str] = []  # what a stage wants the user to know besides its status
+        # What a stage wants the user to know besides its status.
+        self.notes: list[str] = [] if journal is None else journal.notes
         self.stopped: Status | None = None
+
+    def _start_clock(self) -> None:
+        limit = self._time_limit
+        self.deadline = None if limit is None else time.monotonic() + limit
 
     def following(self, earlier: Session) -> Session:
         """This session as the next act of an earlier one: with its trace, and as interrupted."""
@@ -219,31 +232,36 @@ class Session:
         max_passes: int | None = None,
         state: S | None = None,
     ) -> Outcome[S]:
-        budget = Budget(max_steps, max_passes, self.deadline)
-        outcome = self._resumed(method, budget, state)
+        outcome = self._resumed(method, max_steps, max_passes, state)
         self.trace.extend(outcome.trace)
         if outcome.status.stops_everything:
             self.stopped = outcome.status
         return outcome
 
-    def _resumed(self, method: Method[S], budget: Budget, state: S | None) -> Outcome[S]:
+    def _resumed(
+        self, method: Method[S], max_steps: int | None, max_passes: int | None, state: S | None
+    ) -> Outcome[S]:
         """The run as the journal knows it, or what follows from there."""
         kept = None if self.journal is None else self.journal.resume(method)
         steps = 0
         if kept is not None:
+            self._start_clock()
             state, steps = kept.state, kept.steps
             assert state is not None
             if kept.status is not None:
                 last = Step(method.stage, steps, state.passes, 0.0, kept.objective)
                 return Outcome(state, kept.status, (last,), steps)
-        return run(
+        outcome = run(
             method,
-            budget=budget,
+            budget=Budget(max_steps, max_passes, self.deadline, steps + self._owed),
             state=state,
             steps=steps,
             progress=self.progress,
             journal=self.journal,
         )
+        if outcome.steps > steps:
+            self._owed = 0
+        return outcome
 
 
 def _finite(row: Step) -> bool:

@@ -26,7 +26,7 @@ from fairnepv.certificate import (
     refuse_unreachable_floors,
 )
 from fairnepv.certificate import certify as make_certificate
-from fairnepv.checkpoint import Journal, fingerprint_of
+from fairnepv.checkpoint import Journal, fingerprint_of, own_key
 from fairnepv.engines import Block, Engine, block_threads, portable
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.errors import InputError, NumericalError, RankWarning, Status, UnsupportedError
@@ -143,7 +143,8 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
     memory_limit: bytes, or text such as '2GiB', that may be added to the data in memory: kept by
         keeping less, at the cost of time; what is then done says `plan` beforehand.
     checkpoint: a file to which the state is written after every step; whoever does the same again,
-        after an interruption or a crash, goes on there and gets the same items.
+        after an interruption or a crash, goes on there and gets the same items. Only states that
+        were sealed with this user's key are believed (docs/engines.md).
     progress: called with a `Step` after every step of every stage.
     """
     posing: Posing = {
@@ -602,28 +603,37 @@ def _journal(problem: Problem, plan: Plan, wishes: Wishes) -> Iterator[Journal |
         yield None
         return
     options = (wishes.certify, wishes.gap, wishes.target_efficiency, wishes.node_limit)
-    settings = {**_settings(problem, plan), "options": options, "means": problem.means}
+    settings = {
+        **_settings(problem, plan),
+        "options": options,
+        "means": problem.means,
+        "shards": plan.shards,
+        "evidence": sorted(problem.calibration.evidence),  # which need not be proven again
+    }
+    path, key = local_path(str(wishes.checkpoint)), own_key()
     rules, pool = problem.constraints, problem.pool
-    groups = () if rules.quotas is None else (rules.quotas.groups,)
+    quotas = rules.quotas
+    groups = () if quotas is None else (quotas.groups, quotas.least, quotas.most)
     norms = (pool.squared_norms, pool.offsets)
     with block_threads(problem.work()):
-        rows = _probe(pool)
+        rows = _probe(pool, key)
     fingerprint = fingerprint_of(settings, *norms, *rows, rules.fixed_in, rules.fixed_out, *groups)
-    journal = Journal(local_path(str(wishes.checkpoint)), fingerprint)
+    journal = Journal(path, fingerprint, key)
     try:
         yield journal
     finally:
         journal.close()
 
 
-def _probe(pool: Pool) -> list[Any]:
-    """What tells rows of equal norms apart: their products with a vector; kernels themselves."""
+def _probe(pool: Pool, key: bytes) -> list[Any]:
+    """What tells rows of equal norms apart: their products with a vector, which is secret so that
+    nobody can make rows for which they are the same; kernels themselves."""
     kernels = [view.kernel for view in pool.views if isinstance(view, KernelView)]
     others = [(n, view) for n, view in pool.items() if not isinstance(view, KernelView)]
     if not others:
         return kernels
     names, views = zip(*others, strict=True)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(list(key))
     vectors = tuple(rng.standard_normal(view.p) for view in views)
     products = pool.with_views(names, views).map(_probe_rows, vectors, fixed=True)
     return [*kernels, pool.place.get(products)]

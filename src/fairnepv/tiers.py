@@ -100,7 +100,8 @@ def find_in_tiers(problem: Problem, plan: Plan, session: Session) -> Found:
     that one shard had, if that is better. One shard is no tier: the method sees the pool."""
     if len(plan.shards) <= 2:
         return find(problem, plan, session)
-    outcome = session.run(FirstTier(problem, plan.shards, session.deadline))
+    whole = session.journal is not None  # or a shard that takes longer would never be done
+    outcome = session.run(FirstTier(problem, plan.shards, session.deadline, first_whole=whole))
     state = outcome.state
     found = Found(_in_hand(problem, state), outcome.status)
     if outcome.status is not Status.COMPLETE:
@@ -161,9 +162,15 @@ class FirstTier:
     stage = "shards"
 
     def __init__(
-        self, problem: Problem, shards: Sequence[int], deadline: float | None = None
+        self,
+        problem: Problem,
+        shards: Sequence[int],
+        deadline: float | None = None,
+        *,
+        first_whole: bool = False,
     ) -> None:
-        self.problem = problem
+        """The deadline holds within a shard, too; unless for the first that is looked at."""
+        self.problem, self._first_whole = problem, first_whole
         # Told by the clock on the wall, which is the one that machines have in common.
         self._deadline = None if deadline is None else deadline - time.monotonic() + time.time()
         self._shards = list(itertools.pairwise(shards))
@@ -202,7 +209,9 @@ class FirstTier:
         own = ("pool", "constraints", "k")
         terms = {f.name: getattr(problem, f.name) for f in fields(problem) if f.name not in own}
         rules = problem.constraints.take(rows)
-        return ShardTask(rows, rules, problem.k, terms, self._deadline)
+        deadline = None if self._first_whole else self._deadline
+        self._first_whole = False
+        return ShardTask(rows, rules, problem.k, terms, deadline)
 
     def _best(self, state: ShardsState, chosen: Indices, value: float) -> tuple[Indices, float]:
         problem = self.problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,7 @@ def select(
     """
     from fairnepv.cli.outputs import deliver, finish, print_json, show_plan
     from fairnepv.cli.progress import stage_bar
+    from fairnepv.io.places import local_path
     from fairnepv.io.write import TABLES, table_document
     from fairnepv.pipeline import plan as foretell
     from fairnepv.pipeline import select as choose
@@ -113,6 +115,8 @@ def select(
         "explain": files.at("--explain", explain, TABLES),
         "assign": files.at("--assign", assign, TABLES),
     }
+    if wishes["checkpoint"] is not None:
+        files.claim("--checkpoint", local_path(wishes["checkpoint"]))
     if plan:
         given = problem.read(engine=False)
         forecasts = [foretell(k=size, **given, **wishes) for size in sizes or [k]]
@@ -151,10 +155,14 @@ class Files:
 
         output = output_at(option, text, endings, force=self._force, inputs=self._inputs)
         if output is not None:
-            if output.path in self._inputs:
-                raise InputError(f"{option}: {text} is named twice; give each output its own file")
-            self._inputs = [*self._inputs, output.path]
+            self.claim(option, output.path)
         return output
+
+    def claim(self, option: str, path: Path) -> None:
+        """For this option alone, whatever the others call the same file."""
+        if os.path.realpath(path) in map(os.path.realpath, self._inputs):
+            raise InputError(f"{option}: {path} is named twice; give each output its own file")
+        self._inputs = [*self._inputs, path]
 
 
 def _with_size(out: str | None, size: Any) -> str | None:
