@@ -152,7 +152,9 @@ class Files:
         output = output_at(option, text, endings, force=self._force, inputs=self._inputs)
         if output is not None:
             if output.path in self._inputs:
-                raise InputError(f"{option}: {text} is named twice; give each output its own file")
+                raise InputError(
+                    f"{option}: {output.path} is named twice; give each output its own file"
+                )
             self._inputs = [*self._inputs, output.path]
         return output
 
