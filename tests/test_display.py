@@ -69,6 +69,7 @@ def test_no_control_of_unicode_is_left():
         ("https://host:80/a?sig=SECRET&x=1#SECRET", "https://host:80/a"),
         ("https://host/a?sig=SEC@RET", "https://..."),
         ("ray://me:SECRET@host:10001", "ray://host:10001"),
+        ("ray://HOST:PORT", "ray://HOST:PORT"),
         ("hdfs://[::1]:8020/x", "hdfs://[::1]:8020/x"),
         ("s3:/me:SECRET@bucket/a.npy", "s3:/bucket/a.npy"),
         ("/data/a@b?c#d.npy", "/data/a@b?c#d.npy"),

@@ -78,7 +78,7 @@ def test_half_a_character_is_kept_or_refused(tmp_path, ending):
         write(path, ["\ud800", "b"])
         assert read(path) == ["\ud800", "b"]
         return
-    with pytest.raises(InputError, match="half a character .*; write .json or .txt"):
+    with pytest.raises(InputError, match=r"half a character .*; write .json or .txt"):
         write(path, ["\ud800", "b"])
     assert not path.exists()
 

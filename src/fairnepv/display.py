@@ -20,7 +20,7 @@ _HIDDEN = re.compile(
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{1,30}:/+", re.I)
 _ADDRESS = re.compile(_SCHEME.pattern + r"\S*", re.I)
 _CLOSING = ")'\",;:."  # what follows an address within a sentence
-_HOST = re.compile(r"(\[[^]]*\]|[^:@\[\]]*)(:\d*)?")
+_HOST = re.compile(r"(\[[^]]*\]|[^:@\[\]]*)(:(\d*|PORT))?")  # or the word in our own advice
 
 
 def shown(text: object) -> str:

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -33,20 +34,31 @@ _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
 class Commands(click.Group):
     """Click has its own words for Ctrl-C and for a closed pipe; ours come first."""
 
+    def make_context(self, *arguments: Any, **others: Any) -> click.Context:
+        with _readers_may_leave():  # --help and --version are printed here
+            return super().make_context(*arguments, **others)
+
     def invoke(self, context: click.Context) -> Any:
         try:
-            result = super().invoke(context)
-            sys.stdout.flush()
-            return result
+            with _readers_may_leave():
+                result = super().invoke(context)
+                sys.stdout.flush()
+                return result
         except KeyboardInterrupt as error:
             raise Interrupted("interrupted") from error
         except EOFError as error:  # to click it is a person who closes the terminal
             raise FairnepvError(
                 "a file ends too early, so it is damaged; --debug shows which one was read"
             ) from error
-        except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(_READER_LEFT)
+
+
+@contextlib.contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_READER_LEFT)
 
 
 @click.group(
@@ -108,7 +120,7 @@ def _said_of(error: OSError) -> str:
 
 
 def _leave(code: int, message: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads it, and the exit code says enough
+    with contextlib.suppress(OSError):  # nobody reads it, and the exit code says enough
         if "--debug" in sys.argv:
             _say(*traceback.format_exc().splitlines())
         _say(f"fairnepv: {' '.join(message.split())}")
