@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fairnepv
 from fairnepv import InputError
 from fairnepv.cli import commands
-from fairnepv.io import places, ranges, read_features, read_ids, table_rows, verify
+from fairnepv.io import manifest, places, ranges, read_features, read_ids, table_rows, verify
 from fairnepv.io.places import RemotePath
 from fairnepv.io.rows import MappedRows
 from fairnepv.io.source import Source, split_source
@@ -385,6 +385,7 @@ def test_converted_folders_are_read_and_verified(bucket):
     CliRunner().invoke(
         commands, ["convert", uri, "--out", "rows", "--rows-per-shard", "4"], catch_exceptions=False
     )
+    assert "endpoint_override" not in Path("rows", manifest.NAME).read_text()
     there = put(bucket, "rows")
     np.testing.assert_array_equal(fairnepv.open_rows(there), ROWS.astype(np.float32))
     assert read_ids(there).tolist() == [f"i{i}" for i in range(N)]

@@ -1,6 +1,7 @@
 """Tables that are written and read again: any text is the same then, and none is a formula."""
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from fairnepv import InputError
 from fairnepv.io import Output, Table, read_picks, write_table
-from fairnepv.io.write import TABLES, to_json
+from fairnepv.io.write import TABLES, csv_line, to_json
 
 # NumPy's texts of fixed width end before a NUL; UTF-8 has no half characters.
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
@@ -53,6 +54,12 @@ def test_no_cell_is_a_formula(tmp_path, ids):
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == ["'" + ids[0], "b"]
     assert [row["d"] for row in rows] == ["-0.5", "1.0"]  # numbers stay numbers
+
+
+@pytest.mark.parametrize("cell", [*RUN, "a=1", "", "'=1", 5, -0.5, None])
+def test_tables_that_nobody_reads_again_have_no_formulas(cell):
+    [[first, second]] = csv.reader(io.StringIO(csv_line(["b", cell]), newline=""))
+    assert (first, second) == ("b", f"'{cell}" if cell in RUN else str(cell or ""))
 
 
 def test_what_needs_no_guard_is_written_plainly(tmp_path):

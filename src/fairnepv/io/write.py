@@ -10,7 +10,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,14 @@ def _csv(table: Table) -> bytes:
 
 def _apostrophe(cell: str) -> str:
     return GUARD + cell if not cell or cell.startswith(GUARD) or _FORMULA.match(cell) else cell
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Of a table that we do not read again: what a spreadsheet would run is marked as text."""
+    texts = (
+        GUARD + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in cells
+    )
+    return ",".join(_quoted("" if text is None else str(text)) for text in texts) + "\n"
 
 
 def _quoted(cell: str) -> str:
