@@ -16,10 +16,12 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +37,8 @@ from cases import PAPER_OPTIMUM
 from fairnepv import data as embedded
 from fairnepv import pipeline
 from fairnepv import selection as selection_module
-from fairnepv.cli import commands, main
+from fairnepv.cli import commands, main, progress
+from fairnepv.cli.options import ProblemOptions
 from fairnepv.cli.progress import StageBar
 from fairnepv.data import Pictograms, openmoji
 from fairnepv.engines import LocalEngine
@@ -682,6 +685,18 @@ def test_sizes_may_be_fractions(run, folder):
     assert sorted(p.name for p in folder.glob("p-*")) == ["p-0.1.json", "p-0.2.json"]
 
 
+@pytest.mark.parametrize("sizes", ["8,4", "0.2,4", "8,0.1", "0.2,0.1"])
+def test_an_interruption_leaves_each_size_its_file(run, folder, monkeypatch, sizes):
+    interrupt(monkeypatch, Greedy, "step", calls=2)
+    line = f"select {VIEWS} -k {sizes} --effort fast --no-certify --method greedy --out p.csv"
+    code, _, err = run(line)
+    assert code == 130
+    [written] = folder.glob("p-*.csv")
+    assert f"{written.name} holds it, marked INTERRUPTED" in err
+    counts = {"p-8.csv": 8, "p-0.2.csv": 8, "p-4.csv": 4, "p-0.1.csv": 4}
+    assert len(read_picks(written.name, "row")) == counts[written.name]
+
+
 def test_several_sizes_for_people(run, folder):
     code, out, err = run(f"select {VIEWS} -k 3,6 --nested --effort fast")
     assert (code, err) == (0, "")
@@ -725,6 +740,19 @@ def test_an_explanation_is_the_library_call(run, folder, pool, ending):
             assert row[f"contribution_{name}"] == pytest.approx(own, abs=1e-12)
 
 
+@pytest.mark.parametrize("ending", TABLES)
+def test_picks_that_must_be_there_have_no_rival(run, ruled, ending):
+    """Whose margin is no number, for which JSON has no word."""
+    assert run(f"select {POSED} --effort fast --include chosen.txt --explain why{ending}").code == 0
+    if ending == ".txt":
+        return
+    first, *_, last = read_table(f"why{ending}")
+    assert (first["row"], first["rival_row"]) == (CHOSEN[0], -1)
+    assert not first["rival_id"]
+    assert first["margin"] is None or np.isnan(first["margin"])
+    assert last["margin"] is not None
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
 def test_an_assignment_is_the_library_call(run, folder, pool, ending):
     assert run(f"select {POSED} --ids ids.txt --assign who{ending}").code == 0
@@ -733,6 +761,7 @@ def test_an_assignment_is_the_library_call(run, folder, pool, ending):
     rows = read_table(f"who{ending}")
     picks = selection.indices[expected.pick]
     assert [row["row"] for row in rows] == list(range(N))
+    assert [row["id"] for row in rows] == [f"{i:02}x" for i in range(N)]
     assert [row["pick_row"] for row in rows] == picks.tolist()
     assert [row["pick_id"] for row in rows] == [f"{i:02}x" for i in picks]
     weights = [row["pick_weight"] for row in rows]
@@ -917,7 +946,7 @@ def test_a_claim_that_does_not_follow_is_exit_code_1(run, bound, change):
     claiming(bound, change)
     code, out, err = run(f"verify-bound forged.npz {VIEWS}")
     assert code == 1
-    assert out.endswith("The bound does NOT follow for this data.\n")
+    assert out.endswith("The bound does NOT follow for this data under these terms.\n")
     assert err == "fairnepv: forged.npz: what is claimed does not follow for this data\n"
     code, out, err = run(f"verify-bound forged.npz {VIEWS} --json")
     assert (code, json.loads(out)["holds"], len(err.splitlines())) == (1, False, 1)
@@ -1926,7 +1955,7 @@ def test_a_terminal_shows_a_bar_and_the_time_left(long_pool, terminal):
     lines = [line for line in shown.split("\n") if "swaps" in line and "step" in line]
     assert lines
     assert all("━" in line for line in lines)
-    assert any(re.search(r"value -?\d\.\d+ .*left 0:00:0[0123]", line) for line in lines)
+    assert any(re.search(r"value -?\d\.\d+ .*0:00:0[0123] left", line) for line in lines)
 
 
 def test_without_a_terminal_there_is_no_progress(long_pool):
@@ -1951,7 +1980,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder, reader, output):
     assert pyarrow.csv.read_csv("picks.csv").num_rows == K
 
 
-@pytest.mark.parametrize("line", [f"select {POSED}", f"select {POSED} --json", "", "select --help"])
+@pytest.mark.parametrize("line", [f"select {POSED}", f"select {POSED} --json", "", "--help"])
 def test_a_reader_that_is_not_there_is_no_numerical_trouble(folder, line):
     """The exit code is what a shell makes of SIGPIPE."""
     process = start(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -1959,6 +1988,186 @@ def test_a_reader_that_is_not_there_is_no_numerical_trouble(folder, line):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [(f"select {POSED} --effort fast --out p.csv", 0), ("select -k 3", 2)]
+)
+def test_closed_streams_are_no_error(folder, line, code):
+    """As `>&-` leaves them."""
+    process = start(line, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+    assert process.communicate()[1].count(b"\n") == (code != 0)
+    assert process.returncode == code
+    assert Path("p.csv").exists() == (code == 0)
+
+
+# --- What is shown of data and addresses ----------------------------------------------------------
+
+EVIL = "\x1b[31m[red]:bomb:\u202e\x9b\x7f\nThe bound holds."
+RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+def check_harmless(*texts: str) -> None:
+    """No control but the end of a line, and no line that a name has made."""
+    for text in texts:
+        assert not RAW.search(text), text
+        assert "The bound holds." not in text.splitlines()
+
+
+@pytest.fixture
+def hostile(folder, pool) -> Path:
+    """Ids, groups, columns and keys that would speak to the terminal."""
+    Path("i.json").write_text(json.dumps([f"{EVIL}{i}" for i in range(N)]))
+    Path("g.json").write_text(json.dumps([EVIL if i % 2 else "b" for i in range(N)]))
+    Path("chosen.json").write_text(json.dumps([f"{EVIL}{i}" for i in CHOSEN]))
+    pq.write_table(pa.table({EVIL: [1.0], f"{EVIL}2": [2.0]}), "odd.parquet")
+    np.savez("odd.npz", **{EVIL: pool["text"], f"{EVIL}2": pool["text"]})
+    Path("odd.csv").write_text(f'"{EVIL}","b"\n1,2\n')
+    return folder
+
+
+@pytest.mark.parametrize("form", ["", "--json"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "select -k 5 --effort fast --ids i.json --include chosen.json",
+        "select -k 5 --effort fast --ids i.json --groups g.json",
+        "select -k 5 --plan",
+        "compare -k 3 --ids i.json --method auto --method random",
+        "relax -k 3 --max-steps 3",
+        "certify -k 3 --out bound.npz",
+        "score --ids i.json --picks chosen.json --by-id",
+    ],
+)
+def test_names_reach_the_terminal_as_text(run, hostile, pool, line, form):
+    np.save("v.npy", pool["vision"])
+    code, out, err = run(f"{line} {form} --view v=v.npy", "--view", f"{EVIL}=text.npy")
+    assert code == 0, err
+    check_harmless(out, err)
+    if form:
+        json.loads(out)
+    elif "--plan" not in line:
+        assert r"\x1b[31m[red]:bomb:\u202e\x9b\x7f\nThe bound holds." in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--view", f"{EVIL}=no.npy"],
+        ["--view", f"a={EVIL}.npy"],
+        ["--view", "a=odd.parquet"],
+        ["--view", "a=odd.npz"],
+        ["--view", f"a=odd.npz:{EVIL}3"],
+        ["--view", "a=text.npy", "--ids", "odd.csv"],
+        ["--view", "a=text.npy", "--out", f"{EVIL}.txt/x"],
+        ["--view", "a=text.npy", "--groups", "g.json", "--quota", f"{EVIL}=999"],
+        ["--view", "a=text.npy", "--ids", "i.json", "--exclude", "g.json"],
+        ["--view", "a=text.npy", f"--{EVIL}"],
+        ["--view", "a=text.npy", "--method", EVIL],
+        ["--view", "a=text.npy", "--engine", EVIL],
+        ["--view", "a=text.npy", "--calibration", EVIL],
+    ],
+)
+@pytest.mark.parametrize("debug", ["", "--debug"])
+def test_complaints_show_names_as_text(run, hostile, arguments, debug):
+    code, out, err = run(f"select -k 3 {debug}", *arguments)
+    assert (code, out) == (2, "")
+    check_harmless(err)
+    if not debug:
+        assert len(err.splitlines()) == 1
+
+
+def test_a_warning_is_one_line_of_text(run, capsys):
+    run("--version")
+    warnings.showwarning(UserWarning(f"{EVIL} s3://me:{SECRET}@b/x"), UserWarning, "x.py", 1)
+    err = capsys.readouterr().err
+    check_harmless(err)
+    assert err.startswith(r"fairnepv: UserWarning: \x1b[31m")
+    assert SECRET not in err
+
+
+def test_bars_take_names_for_text():
+    task = SimpleNamespace(description=EVIL, fields={"said": "now: [red]\x1b"})
+    columns = [column for column in progress._COLUMNS if isinstance(column, progress.PlainColumn)]
+    assert len(columns) == 2
+    seen = [column.render(task) for column in columns]
+    check_harmless(*(text.plain for text in seen))
+    assert "[red]" in seen[0].plain
+    assert not any(text.spans for text in seen)
+
+
+SECRET = "Xy7Secret"
+ADDRESSES = {
+    "password": f"s3://me:{SECRET}@127.0.0.1/a",
+    "user": f"s3://{SECRET}@pool/a",
+    "slash": f"s3://me:x/{SECRET}@pool/a",
+    "mark": f"s3://me:x?{SECRET}@pool/a",
+    "space": f"s3://me:x {SECRET}@pool/a",
+    "quote": f"s3://me:x'{SECRET}@pool/a",
+    "encoded": f"gs://me%3A{SECRET}@pool/a",
+    "lost": f"s3:/me:{SECRET}@pool/a",
+    "fragment": f"s3://pool/a#{SECRET}",
+    "bare": f"s3://pool/a?{SECRET}",
+    "sas": f"abfs://c@me.dfs/a?sv=1&sig={SECRET}",
+    "signed": f"https://pool/a?X-Amz-Signature={SECRET}",
+    "option": f"s3://pool/a?colour={SECRET}",
+    "endpoint": f"s3://pool/a?endpoint_override=http://me:{SECRET}@host",
+    "file": f"file://me:{SECRET}@host/a",
+}
+WAYS = {
+    "view": "select -k 3 --view a={}.npy",
+    "ids": "select -k 3 --view a=text.npy --ids {}.txt",
+    "include": "select -k 3 --view a=text.npy --include {}.csv",
+    "out": "select -k 3 --view a=text.npy --out {}.csv",
+    "outs": "select -k 3,4 --view a=text.npy --out {}.csv",
+    "bound": "select -k 3 --view a=text.npy --bound {}.npz",
+    "checkpoint": "select -k 3 --view a=text.npy --checkpoint {}",
+    "engine": "select -k 3 --view a=text.npy --engine {}",
+    "picks": "score --view a=text.npy --picks {}.csv",
+    "verify": "verify-bound {}.npz --view a=text.npy",
+    "convert": "convert {}.npy --out there",
+    "converted": "convert text.npy --out {}",
+    "again": "convert --verify {}",
+    "demo": "demo --out {}",
+    "unknown": "select -k 3 --view a=text.npy --vieww={}",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_complaint_tells_a_secret(run, folder, way):
+    before = contents(folder)
+    for kind, address in ADDRESSES.items():
+        for debug in ([], ["--debug"]):
+            words = [word.format(address) for word in shlex.split(WAYS[way])]
+            code, out, err = run("", *words, *debug)
+            assert code == 2, (kind, out, err)
+            assert SECRET not in out + err, (kind, err)
+            if not debug:
+                assert len(err.splitlines()) == 1
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("address", [f"ray://me:{SECRET}@127.0.0.1:1", f"RAY://{SECRET}@h:1"])
+def test_the_address_of_a_cluster_tells_no_secret(run, folder, address):
+    pytest.importorskip("ray")
+    code, out, err = run(f"select {POSED} --debug --engine", address)
+    assert code == 2
+    assert SECRET not in out + err
+
+
+def test_settings_have_addresses_without_secrets():
+    posed = ProblemOptions(
+        {"a": f"s3://{SECRET}@b/a.npy?region={SECRET}", "b": "b.npy"},
+        {"": f"s3://b/ids.txt?region={SECRET}"},
+        {"tau": 0.05},
+        rules={"include": f"gs://{SECRET}@b/i.txt"},
+    )
+    assert posed.settings == {
+        "views": {"a": "s3://b/a.npy", "b": "b.npy"},
+        "ids": {"": "s3://b/ids.txt"},
+        "include": "gs://b/i.txt",
+        "tau": 0.05,
+    }
 
 
 # --- Help, version, installation ------------------------------------------------------------------

@@ -154,7 +154,8 @@ def test_every_field_is_computed_again_checked_or_printed(calibration, ruled):
 
 
 def test_an_honest_certificate_says_its_terms():
-    summary = verified_summary(verify_bound(DATA, certified({"text": 1.5, "vision": 0.8}, **RULED)))
+    verified = verify_bound(DATA, certified({"text": 1.5, "vision": 0.8}, **RULED))
+    summary = "\n".join(verified_summary(verified))
     assert "3 of 10 items, tau = 0.1" in summary
     assert "view 'vision': eps = 0.2" in summary
     assert f"text L times exp {math.log(1.5):.9g}" in summary

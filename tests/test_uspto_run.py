@@ -514,6 +514,7 @@ def test_latex_specials_are_escaped():
         r"a\_b \& 5\% \$x \#1 \{y\} \textasciitilde{}\textasciicircum{} \textbackslash{} "
         r"\textless{}\textgreater{}"
     )
+    assert escaped("a\n\n\x1b") == r"a\textbackslash{}n\textbackslash{}n\textbackslash{}x1b"
 
 
 def test_a_stored_result_that_is_none_is_refused(finished, tmp_path):

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from enum import Enum
 
+from fairnepv.display import shown
+
 
 class FairnepvError(Exception):
-    """Everything that fairnepv raises on purpose."""
+    """Everything that fairnepv raises on purpose; its words are fit to be shown anywhere."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*map(shown, said))
 
 
 class InputError(FairnepvError, ValueError):

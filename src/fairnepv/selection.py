@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.certificate import Certificate
+from fairnepv.display import shown
 from fairnepv.engines import Block, block_threads, few_threads
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
@@ -145,7 +146,7 @@ class Selection(Score):
             )
 
     def __repr__(self) -> str:
-        scores = ", ".join(f"{name}: {value:.4f}" for name, value in self.scores.items())
+        scores = ", ".join(f"{shown(name)}: {value:.4f}" for name, value in self.scores.items())
         return (
             f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}: fair "
             f"score {self.fair_score:.4f} ({scores}), {self.status.name}>"

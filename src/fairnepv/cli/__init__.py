@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -23,6 +25,7 @@ from fairnepv.cli.score import score
 from fairnepv.cli.select import select
 from fairnepv.cli.synthetic import synthetic
 from fairnepv.cli.uspto import uspto
+from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
@@ -31,20 +34,31 @@ _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
 class Commands(click.Group):
     """Click has its own words for Ctrl-C and for a closed pipe; ours come first."""
 
+    def make_context(self, *arguments: Any, **others: Any) -> click.Context:
+        with _readers_may_leave():  # --help and --version are printed here
+            return super().make_context(*arguments, **others)
+
     def invoke(self, context: click.Context) -> Any:
         try:
-            result = super().invoke(context)
-            sys.stdout.flush()
-            return result
+            with _readers_may_leave():
+                result = super().invoke(context)
+                sys.stdout.flush()
+                return result
         except KeyboardInterrupt as error:
             raise Interrupted("interrupted") from error
         except EOFError as error:  # to click it is a person who closes the terminal
             raise FairnepvError(
                 "a file ends too early, so it is damaged; --debug shows which one was read"
             ) from error
-        except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(_READER_LEFT)
+
+
+@contextlib.contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_READER_LEFT)
 
 
 @click.group(
@@ -79,6 +93,8 @@ for _command in (
 def main() -> None:
     """Entry point. Exit code 0; 1 numerical; 2 bad input, one line on stderr; 130 interrupted."""
     warnings.simplefilter("ignore", RankWarning)  # results carry the same words as notes
+    warnings.showwarning = _show_warning
+    _open_streams()
     try:
         commands(standalone_mode=False)
     except Interrupted as error:
@@ -104,7 +120,27 @@ def _said_of(error: OSError) -> str:
 
 
 def _leave(code: int, message: str) -> None:
-    if "--debug" in sys.argv:
-        traceback.print_exc()
-    click.echo(f"fairnepv: {' '.join(message.split())}", err=True)
+    with contextlib.suppress(OSError):  # nobody reads it, and the exit code says enough
+        if "--debug" in sys.argv:
+            _say(*traceback.format_exc().splitlines())
+        _say(f"fairnepv: {' '.join(message.split())}")
     sys.exit(code)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    _say(f"fairnepv: {category.__name__}: {message}")
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        click.echo(shown(line), err=True)
+
+
+def _open_streams() -> None:
+    """Streams that were closed (`>&-`) lead nowhere; those of few letters have all as \\xe9."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # until the process ends
+        else:
+            stream.reconfigure(errors="backslashreplace")

@@ -75,7 +75,9 @@ def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
 
 def _folder(out: str, force: bool) -> Path:
     """Looked at before the search: a new or empty folder, or one that a demo has made."""
-    folder = Path(out)
+    from fairnepv.io.places import local_path
+
+    folder = local_path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {out}: this is a file; name a folder")
     if not folder.parent.is_dir():

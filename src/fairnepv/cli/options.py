@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 
 Command = Callable[..., None]
@@ -63,9 +64,13 @@ class ProblemOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the problem was, for records that should be reproducible."""
-        files = {"views": self.views, "ids": self.ids, "quality": self.quality, **self.rules}
-        return {**{name: value for name, value in files.items() if value}, **self.knobs}
+        """What the problem was, for records that should be reproducible and tell no secrets."""
+        files = {"views": self.views, "ids": self.ids, "quality": self.quality}
+        shown = {
+            **{kind: {n: shown_uri(f) for n, f in named.items()} for kind, named in files.items()},
+            **{name: shown_uri(file) for name, file in self.rules.items()},
+        }
+        return {**{name: value for name, value in shown.items() if value}, **self.knobs}
 
     def read(self, *, engine: bool = True) -> dict[str, Any]:
         """The keyword arguments that every library call takes, `data` among them.
@@ -372,7 +377,7 @@ def reading(read: Callable[[str], Any], option: str, prefix: str, text: str) -> 
     try:
         return read(text)
     except InputError as error:
-        raise InputError(f"{option} {prefix}{text}: {error}") from error
+        raise InputError(f"{option} {prefix}{shown_uri(text)}: {error}") from error
 
 
 def _decorate(command: Command, decorators: Sequence[Callable[[Any], Any]]) -> Command:
@@ -386,9 +391,13 @@ def _assignments(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise InputError(f"--view {text}: write NAME=FILE, as in text=embeddings.npy")
+            raise InputError(
+                f"--view {shown_uri(text)}: write NAME=FILE, as in text=embeddings.npy"
+            )
         if name in named:
-            raise InputError(f"--view {text}: the view {name!r} was given before; rename one")
+            raise InputError(
+                f"--view {shown_uri(text)}: the view {name!r} was given before; rename one"
+            )
         named[name] = value
     return named
 
@@ -401,7 +410,7 @@ def _files_by_view(option: str, texts: Sequence[str], views: list[str]) -> dict[
         name, file = (name, file) if equals and name in views else ("", text)
         if name in by_view:
             raise InputError(
-                f"{option} {text}: this was given before; give one file, or one per view"
+                f"{option} {shown_uri(text)}: this was given before; give one file, or one per view"
             )
         by_view[name] = file
     if "" in by_view and len(by_view) > 1:

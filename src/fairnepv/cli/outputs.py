@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ def deliver(output: Output | None, content: Any) -> list[FairnepvError]:
 
 
 def show(*parts: Any) -> None:
-    """Tables through Rich, sentences as they are: a path that wraps cannot be copied."""
+    """Tables through Rich, sentences as they are: a path that wraps cannot be copied.
+
+    A text is one line, whatever the names in it hold; several lines are a list.
+    """
     from rich.console import Console
 
     class OurConsole(Console):
@@ -70,8 +74,10 @@ def show(*parts: Any) -> None:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 160  # a pipe has no width, and a table that is cut has no numbers
     for part in parts:
-        if isinstance(part, str):
-            click.echo(part)
+        if isinstance(part, list):
+            show(*part)
+        elif isinstance(part, str):
+            click.echo(shown(part))
         else:
             console.print(part)
 

@@ -17,23 +17,34 @@ from rich.progress import (
     BarColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
+from fairnepv.display import shown
 from fairnepv.loop import Progress as Listener
 from fairnepv.loop import Step
 
+
+class PlainColumn(TextColumn):
+    """Text with names from data, which Rich must not take for markup."""
+
+    def render(self, task: Task) -> Text:
+        return Text(shown(self.text_format.format(task=task)))
+
+
 _COLUMNS = (
     SpinnerColumn(),
-    TextColumn("{task.description:<14}"),
+    PlainColumn("{task.description:<14}"),
     BarColumn(bar_width=24),
-    TextColumn("{task.fields[said]:<28}"),
+    PlainColumn("{task.fields[said]:<28}"),
     TimeElapsedColumn(),
-    TextColumn("left"),
     TimeRemainingColumn(),
+    TextColumn("left"),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +124,13 @@ def select(
         return
     with stage_bar(wishes["time_limit"]) as progress:
         found = choose(k=k, **problem.read(), **wishes, random_state=seed, progress=progress)
-        whole = list(found.values()) if sizes else [found]
-        selections = [selection.looked_around() for selection in whole]
+        whole = _by_size(found, sizes) if sizes else {None: found}
+        chosen = {size: selection.looked_around() for size, selection in whole.items()}
+    selections = list(chosen.values())
     unwritten: list[FairnepvError] = []
     documents = []
-    for selection, output in zip(selections, tables.values(), strict=False):  # some may be missing
-        table = selection_table(selection)
+    for size, selection in chosen.items():
+        table, output = selection_table(selection), tables[size]
         unwritten += deliver(output, table)
         documents.append(table_document(table))
         if not as_json:
@@ -140,8 +141,8 @@ def select(
         print_json(documents if sizes else documents[0])
     if unwritten:
         raise unwritten[0]
-    worst = next((s.status for s in selections if not s.status.ok), selections[-1].status)
-    finish(worst, strict=strict, written=next(iter(tables.values())))
+    worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
+    finish(chosen[worst].status, strict=strict, written=tables[worst])
 
 
 class Files:
@@ -168,8 +169,20 @@ class Files:
 def _with_size(out: str | None, size: Any) -> str | None:
     if out is None or size is None:
         return out
-    path = Path(out)
-    return str(path.with_name(f"{path.stem}-{size}{path.suffix}"))
+    stem, ending = os.path.splitext(out)
+    return f"{stem}-{size}{ending}"
+
+
+def _by_size(found: Mapping[int, Selection], sizes: Sequence[Any]) -> dict[Any, Selection]:
+    """Selections by the sizes as they were given, of which an interruption leaves the largest out.
+
+    The library counts items where a fraction was given, and more of them for a larger one.
+    """
+    whole = {size: found[size] for size in sizes if size in found}
+    fractions = sorted(size for size in sizes if isinstance(size, float))
+    counts = sorted(count for count in found if count not in whole)
+    named = whole | dict(zip(fractions, (found[count] for count in counts), strict=False))
+    return {size: named[size] for size in sizes if size in named}
 
 
 def _show(selection: Selection, written: Path | None) -> None:

@@ -51,12 +51,12 @@ def synthetic(seeds: int, plot: str | None, force: bool, as_json: bool) -> None:
         show(f"Wrote {figure.path}." if figure else "Add --plot synthetic.png for the figure.")
 
 
-def _candidates() -> str:
-    return (
-        "Simulated: 5 text specialists (t) with qualities (text 100, vision 0.1), 5 vision "
-        "specialists (v) with (0.1, 100), 5 balanced (b)\nwith (3, 3); diagonal kernels without "
-        "ridge, k = 5, tau = 0.15."
-    )
+def _candidates() -> list[str]:
+    return [
+        "Simulated: 5 text specialists (t) with qualities (text 100, vision 0.1), 5 vision",
+        "specialists (v) with (0.1, 100), 5 balanced (b) with (3, 3); diagonal",
+        "kernels without ridge, k = 5, tau = 0.15.",
+    ]
 
 
 def _table(study: SyntheticStudy) -> Table:
@@ -72,16 +72,18 @@ def _table(study: SyntheticStudy) -> Table:
     return table
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row) -> list[Any]:
     """The paper's rule: bold F when the views are tied, bold upper end when F has reached it."""
+    from rich.text import Text
+
     fair, top = f"{row.score.fair_score:.3f}", f"{row.top:.3f}"
     return [
         row.name,
         " ".join(f"{count}{kind[0]}" for kind, count in row.counts.items() if count),
         *(f"{d:.3f}" for d in row.score.scores.values()),
         f"{row.score.minimum:.3f}",
-        f"[bold]{fair}[/bold]" if row.tied else fair,
-        f"[bold]{top}[/bold]" if not row.tied and fair == top else top,
+        Text(fair, style="bold" if row.tied else ""),
+        Text(top, style="bold" if not row.tied and fair == top else ""),
     ]
 
 

@@ -105,9 +105,12 @@ def run(
 
 def _tables(run: Run) -> list[Any]:
     """Per size the means, without seconds, in pieces that a terminal of 80 columns has room for."""
+    from rich.text import Text
+
+    from fairnepv.display import shown
     from fairnepv.studies.results import best_methods, cells, headings
 
-    names = [name.replace(" ", "\n", 1) for name in headings(run.results)[1:-1]]
+    names = [Text(shown(name).replace(" ", "\n", 1)) for name in headings(run.results)[1:-1]]
     tables = []
     for k in run.settings.sizes:
         title = f"{k:,} of {run.settings.n:,} items, {run.settings.corpus_name}"
@@ -115,7 +118,7 @@ def _tables(run: Run) -> list[Any]:
         for piece in _pieces(len(names), len(run.settings.views)):
             table = _table(f"{title} (C: lower is better)", ["selector", *names[piece]])
             for name, *numbers in cells(run.results, run.seconds, k):
-                _add(table, [name, *numbers[piece]], "green" if name in best else None)
+                table.add_row(name, *numbers[piece], style="green" if name in best else None)
             tables.append(table)
     return tables
 
@@ -133,23 +136,15 @@ def _seconds(run: Run) -> Any:
     heading, *rows = table_of_seconds(run.seconds)
     table = _table("Seconds", heading)
     for row in rows:
-        _add(table, row)
+        table.add_row(*row)
     return table
 
 
-def _table(title: str, heading: list[str]) -> Any:
-    from rich.markup import escape
-
+def _table(title: str, heading: list[Any]) -> Any:
     from fairnepv.report.terminal import plain_table
 
     table = plain_table(title)
     for i, name in enumerate(heading):
         justify: Any = "right" if i else "left"
-        table.add_column(escape(name), justify=justify, no_wrap=True)
+        table.add_column(name, justify=justify, no_wrap=True)
     return table
-
-
-def _add(table: Any, row: list[str], style: str | None = None) -> None:
-    from rich.markup import escape
-
-    table.add_row(*map(escape, row), style=style)

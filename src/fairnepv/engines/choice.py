@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairnepv.display import shown_uri
 from fairnepv.engines.base import Engine
 from fairnepv.engines.local import LocalEngine
 from fairnepv.errors import InputError
@@ -39,7 +40,7 @@ def engine_of(named: Any, workers: int | None = None, device: str | None = None)
         engine = RayEngine.connect("auto" if named == "ray" else named, device)
         device = None
     else:
-        raise InputError(f"there is no engine {named!r}; name {_NAMES}")
+        raise InputError(f"there is no engine {shown_uri(named)!r}; name {_NAMES}")
     if workers is not None:
         raise InputError(f"workers are for the engine 'local-ray', not for {named or 'local'!r}")
     if device is not None:

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.display import shown_uri
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.manifest import IDS, NAME, Manifest, Progress, Shard, checksum, is_at
 from fairnepv.io.memory import size_in_words
@@ -60,7 +61,7 @@ def convert(
     with _Unfinished(target) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
         written = None if names is None else _write_ids(temporary, names)
-        about = Manifest(n, p, dtype, shards, written, tuple(sources), made_by)
+        about = Manifest(n, p, dtype, shards, written, tuple(map(shown_uri, sources)), made_by)
         (temporary / NAME).write_text(to_json(about.document()) + "\n", encoding="utf-8")
     return about
 

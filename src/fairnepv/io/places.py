@@ -20,14 +20,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 
 _URI = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://[^/]*)(?P<path>.*)", re.I | re.S)
 _LOST_SLASH = re.compile(r"(s3|gs|gcs|abfss?|hdfs|file):/(?!/)", re.I)  # what `Path` makes of a URI
 _DENIED = re.compile("denied|access_key|signature|expired|unauthor|credential|code 40[13]", re.I)
+_ESCAPES = str.maketrans(
+    {mark: f"%{ord(mark):X}" for mark in "?#@"}
+)  # in a name, they mean nothing
 _LONGEST = 300  # letters of what a filesystem says
 _HOST = re.compile(r"(\[[^]]*\]|[^:]*)(:\d*)?")
 _SECRET = re.compile("(sig|signature|password|.*secret.*|.*token|(.*[_-])?key)", re.I)
+_NO_SECRETS = "which would end up in records; put credentials into the environment"
 _OPTIONS = re.compile(r"\?(?P<options>[A-Za-z_]+=[^?]*)$")
 _ANSWERS = 25.0  # seconds for a filesystem to say what it has
 _CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 6.0, 3  # of one request to S3: seconds, seconds, times
@@ -57,7 +62,10 @@ class RemotePath:
     listed: str = field(default="", compare=False)  # "file" or "folder" where a listing said so
 
     def __str__(self) -> str:
-        return f"{self.root}/{self.inner}"
+        return shown_uri(f"{self.root}/{self.inner.translate(_ESCAPES)}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
 
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(self.root, f"{self.inner}/{name}".lstrip("/"), self.options)
@@ -135,30 +143,28 @@ def check_slashes(text: str) -> None:
     """A URI that went through `Path` is short of a slash."""
     if _LOST_SLASH.match(text) and not Path(text).exists():
         raise InputError(
-            f"{text} is no local file, and a URI has two slashes, as in s3://bucket/folder; give "
-            "it as text, since Path drops one of them"
+            f"{shown_uri(text)} is no local file, and a URI has two slashes, as in "
+            "s3://bucket/folder; give it as text, since Path drops one of them"
         )
 
 
 def split_uri(text: str) -> tuple[RemotePath, str | None]:
-    """SCHEME://HOST/PATH[:PART][?OPTIONS]; a colon within PATH is written %3A."""
+    """SCHEME://HOST/PATH[:PART][?OPTIONS]; marks within PATH are written %3A, %3F and %23."""
     queried = _OPTIONS.search(text)
     options = queried["options"] if queried else ""
     pieces = _URI.fullmatch(text[: queried.start()] if queried else text)
     assert pieces is not None, "is_uri was asked before"
     user, _, host = pieces["root"].partition("://")[2].rpartition("@")
     if ":" in unquote(user) or not _HOST.fullmatch(host):  # or up to a slash within a password
-        known = host if _HOST.fullmatch(host) else "..."
+        raise InputError(f"{shown_uri(text)} was given with a password, {_NO_SECRETS}")
+    for name, value in re.findall("(?:^|&)([^=&]*)=([^&]*)", text.partition("?")[2]):
+        if _SECRET.fullmatch(name.rpartition("-")[2]) or "@" in unquote(value):
+            raise InputError(f"{shown_uri(text)} was given with the option {name!r}, {_NO_SECRETS}")
+    if set("?#") & set(pieces["path"] + options):
         raise InputError(
-            f"{pieces['scheme']}://{known} was given with a password, which would end up in "
-            "records; put credentials into the environment"
+            f"{shown_uri(text)} is followed by what is no option; write ?NAME=VALUE, and %3F and "
+            "%23 for ? and # in a name"
         )
-    for name in re.findall("(?:^|&)([^=&]*)=", text.partition("?")[2]):
-        if _SECRET.fullmatch(name.rpartition("-")[2]):
-            raise InputError(
-                f"{pieces['scheme']}://{host} was given with the option {name!r}, which would end "
-                "up in records; put credentials into the environment"
-            )
     inner, colon, part = pieces["path"].partition(":")
     scheme = pieces["scheme"]
     root = scheme.lower() + pieces["root"].removeprefix(scheme)
@@ -172,7 +178,9 @@ def local_text(text: str) -> str:
         return text
     path = unquote(text[len("file://") :])
     if not path.startswith("/"):
-        raise InputError(f"{text}: write the whole path behind file://, as in file:///data/a.npy")
+        raise InputError(
+            f"{shown_uri(text)}: write the whole path behind file://, as in file:///data/a.npy"
+        )
     return path
 
 
@@ -180,7 +188,9 @@ def local_path(text: str) -> Path:
     """Where something is to be written."""
     plain = local_text(text)
     if is_uri(plain):
-        raise InputError(f"{text} is not on a local disk, where results are written; name a file")
+        raise InputError(
+            f"{shown_uri(text)} is not on a local disk, where results are written; name a file"
+        )
     return Path(plain)
 
 

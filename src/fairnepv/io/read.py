@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, folders, manifest, numpy_files, safetensors, tables
 from fairnepv.io.rows import HeldRows, RowFile
@@ -50,7 +51,7 @@ def open_rows(path: Any) -> RowFile:
     if isinstance(rows, RowFile):
         return rows
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind in "fiub":
-        return HeldRows(rows, str(path))
+        return HeldRows(rows, shown_uri(str(path)))
     if isinstance(rows, np.ndarray):
         raise InputError(
             f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"

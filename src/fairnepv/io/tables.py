@@ -18,6 +18,9 @@ from fairnepv.io.places import for_arrow
 from fairnepv.io.source import Source, choose_part, unreadable
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
+SETTINGS = "settings"  # the column of a CSV table with what holds for it as a whole
+GUARDED = "guarded_columns"  # of those settings: texts that are not written as they are
+GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this reader for a gap
 
 
 def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -28,16 +31,20 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
             raise InputError(f"{source.path} is not separated by commas; write it again so")
         column = _choose(source, names, default)
+        wanted = [column, *({SETTINGS} & set(names))]
         as_text = pyarrow.csv.ConvertOptions(
-            include_columns=[column], column_types={column: pa.string()}
+            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
         )
-        every_line = pyarrow.csv.ParseOptions(ignore_empty_lines=False)
+        every_line = pyarrow.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
         table = pyarrow.csv.read_csv(
             for_arrow(source.path), convert_options=as_text, parse_options=every_line
         )
-        values = np.array(table.column(0).to_pylist(), dtype=str)
-        _refuse_gaps(values == "", f"{source.path}, column {column!r}")
-        return _integers_if_all(values)
+        cells = table.column(0).to_pylist()
+        about = table.column(1)[0].as_py() if len(wanted) > 1 and cells else ""
+        _refuse_gaps(np.array([not cell for cell in cells]), f"{source.path}, column {column!r}")
+        if column in _guarded(about):
+            cells = [cell.removeprefix(GUARD) for cell in cells]
+        return _integers_if_all(np.array(cells, dtype=str))
 
 
 def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -68,6 +75,7 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     if len(lines) > 1 and lines[0].startswith(TEXT_MARK) and lines[1].startswith("# "):
         header = lines[1][2:].split("\t")
         at = header.index(default) if default in header else 0
+        guarded = header[at] in _guarded(lines[0].removeprefix(TEXT_MARK))
         lines = lines[2:]
     lines = [line for line in lines if line.strip()]
     if not lines:
@@ -77,7 +85,18 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     cells = [line.split("\t") for line in lines]
     if any(len(row) <= at for row in cells):
         raise InputError(f"{source.path} has lines with too few columns; write it again")
-    return _integers_if_all(np.array([row[at].strip() for row in cells]))
+    with _reading(source, "text"):
+        texts = [json.loads(row[at]) if guarded else row[at].strip() for row in cells]
+        return _integers_if_all(np.array(texts, dtype=str))
+
+
+def _guarded(about: str) -> list[str]:
+    """The columns of which `write` says that their texts are guarded; other people's have none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        settings = json.loads(about)
+        if isinstance(settings, dict) and isinstance(settings.get(GUARDED), list):
+            return [name for name in settings[GUARDED] if isinstance(name, str)]
+    return []
 
 
 @contextlib.contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
+import itertools
 import json
+import math
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.places import local_path
 from fairnepv.io.source import check_ending, refuse_folder
-from fairnepv.io.tables import TEXT_MARK
+from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
 
 TABLES = (".parquet", ".csv", ".json", ".txt")
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+_BLANKS = re.compile(r"^\s|[\t\r\n\ud800-\udfff]|\s$")
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Output:
 class Table:
     """Columns of equal length, and what holds for the table as a whole."""
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, NDArray[Any]]  # objects are texts, or None where there is none
     about: Mapping[str, Any]
     rows_are: str  # what a row is called in JSON, such as "picks"
 
@@ -76,11 +81,29 @@ def write_table(output: Output, table: Table) -> None:
     """Parquet keeps `about` in its metadata, JSON beside the rows, text in a comment; CSV, which
     has no room for it, in a last column of its first row."""
     makers = {".parquet": _parquet, ".csv": _csv, ".json": _json, ".txt": _text}
-    output.write(makers[output.path.suffix.lower()](table))
+    try:
+        content = makers[output.path.suffix.lower()](table)
+    except UnicodeError as error:
+        raise InputError(
+            f"{output.path} cannot hold texts with half a character (a lone surrogate), and there "
+            "is one; write .json or .txt"
+        ) from error
+    output.write(content)
 
 
-def to_json(document: Any) -> str:
-    return json.dumps(document, indent=1, allow_nan=False)
+def to_json(document: Any, indent: int | None = 1) -> str:
+    """Letters of ASCII alone, none of which a terminal obeys; a number that is not finite, for
+    which JSON has no word, is null."""
+    text = json.dumps(_finite(document), indent=indent, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+def _finite(document: Any) -> Any:
+    if isinstance(document, Mapping):
+        return {name: _finite(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_finite(value) for value in document]
+    return None if isinstance(document, float) and not math.isfinite(document) else document
 
 
 def _plain_values(values: NDArray[Any]) -> list[Any]:
@@ -118,21 +141,42 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def _parquet(table: Table) -> bytes:
-    arrow = pa.table({name: pa.array(values) for name, values in table.columns.items()})
-    arrow = arrow.replace_schema_metadata({"fairnepv": json.dumps(table.about)})
+    columns = {
+        name: pa.array(values, pa.string() if values.dtype == object else None)
+        for name, values in table.columns.items()
+    }
+    arrow = pa.table(columns)
+    arrow = arrow.replace_schema_metadata({"fairnepv": to_json(table.about, indent=None)})
     buffer = io.BytesIO()
     pq.write_table(arrow, buffer)
     return buffer.getvalue()
 
 
 def _csv(table: Table) -> bytes:
-    names, rows = _cells(table)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, "settings"])
-    for i, row in enumerate(rows):
-        writer.writerow([*row, json.dumps(table.about) if i == 0 else ""])
-    return text.getvalue().encode()
+    """What a spreadsheet would run begins with an apostrophe, and so do texts that begin so."""
+    columns, about = _columns(table, _FORMULA.match, _apostrophe)
+    rows = [[*columns, SETTINGS], *zip(*columns.values(), itertools.repeat(""))]
+    if len(rows) > 1:
+        rows[1] = [*rows[1][:-1], about]
+    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows).encode()
+
+
+def _apostrophe(cell: str) -> str:
+    return GUARD + cell if not cell or cell.startswith(GUARD) or _FORMULA.match(cell) else cell
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Of a table that we do not read again: what a spreadsheet would run is marked as text."""
+    texts = (
+        GUARD + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in cells
+    )
+    return ",".join(_quoted("" if text is None else str(text)) for text in texts) + "\n"
+
+
+def _quoted(cell: str) -> str:
+    """As the module csv does, which leaves carriage returns bare."""
+    special = any(mark in cell for mark in ',"\r\n')
+    return '"{}"'.format(cell.replace('"', '""')) if special else cell
 
 
 def _json(table: Table) -> bytes:
@@ -140,19 +184,28 @@ def _json(table: Table) -> bytes:
 
 
 def _text(table: Table) -> bytes:
-    names, rows = _cells(table)
-    lines = [f"{TEXT_MARK}{json.dumps(table.about)}", "# " + "\t".join(names)]
-    lines += ["\t".join(_one_line(cell) for cell in row) for row in rows]
+    """A column with a text that would not survive tabs and lines has all of them as JSON."""
+    columns, about = _columns(table, _BLANKS.search, json.dumps)
+    lines = [TEXT_MARK + about, "# " + "\t".join(map(shown, columns))]
+    lines += map("\t".join, zip(*columns.values(), strict=True))
     return ("\n".join(lines) + "\n").encode()
 
 
-def _cells(table: Table) -> tuple[list[str], list[tuple[str, ...]]]:
-    columns = [[_as_text(value) for value in values.tolist()] for values in table.columns.values()]
-    return list(table.columns), list(zip(*columns, strict=True))
-
-
-def _one_line(cell: str) -> str:
-    return " ".join(cell.split()) if any(c in cell for c in "\t\r\n") else cell
+def _columns(
+    table: Table, suspect: Callable[[str], Any], guard: Callable[[str], str]
+) -> tuple[dict[str, list[str]], str]:
+    """Columns as texts, and `about`, which names those that had to be guarded so that reading
+    gives the same texts again."""
+    columns, guarded = {}, []
+    for name, values in table.columns.items():
+        cells = [None if value is None else _as_text(value) for value in values.tolist()]
+        texts = [] if values.dtype.kind in "biuf" else [cell for cell in cells if cell is not None]
+        if "" in texts or any(map(suspect, texts)):
+            cells = [None if cell is None else guard(cell) for cell in cells]
+            guarded.append(name)
+        columns[name] = [cell or "" for cell in cells]
+    about = {**table.about, GUARDED: guarded} if guarded else table.about
+    return columns, to_json(about, indent=None)
 
 
 def _mode(target: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -24,7 +23,7 @@ def score_record(score: Score) -> dict[str, Any]:
         "scores": dict(score.scores),
         "worst_view": score.worst_view,
         "view_weights": dict(score.view_weights),
-        "coverage": {name: _finite(value) for name, value in score.coverage.items()},
+        "coverage": dict(score.coverage),
     }
 
 
@@ -49,7 +48,7 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """Everything about a bound but its dual variables."""
     return {
         "upper_bound": certificate.upper_bound,
-        "duality_gap": _finite(certificate.duality_gap),
+        "duality_gap": certificate.duality_gap,
         "by_view": dict(certificate.by_view),
         "weights": dict(certificate.weights),
         "spectral_bound": certificate.spectral_bound,
@@ -57,11 +56,6 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         "status": certificate.status.name,
         "notes": list(certificate.notes),
     }
-
-
-def _finite(value: float) -> float | None:
-    """JSON knows no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def selection_record(selection: Selection) -> dict[str, Any]:
@@ -105,7 +99,9 @@ def explanation_table(explanation: Explanation) -> Table:
         "row": explanation.indices,
         **{f"contribution_{name}": own for name, own in explanation.contributions.items()},
         "rival_row": explanation.rivals,
-        "rival_id": np.array(["" if r is None else str(r) for r in explanation.rival_ids]),
+        "rival_id": np.array(
+            [None if r is None else str(r) for r in explanation.rival_ids], dtype=object
+        ),
         "margin": explanation.margins,
     }
     return Table(columns, {"fairnepv": __version__}, "picks")
@@ -113,8 +109,11 @@ def explanation_table(explanation: Explanation) -> Table:
 
 def assignment_table(assignment: Assignment, selection: Selection) -> Table:
     """One row per item of the pool: its pick, how near that is, and the weight of the pick."""
+    assert selection.problem is not None, "the assignment was made from it"
+    rows, ids = np.arange(len(assignment.pick)), selection.problem.pool.ids
     columns = {
-        "row": np.arange(len(assignment.pick)),
+        "id": rows if ids is None else ids,
+        "row": rows,
         "pick_row": selection.indices[assignment.pick],
         "pick_id": selection.ids[assignment.pick],
         "similarity": assignment.similarity,

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from fairnepv.certificate import Certificate, Verified
+from fairnepv.display import shown
 from fairnepv.errors import Status
 from fairnepv.io import Table
 from fairnepv.io.memory import size_in_words
@@ -20,10 +21,24 @@ from fairnepv.report.terms import terms_lines
 from fairnepv.selection import Comparison, Score, Selection
 
 
+class PlainTable(RichTable):
+    """A table whose texts are taken as they are: names come from data, and are no markup."""
+
+    def add_column(self, header: Any = "", *others: Any, **look: Any) -> None:
+        super().add_column(_plain(header), *others, **look)
+
+    def add_row(self, *cells: Any, **look: Any) -> None:
+        super().add_row(*map(_plain, cells), **look)
+
+
+def _plain(cell: Any) -> Any:
+    return Text(shown(cell)) if isinstance(cell, str) else cell
+
+
 def plain_table(title: str | None = None) -> RichTable:
     """The one look that all our tables have."""
-    return RichTable(
-        title=title,
+    return PlainTable(
+        title=None if title is None else Text(shown(title), style="table.title"),
         title_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -41,18 +56,18 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     table = plain_table(title)
     table.add_column("selector", no_wrap=True)
     for name in first.scores:
-        table.add_column(f"d {escape(name)}", justify="right", no_wrap=True)
+        table.add_column(f"d {name}", justify="right", no_wrap=True)
     table.add_column("worst view")
     table.add_column("F", justify="right", style="bold", no_wrap=True)
     for name in covered:
-        table.add_column(f"C {escape(name)}", justify="right", no_wrap=True)
+        table.add_column(f"C {name}", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
     for row in comparison:
         table.add_row(
-            escape(row.method),
+            row.method,
             *(f"{value:.3f}" for value in row.scores.values()),
-            escape(row.worst_view),
+            row.worst_view,
             f"{row.fair_score:.4f}",
             *(f"{row.coverage[name]:.3f}" for name in covered),
             f"{row.seconds:.2f}",
@@ -70,7 +85,7 @@ def forecast_table(forecast: Forecast) -> RichTable:
     table.add_column("")
     for stage in forecast.stages:
         table.add_row(
-            escape(stage.name),
+            stage.name,
             f"{stage.passes:.0f}",
             f"{stage.operations:.1e}",
             size_in_words(int(stage.bytes_read)),
@@ -81,8 +96,8 @@ def forecast_table(forecast: Forecast) -> RichTable:
     return table
 
 
-def forecast_summary(forecast: Forecast) -> str:
-    return "\n".join([forecast.summary(), *(f"Note: {note}." for note in forecast.notes)])
+def forecast_summary(forecast: Forecast) -> list[str]:
+    return [*forecast.summary().split("\n"), *(f"Note: {note}." for note in forecast.notes)]
 
 
 def score_table(score: Score) -> RichTable:
@@ -96,7 +111,7 @@ def score_table(score: Score) -> RichTable:
         table.add_column("bound", justify="right")
     for name, d in score.scores.items():
         table.add_row(
-            escape(name) + (" (worst)" if name == score.worst_view else ""),
+            name + (" (worst)" if name == score.worst_view else ""),
             f"{d:.4f}",
             f"{score.view_weights[name]:.3f}",
             f"{score.coverage[name]:.4f}",
@@ -105,7 +120,7 @@ def score_table(score: Score) -> RichTable:
     return table
 
 
-def selection_summary(selection: Selection) -> str:
+def selection_summary(selection: Selection) -> list[str]:
     """What was chosen and how good it is, in a few sentences."""
     k, n = selection.settings["k"], selection.settings["n"]
     worst = f"worst view {selection.worst_view!r} at {selection.minimum:.4f}"
@@ -116,7 +131,7 @@ def selection_summary(selection: Selection) -> str:
         lines.append(_how_good(selection))
     lines.append(f"The search ended so: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)
-    return "\n".join(lines)
+    return lines
 
 
 def _how_good(selection: Selection) -> str:
@@ -151,7 +166,7 @@ def certificate_table(certificate: Certificate) -> RichTable:
         table.add_column(heading, justify="right")
     for name, bound in certificate.by_view.items():
         table.add_row(
-            escape(name),
+            name,
             f"{certificate.weights[name]:.3f}",
             *(
                 rounded_up(value)
@@ -161,17 +176,17 @@ def certificate_table(certificate: Certificate) -> RichTable:
     return table
 
 
-def certificate_summary(certificate: Certificate) -> str:
+def certificate_summary(certificate: Certificate) -> list[str]:
     terms = certificate.proof.terms
     line = (
         f"No {terms.k} of {terms.n:,} items can score above {rounded_up(certificate.upper_bound)} "
         f"nats per item (duality gap {certificate.duality_gap:.1g}; the paper's spectral bound is "
         f"{rounded_up(certificate.spectral_bound)})."
     )
-    return "\n".join([line, *(f"Note: {note}." for note in certificate.notes)])
+    return [line, *(f"Note: {note}." for note in certificate.notes)]
 
 
-def verified_summary(verified: Verified, sources: Mapping[str, str] | None = None) -> str:
+def verified_summary(verified: Verified, sources: Mapping[str, str] | None = None) -> list[str]:
     """What is proven beside what is claimed, and under which terms; `sources` says what a view was
     read from."""
     claimed = verified.claimed
@@ -195,20 +210,18 @@ def verified_summary(verified: Verified, sources: Mapping[str, str] | None = Non
         if verified.holds
         else "The bound does NOT follow for this data under these terms."
     )
-    return "\n".join([*lines, "Terms:", *terms, verdict])
+    return [*lines, "Terms:", *terms, verdict]
 
 
-def relaxation_summary(relaxation: Relaxation) -> str:
+def relaxation_summary(relaxation: Relaxation) -> list[str]:
     values = ", ".join(f"{name} {value:.4f}" for name, value in relaxation.view_values.items())
     steps, solver = relaxation.steps, relaxation.solver.name
-    return "\n".join(
-        [
-            f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",
-            f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
-            f"The solver ended so: {relaxation.status.value}.",
-            f"Checked: {relaxation.checked}.",
-        ]
-    )
+    return [
+        f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",
+        f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
+        f"The solver ended so: {relaxation.status.value}.",
+        f"Checked: {relaxation.checked}.",
+    ]
 
 
 def trace_lines(trace: Table) -> Iterator[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.write import csv_line
 
 _BLOCK = 1 << 20
 Record = TypeVar("Record")  # a dataclass
@@ -84,11 +83,7 @@ def unreadable(file: Path, error: object, remedy: str) -> InputError:
 
 def csv_content(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     """Names of files may hold what UTF-8 does not know."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    return "".join(map(csv_line, [header, *rows])).encode("utf-8", "backslashreplace")
 
 
 def fingerprint(path: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ made of.
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
+from fairnepv.io.write import csv_line
 from fairnepv.studies import pictures
 from fairnepv.studies.corpus import (
     ABOUT,
@@ -149,8 +149,8 @@ class Writer:
         self._item = files.enter_context(_rows(work / ITEMS, pa.schema([*ITEM, *columns]), ROWS))
         self._image = files.enter_context(_rows(work / IMAGES, _IMAGE, IMAGES_PER_GROUP, "none"))
         stream = (work / REJECTS).open("w", encoding="utf-8", errors="backslashreplace", newline="")
-        self._rejects = csv.writer(files.enter_context(stream), lineterminator="\n")
-        self._rejects.writerow(REJECT_COLUMNS)
+        self._rejects = files.enter_context(stream)
+        self._rejects.write(csv_line(REJECT_COLUMNS))
         self._checksum = Checksum()
         self.n, self.reasons = 0, Counter[str]()
 
@@ -167,7 +167,7 @@ class Writer:
         self.n += 1
 
     def reject(self, source: str, id: str | None, verdict: Verdict) -> None:
-        self._rejects.writerow([source, id, verdict["reason"], verdict["detail"]])
+        self._rejects.write(csv_line([source, id, verdict["reason"], verdict["detail"]]))
         self.reasons[verdict["reason"]] += 1
 
     def finish(self, **more: Any) -> About:

@@ -12,15 +12,13 @@ published/
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.io.write import to_json
+from fairnepv.io.write import csv_line, to_json
 from fairnepv.studies.corpus import About, Corpus
 from fairnepv.studies.files import sha256_of
 from fairnepv.studies.run_report import write_report
@@ -160,12 +158,11 @@ def _bound(run: Run, k: int, size: int) -> dict[str, Any]:
 def items_csv(corpus: Corpus, split: Split) -> bytes:
     """Every item with the part that it is in; items of the register have a serial number for id."""
     parts = {row: part for part, rows in split.parts.items() for row in rows.tolist()}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "id", "serial_number", "part"])
-    for row, id in enumerate(corpus.ids):
-        writer.writerow([row, id, id if corpus.about.kind == "uspto" else "", parts[row]])
-    return text.getvalue().encode("utf-8")
+    register = corpus.about.kind == "uspto"
+    ids = enumerate(corpus.ids)
+    rows: list[list[Any]] = [[row, id, id if register else "", parts[row]] for row, id in ids]
+    header = ["row", "id", "serial_number", "part"]
+    return "".join(map(csv_line, [header, *rows])).encode("utf-8")
 
 
 def sums(folder: Path) -> str:

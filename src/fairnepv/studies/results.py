@@ -5,15 +5,15 @@ Seconds stand in tables of their own: all else has the same bytes whenever it is
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from fairnepv.display import shown
 from fairnepv.errors import InputError, NumericalError
+from fairnepv.io.write import csv_line
 from fairnepv.selection import Score
 
 LABELS = {
@@ -158,7 +158,7 @@ def results_csv(results: Sequence[Result], corpus: str) -> bytes:
     names = ["corpus", "method", "k", "seed", *results[0].numbers, "worst_view", "status"]
     rows = [
         [
-            *(corpus, r.method, r.k, r.seed, *map(repr, r.numbers.values())),
+            *(corpus, r.method, r.k, r.seed, *r.numbers.values()),
             *(min(r.scores, key=r.scores.__getitem__), r.status),
         ]
         for r in results
@@ -177,16 +177,12 @@ def selections_csv(results: Sequence[Result]) -> bytes:
 
 
 def seconds_csv(seconds: Mapping[Unit, float]) -> bytes:
-    rows = [[unit.method, unit.k, unit.seed, repr(value)] for unit, value in seconds.items()]
+    rows = [[unit.method, unit.k, unit.seed, value] for unit, value in seconds.items()]
     return _csv(["method", "k", "seed", "seconds"], rows)
 
 
 def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8")
+    return "".join(map(csv_line, [names, *rows])).encode("utf-8")
 
 
 # --- LaTeX ----------------------------------------------------------------------------------------
@@ -203,7 +199,7 @@ _SPECIAL = {
 
 def escaped(text: str) -> str:
     """Text as LaTeX prints it."""
-    return "".join(_SPECIAL.get(c, c) for c in text)
+    return "".join(_SPECIAL.get(c, c) for c in shown(text))
 
 
 def results_tex(results: Sequence[Result], caption: str) -> str:
