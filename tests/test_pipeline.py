@@ -1,7 +1,9 @@
 """The front door: select, compare, score and exhaustive, as a user meets them."""
 
+import itertools
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +25,14 @@ from fairnepv import (
     RankWarning,
     Selection,
     Status,
+    methods,
 )
+from fairnepv.certificate import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.engines import local as local_engine
-from fairnepv.loop import Step
+from fairnepv.loop import Session, Step
 from fairnepv.problem import Constraints
-from fairnepv.search import enumerate_subsets
+from fairnepv.search import EFFORTS, Found, enumerate_subsets
 from problems import (
     best_allowed_swap,
     case_kernels,
@@ -242,6 +246,22 @@ def test_the_default_is_at_a_one_swap_optimum(case):
     best = best_allowed_swap(case_kernels(case), result.indices.tolist(), case.tau, Constraints())
     assert result.status is Status.LOCAL_OPTIMUM
     assert best <= result.fair_score + 1.01e-10
+
+
+def test_what_a_failed_proof_found_is_swapped_before_it_is_a_local_optimum(monkeypatch):
+    case = cases.SMALL[0]
+    problem, Ls = pose_case(case), case_kernels(case)
+    subsets = itertools.combinations(range(problem.n), case.k)
+    worst = min(subsets, key=lambda S: reference.fair_score(Ls, S, case.tau))
+    found = Found(indices(*worst), Status.NODE_LIMIT, upper=9.0)
+    monkeypatch.setattr(methods, "_exact", lambda *_: found)
+    effort = replace(EFFORTS["balanced"], provable=math.comb(problem.n, case.k) - 1)
+    plan = methods.Plan("auto", effort, certificate=make_certificate(problem))
+    result = methods.find(problem, plan, Session())
+    best = best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints())
+    assert result.status is Status.LOCAL_OPTIMUM
+    assert result.upper == 9.0
+    assert best <= reference.fair_score(Ls, result.indices, case.tau) + 1.01e-10
 
 
 @BY_CASE
