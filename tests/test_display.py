@@ -72,6 +72,7 @@ def test_no_control_of_unicode_is_left():
         ("ray://HOST:PORT", "ray://HOST:PORT"),
         ("hdfs://[::1]:8020/x", "hdfs://[::1]:8020/x"),
         ("s3:/me:SECRET@bucket/a.npy", "s3:/bucket/a.npy"),
+        ("pool.npz:/a:b@c?d", "pool.npz:/a:b@c?d"),
         ("/data/a@b?c#d.npy", "/data/a@b?c#d.npy"),
     ],
 )

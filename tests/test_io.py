@@ -687,8 +687,10 @@ def test_csv_and_text_keep_plain_ids(ids, ending):
 
 
 def test_text_stays_one_line_per_row():
-    write("t.txt", example(["a\tb", "c\nd", "e\r\nf"]))
-    assert read_ids("t.txt").tolist() == ["a b", "c d", "e f"]
+    ids = ["a\tb", "c\nd", "e\r\nf"]
+    write("t.txt", example(ids))
+    assert len(Path("t.txt").read_bytes().splitlines()) == 2 + len(ids)
+    assert read_ids("t.txt").tolist() == ids
     assert read_picks("t.txt", "row").tolist() == [2, 1, 0]
 
 

@@ -78,6 +78,13 @@ def test_apostrophes_of_others_are_theirs(tmp_path, about):
     assert read(tmp_path / "t.csv") == ["'=1", "b"]
 
 
+def test_a_column_of_settings_may_be_anything(tmp_path):
+    for header in ("id,settings,settings", "settings,id,other", "id,b,settings"):
+        (tmp_path / "t.csv").write_text(f"{header}\na,a,a\nb,b,b\n")
+        assert read(tmp_path / "t.csv") == ["a", "b"]
+    assert read_picks(f"{tmp_path}/t.csv:settings", "id").tolist() == ["a", "b"]
+
+
 @pytest.mark.parametrize("ending", TABLES)
 def test_half_a_character_is_kept_or_refused(tmp_path, ending):
     path = tmp_path / f"t{ending}"

@@ -17,7 +17,9 @@ _HIDDEN = re.compile(
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e00ff\ud800-\udfff]"
 )
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{1,30}:/+", re.I)
+_SCHEME = re.compile(  # `Path` drops a slash
+    r"(?:[a-z][a-z0-9+.-]{1,30}:/|(?:s3|gc?s|abfss?|hdfs|https?|ray|file):)/+", re.I
+)
 _ADDRESS = re.compile(_SCHEME.pattern + r"\S*", re.I)
 _CLOSING = ")'\",;:."  # what follows an address within a sentence
 _HOST = re.compile(r"(\[[^]]*\]|[^:@\[\]]*)(:(\d*|PORT))?")  # or the word in our own advice

@@ -26,9 +26,7 @@ from fairnepv.errors import InputError
 _URI = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://[^/]*)(?P<path>.*)", re.I | re.S)
 _LOST_SLASH = re.compile(r"(s3|gs|gcs|abfss?|hdfs|file):/(?!/)", re.I)  # what `Path` makes of a URI
 _DENIED = re.compile("denied|access_key|signature|expired|unauthor|credential|code 40[13]", re.I)
-_ESCAPES = str.maketrans(
-    {mark: f"%{ord(mark):X}" for mark in "?#@"}
-)  # in a name, they mean nothing
+_ESCAPES = str.maketrans({"?": "%3F", "#": "%23", "@": "%40"})  # which a name may hold
 _LONGEST = 300  # letters of what a filesystem says
 _HOST = re.compile(r"(\[[^]]*\]|[^:]*)(:\d*)?")
 _SECRET = re.compile("(sig|signature|password|.*secret.*|.*token|(.*[_-])?key)", re.I)

@@ -31,7 +31,8 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
             raise InputError(f"{source.path} is not separated by commas; write it again so")
         column = _choose(source, names, default)
-        wanted = [column, *({SETTINGS} & set(names))]
+        told = names.count(SETTINGS) == 1 and column != SETTINGS
+        wanted = [column, SETTINGS] if told else [column]
         as_text = pyarrow.csv.ConvertOptions(
             include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
         )
@@ -40,7 +41,7 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
             for_arrow(source.path), convert_options=as_text, parse_options=every_line
         )
         cells = table.column(0).to_pylist()
-        about = table.column(1)[0].as_py() if len(wanted) > 1 and cells else ""
+        about = table.column(1)[0].as_py() if told and cells else ""
         _refuse_gaps(np.array([not cell for cell in cells]), f"{source.path}, column {column!r}")
         if column in _guarded(about):
             cells = [cell.removeprefix(GUARD) for cell in cells]
