@@ -12,6 +12,7 @@ import pyarrow.ipc
 
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
+from fairnepv.io.places import open_regular, regular_file
 from fairnepv.io.source import Source
 from fairnepv.io.table_rows import reading
 
@@ -99,11 +100,11 @@ def _mapped(source: Source) -> Any:
             f"{source.path} is an Arrow file, which is read from a local disk alone; copy it "
             "there, or write it as Parquet"
         )
-    return pa.memory_map(str(source.path))
+    return pa.memory_map(str(regular_file(source.path)))
 
 
 def _is_ipc_file(source: Source) -> bool:
-    with source.path.open("rb") as file:
+    with open_regular(source.path) as file:
         magic = file.read(8)
     if magic.startswith(_FEATHER_1):
         raise InputError(
@@ -121,7 +122,7 @@ def _sound(batch: Any, at: int) -> Any:
 
 
 def _ends_in(source: Source, mark: bytes) -> bool:
-    with source.path.open("rb") as file:
+    with open_regular(source.path) as file:
         file.seek(-min(len(mark), source.path.stat().st_size), os.SEEK_END)
         return file.read() == mark
 

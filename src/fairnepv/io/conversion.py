@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.manifest import IDS, NAME, Manifest, Progress, Shard, checksum, is_at
+from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, checksum, is_at
 from fairnepv.io.memory import size_in_words
 from fairnepv.io.places import local_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
@@ -45,6 +45,12 @@ def convert(
     target = local_path(folder)
     _check_target(target, sources, force)
     rows = [open_rows(text) for text in sources]
+    for text, source in zip(sources, rows, strict=True):
+        if not isinstance(source, RowFile):
+            raise InputError(
+                f"{text} is a sparse matrix of shape {source.shape}; leave it as it is, since "
+                "SciPy's .npz is read without this"
+            )
     for other in rows[1:]:
         if other.shape[1] != rows[0].shape[1]:
             raise InputError(
@@ -57,6 +63,11 @@ def convert(
     names = _ids(sources, ids, n)
     _check_space(target, n * p * np.dtype(dtype).itemsize)
     size = rows_per_shard or max(1, _SHARD_BYTES // (p * np.dtype(dtype).itemsize))
+    if n > size * MOST_SHARDS:
+        raise InputError(
+            f"{n:,} rows in shards of {size:,} are more than {MOST_SHARDS:,} files; put at least "
+            f"{-(-n // MOST_SHARDS):,} rows into each"
+        )
     with _Unfinished(target) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
         written = None if names is None else _write_ids(temporary, names)

@@ -39,8 +39,9 @@ def read_features(text: str) -> Any:
     return _FEATURES[source.ending](source)
 
 
-def open_rows(path: Any) -> RowFile:
-    """Rows of numbers at PATH[:PART], as a view for `select`; they stay in their files.
+def open_rows(path: Any) -> RowFile | Any:
+    """Rows of numbers at PATH[:PART], as a view for `select`; they stay in their files, but for
+    SciPy's sparse .npz, which is a `csr_array` in memory.
 
     PATH is a .npy, .npz, .parquet, .arrow, .feather or .safetensors file, or a folder of shards, a
     Hugging Face data set or what `fairnepv convert` wrote (docs/files.md). `rows[start:stop]` and
@@ -55,10 +56,7 @@ def open_rows(path: Any) -> RowFile:
         raise InputError(
             f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
         )
-    raise InputError(
-        f"{path} is a sparse matrix of shape {rows.shape}; leave it as it is, since SciPy's .npz "
-        "is read without this"
-    )
+    return rows.tocsr()
 
 
 def read_ids(text: str) -> NDArray[Any]:
