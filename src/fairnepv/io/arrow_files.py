@@ -20,6 +20,7 @@ from fairnepv.io.places import Place, for_arrow
 from fairnepv.io.rows import Fingerprint, Rows
 from fairnepv.io.source import Source
 from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
+from fairnepv.io.texts import as_texts
 
 
 class ParquetRows(TableRows):
@@ -111,9 +112,9 @@ def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
     column = choose_column(source, column_names(source), default)
     with reading(source):
         for chunk in _all_chunks(column):
-            pieces.append(_plain(to_numpy(chunk, str(column), first, column.kind)))
+            pieces.append(to_numpy(chunk, str(column), first, column.kind))
             first += len(chunk)
-    return np.concatenate(pieces) if pieces else np.empty(0)
+    return as_texts(np.concatenate(pieces), str(column)) if pieces else np.empty(0)
 
 
 def _all_chunks(column: Column) -> Iterator[Any]:
@@ -135,10 +136,3 @@ def _parquet_chunks(file: Any, group: int, column: Column) -> list[Any]:
     table = file.read_row_group(group, columns=[column.name], use_threads=False)
     chunks: list[Any] = table.column(column.name).chunks
     return chunks
-
-
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Arrow hands out strings as objects."""
-    if values.dtype == object and all(isinstance(value, str) for value in values.flat):
-        return values.astype(str)
-    return values

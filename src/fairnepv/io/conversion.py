@@ -21,6 +21,7 @@ from fairnepv.io.places import local_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows, blocks
 from fairnepv.io.source import split_source
+from fairnepv.io.texts import same_kind
 from fairnepv.io.write import to_json
 
 _SHARD_BYTES = 1 << 28
@@ -241,7 +242,7 @@ def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | Non
         found = [part for part in own if part is not None]
         if len(found) < len(own):
             return None
-        if len({part.dtype.kind for part in found}) > 1:
+        if not all(same_kind(part, found[0]) for part in found):
             raise InputError(f"the ids of {', '.join(sources)} differ in type; give --ids")
         ids, what = np.concatenate(found), f"the ids of {', '.join(sources)}"
     if len(ids) != n:
@@ -249,8 +250,14 @@ def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | Non
     values, counts = np.unique(ids, return_counts=True)
     if len(values) < n:
         raise InputError(
-            f"{what} repeat, such as {values[counts > 1][0].item()!r}; give unique ones with "
+            f"{what} repeat, such as {values[counts > 1].tolist()[0]!r}; give unique ones with "
             "--ids, or --no-ids"
+        )
+    if ids.dtype.kind == "T":
+        longest = max(map(len, ids.tolist()))
+        raise InputError(
+            f"{what} differ too much in length: the longest has {longest:,} letters, and ids.npy "
+            "would give as many to each; shorten it, or give --no-ids"
         )
     return ids
 
