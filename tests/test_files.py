@@ -9,10 +9,12 @@ import pickle
 import socket
 import tracemalloc
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +25,10 @@ import row_files
 from fairnepv.engines import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io import (
+    arrow_batches,
+    arrow_columns,
     arrow_files,
+    arrow_sizes,
     documents,
     memory,
     places,
@@ -521,6 +526,96 @@ def test_what_an_archive_expands_to_is_added_up(monkeypatch):
     monkeypatch.setattr(memory, "HARMLESS", 1 << 20)
     assert read_ids("a.npz:x3").shape == (1 << 14,)
     assert "a.npz up to its 'x7' expands from" in refused(read_archive, "a.npz")
+
+
+ZEROS = np.zeros((4000, 20))
+
+
+def compressed(name: str, content: pa.Table, compression: str = "zstd") -> str:
+    """A table that takes little room in its file, in one batch."""
+    if name.endswith(".parquet"):
+        pq.write_table(content, name, compression=compression)
+        return name
+    new = pa.ipc.new_stream if "stream" in name else pa.ipc.new_file
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with new(name, content.schema, options=options) as writer:
+        writer.write_table(content)
+    return name
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("name", ["t.arrow", "stream.arrow", "t.parquet"])
+def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkeypatch):
+    """Rows and a column alike, before they are expanded."""
+    content = pa.table({"rows": fixed_lists(ZEROS), "id": np.zeros(len(ZEROS))})
+    compressed(name, content, compression)
+    np.testing.assert_array_equal(fairnepv.open_rows(f"{name}:rows"), ZEROS)
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
+    monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
+    monkeypatch.setattr(arrow_files, "_parquet_chunks", None)
+    monkeypatch.setattr(arrow_batches, "_sound", None)
+    for action, part in ((read_features, "rows"), (read_ids, "id")):
+        message = refused(action, f"{name}:{part}")
+        assert message.startswith(name)
+        assert "expands from" in message
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "t.parquet"])
+def test_batches_that_fit_one_by_one_are_read(name, monkeypatch):
+    """A table may expand as a whole: what counts for rows is a row group or a batch."""
+    write = write_parquet if name == "t.parquet" else partial(write_arrow, compressed=True)
+    write(name, table(fixed_lists(ZEROS)))
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
+    np.testing.assert_array_equal(fairnepv.open_rows(f"{name}:rows"), ZEROS)
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "stream.arrow", "t.parquet"])
+@pytest.mark.parametrize("value", ["x" * 999, [0.5] * 99], ids=["text", "list"])
+def test_values_that_are_stored_once_are_counted_as_often_as_they_occur(name, value, monkeypatch):
+    if name == "t.parquet" and isinstance(value, list):
+        pytest.skip("Parquet has no dictionaries of lists")
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(500, np.int8)), pa.array([value]))
+    compressed(name, pa.table({"id": column}))
+    action = read_ids if isinstance(value, str) else read_features
+    assert len(action(f"{name}:id")) == 500
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
+    assert f"{name}, column 'id' expands from" in refused(action, f"{name}:id")
+
+
+def test_texts_that_share_their_bytes_are_counted_one_by_one():
+    one = np.array([(99, b"xxxx", 0, 0)], "i4, S4, i4, i4")  # length, first letters, buffer, place
+    buffers = [None, pa.py_buffer(np.tile(one, 500).tobytes()), pa.py_buffer(b"x" * 99)]
+    column = pa.Array.from_buffers(pa.string_view(), 500, buffers)
+    assert arrow_columns.decoded_bytes(column) == 99 * 500
+    assert arrow_columns.decoded_bytes(column[10:]) == 99 * 490
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_batch_promises_no_rows_without_bytes(stream, compressed):
+    """Its length, all of its columns' lengths and the like are numbers that anybody can write."""
+    write_arrow("t.arrow", table(lists(ROWS)), stream=stream, compressed=compressed)
+    content = Path("t.arrow").read_bytes()
+    rows = (4).to_bytes(8, "little")
+    assert content.count(rows) > 1
+    Path("t.arrow").write_bytes(content.replace(rows, (2**40).to_bytes(8, "little")))
+    message = refused(read_features, "t.arrow:rows")
+    assert message.startswith("t.arrow cannot be read as Arrow IPC")
+
+
+def test_batches_that_overlap_are_refused():
+    """A directory that names one batch a million times has a million batches."""
+    write_arrow("t.arrow", table(lists(ROWS)))
+    content = Path("t.arrow").read_bytes()
+    blocks = [b for b in arrow_sizes.file_batches(memoryview(content)) if not b.dictionary]
+    assert [b.rows for b in blocks] == [4, 4, 3]
+    size = int.from_bytes(content[-10:-6], "little")
+    footer = bytearray(content[-10 - size :])
+    starts = [i for i in range(len(content)) if content.startswith(b"\xff\xff\xff\xff", i)]
+    first, second = (starts[s].to_bytes(8, "little") for s in (1, 2))
+    assert footer.count(second) == 1
+    Path("t.arrow").write_bytes(content[: -10 - size] + footer.replace(second, first))
+    assert "its batches overlap" in refused(read_features, "t.arrow:rows")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

@@ -30,7 +30,8 @@ class Batches:
         self.at_hand = False  # whether an array costs nothing to get: mapped, or decoded already
 
     @classmethod
-    def of(cls, source: Source, at: int) -> Batches:
+    def of(cls, source: Source, at: int, *, whole: bool = False) -> Batches:
+        """`whole` where all batches will be held together."""
         with reading(source):
             content = _mapped(source)
             if not _is_ipc_file(source):
@@ -38,7 +39,7 @@ class Batches:
                 only = pa.ipc.IpcReadOptions(included_fields=[at])
                 return cls._of_stream(source, pa.ipc.open_stream(content, options=only))
             parts = file_batches(_view(content))
-            _refuse_bomb(source, content, [part for part in parts if part.dictionary])
+            _refuse_bomb(source, content, [part for part in parts if part.dictionary or whole])
             if any(part.compressed for part in parts):
                 return cls._of_compressed(source, content, at, parts)
             return cls._of_mapped(content, at) or cls._of_compressed(source, content, at, parts)
