@@ -742,6 +742,13 @@ def test_a_sparse_shape_that_no_memory_holds_is_refused(layout, shape):
     assert "of memory that are free; write the file again" in message
 
 
+@pytest.mark.parametrize("layout", ["csc", "coo", "dia"])
+def test_rows_that_only_the_shape_names_are_counted(layout):
+    """In memory each of them takes room: eight bytes of a csr_array."""
+    break_sparse(layout, shape=put(0, 10**7))
+    assert "s.npz expands from" in refused(read_features, "s.npz")
+
+
 @pytest.mark.parametrize("offset", [3, -11, 2**32, -(2**32), 2**63 - 1])
 def test_diagonals_outside_of_the_matrix_are_refused(offset):
     break_sparse("dia", offsets=lambda x: np.append(x[:-1].astype(np.int64), offset))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.io.arrow_batches import Batches, ipc_columns
-from fairnepv.io.arrow_columns import decoded_bytes, to_numpy
+from fairnepv.io.arrow_columns import decoded_bytes, is_binary, is_text, to_numpy
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import Place, for_arrow
 from fairnepv.io.rows import Fingerprint, Rows
@@ -23,7 +23,6 @@ from fairnepv.io.source import Source
 from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
 from fairnepv.io.texts import as_texts
 
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 _REMEDY = "write it in smaller row groups, or without compression and dictionaries"
 
 
@@ -38,11 +37,12 @@ class ParquetRows(TableRows):
         return [about.row_group(g).num_rows for g in range(about.num_row_groups)]
 
     def _chunks(self, s: int) -> list[Any]:
-        _refuse_bomb(self._opened, self.column, [s], self.file.size)
+        row_bytes = self.shape[1] * self.dtype.itemsize
+        _refuse_bomb(self._opened, self.column, [s], self.file.size, row_bytes)
         return _parquet_chunks(self._opened, s, self.column)
 
     def _sample(self, s: int) -> Any:
-        _refuse_bomb(self._opened, self.column, [s], self.file.size)
+        _refuse_bomb(self._opened, self.column, [s], self.file.size, 0)
         rows = self._opened.iter_batches(
             batch_size=1, row_groups=[s], columns=[self.column.name], use_threads=False
         )
@@ -129,7 +129,8 @@ def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
 def _all_chunks(column: Column, stored: int) -> Iterator[Any]:
     if column.source.ending == ".parquet":
         with _unrepeated(column) as file:
-            _refuse_bomb(file, column, range(file.num_row_groups), stored)
+            row_bytes = 8 * int(getattr(file.schema_arrow.types[column.at], "list_size", 1))
+            _refuse_bomb(file, column, range(file.num_row_groups), stored, row_bytes)
             for group in range(file.num_row_groups):
                 yield from _parquet_chunks(file, group, column)
     else:
@@ -146,25 +147,20 @@ def _unrepeated(column: Column) -> Any:
     """A file whose texts in that column are read as a dictionary: one that is stored once may
     stand in all rows, and would be as often in memory."""
     with pq.ParquetFile(for_arrow(column.source.path)) as file:
-        about, schema = file.metadata, file.schema
-    leaves = [schema.column(j) for j in range(about.num_columns)]
-    texts = [x.path for x in leaves if x.path == column.name and x.physical_type == "BYTE_ARRAY"]
+        about, kind = file.metadata, file.schema_arrow.types[column.at]
+    texts = [column.name] if is_text(kind) or is_binary(kind) else None
     return _checked_parquet(column.source.path, metadata=about, read_dictionary=texts)
 
 
-def _refuse_bomb(file: Any, column: Column, groups: Iterable[int], stored: int) -> None:
-    """A page may expand by its compression, and a run of equal values is stored as one."""
-    about, schema = file.metadata, file.schema
-    own = [
-        (j, _WIDTHS.get(schema.column(j).physical_type, schema.column(j).length or 0))
-        for j in range(about.num_columns)
-        if f"{schema.column(j).path}.".startswith(f"{column.name}.")
-    ]
-    expanded = 0
-    for group in groups:
-        for j, width in own:
-            chunk = about.row_group(group).column(j)
-            expanded += max(chunk.total_uncompressed_size, chunk.num_values * width)
+def _refuse_bomb(
+    file: Any, column: Column, groups: Iterable[int], stored: int, row_bytes: int
+) -> None:
+    """A page may expand by its compression, and a run of equal rows is stored as one.
+
+    Row groups are asked and not their columns, of which PyArrow aborts where they are damaged.
+    """
+    about = [file.metadata.row_group(group) for group in groups]
+    expanded = sum(max(group.total_byte_size, group.num_rows * row_bytes) for group in about)
     refuse_expansion(str(column), stored, expanded, _REMEDY)
 
 

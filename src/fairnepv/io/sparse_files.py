@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.memory import refuse_size, size_in_words
+from fairnepv.io.memory import refuse_expansion, refuse_size, size_in_words
 from fairnepv.io.source import Source
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def read_sparse(source: Source, archive: Archive) -> Any:
     shape = _shape(source, archive.array("shape"))
     data = archive.array("data")
     indices = [_indices(source, archive, name) for name in _INDICES[layout]]
+    stored = data.nbytes + sum(array.nbytes for array in indices)
+    refuse_expansion(str(source), stored, 8 * shape[0], "leave rows out that have no values")
     if layout == "coo":
         for axis, (coordinates, size) in enumerate(zip(indices, shape, strict=True)):
             _check_bounds(source, coordinates, size, _AXES[axis], None)
