@@ -739,7 +739,7 @@ def test_a_sparse_shape_that_no_memory_holds_is_refused(layout, shape):
     break_sparse(layout, shape=lambda _: np.array(shape))
     message = refused(read_features, "s.npz")
     assert message.startswith("s.npz has shape (")
-    assert "of memory that are free; write the file again" in message
+    assert "of memory that are free; check how it was made" in message
 
 
 @pytest.mark.parametrize("layout", ["csc", "coo", "dia"])

@@ -61,10 +61,16 @@ def _shape(source: Source, shape: NDArray[Any]) -> tuple[int, int]:
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or (shape < 0).any():
         raise InputError(f"{source} has a broken shape {shape.tolist()}; write the file again")
     rows, columns = int(shape[0]), int(shape[1])
-    told = f"{source} has shape ({rows:,}, {columns:,}), of which a row or a column alone needs"
-    needed = 8 * (max(rows, columns) + 1)
-    refuse_size(f"{told} {size_in_words(needed)}", needed, "write the file again")
+    refuse_unbounded(str(source), (rows, columns))
     return rows, columns
+
+
+def refuse_unbounded(what: str, shape: tuple[int, int]) -> None:
+    """A shape is two numbers, whatever they are; a vector of that length is memory."""
+    rows, columns = shape
+    needed = 8 * (max(rows, columns) + 1)
+    told = f"{what} has shape ({rows:,}, {columns:,}), of which a row or a column alone needs"
+    refuse_size(f"{told} {size_in_words(needed)}", needed, "check how it was made")
 
 
 def _indices(source: Source, archive: Archive, name: str) -> NDArray[Any]:

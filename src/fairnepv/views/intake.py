@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fairnepv.engines import Engine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
+from fairnepv.io.sparse_files import refuse_unbounded
 from fairnepv.io.texts import KINDS, as_texts
 from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
@@ -244,6 +245,7 @@ def _refuse_non_finite(name: str, count: int, row: int) -> None:
 
 def _checked_sparse(name: str, value: Any) -> SparseView:
     _check_shape(name, value.shape)
+    refuse_unbounded(f"view {name!r}", value.shape)
     _numeric(name, value)
     if isinstance(value, SparseRows):
         matrix, bad = value, value.not_finite()
