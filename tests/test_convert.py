@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import fairnepv
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io import conversion, convert, documents, read_ids, verify
+from fairnepv.io import conversion, convert, documents, manifest, read_ids, verify
 from row_files import FORMATS, lists, table, write_arrow, write_parquet, write_shards
 
 N, P, K = 11, 4, 3
@@ -394,6 +394,10 @@ def test_no_more_shards_are_written_than_are_read(monkeypatch):
     monkeypatch.setattr(conversion, "MOST_SHARDS", 5)
     assert "put at least 3 rows into each" in refused(convert, ["a.npy"], "out", rows_per_shard=2)
     assert not Path("out").exists()
+    convert(["a.npy"], "out", rows_per_shard=3)
+    monkeypatch.setattr(manifest, "MOST_SHARDS", 3)
+    expected = "out/manifest.json names 4 shards, more than 3"
+    assert refused(fairnepv.open_rows, "out").startswith(expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")

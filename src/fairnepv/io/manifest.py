@@ -69,6 +69,10 @@ def read(folder: Place) -> Manifest:
             f"{path} must name numbers n and p, one of {', '.join(DTYPES)} as dtype and a list of "
             "shards; convert the data again"
         )
+    if len(entries) > MOST_SHARDS:
+        raise InputError(
+            f"{path} names {len(entries):,} shards, more than {MOST_SHARDS:,}; convert the data again"
+        )
     shards = tuple(_shard(path, entry) for entry in entries)
     found = Manifest(n, p, dtype, shards, None if ids is None else _shard(path, ids))
     _check_sums(path, found)
@@ -77,10 +81,10 @@ def read(folder: Place) -> Manifest:
 
 def _check_sums(path: Place, about: Manifest) -> None:
     files = {shard.file for shard in about.shards}
-    if len(files) < len(about.shards) or len(files) > MOST_SHARDS:
+    if len(files) < len(about.shards):
         raise InputError(
             f"{path} names {len(about.shards):,} shards in {len(files):,} files, but each has its "
-            f"own and there are at most {MOST_SHARDS:,}; convert the data again"
+            "own; convert the data again"
         )
     if not files or sum(shard.rows for shard in about.shards) != about.n:
         raise InputError(f"{path} contradicts itself: its shards do not add up to {about.n:,} rows")
