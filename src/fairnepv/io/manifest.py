@@ -71,7 +71,8 @@ def read(folder: Place) -> Manifest:
         )
     if len(entries) > MOST_SHARDS:
         raise InputError(
-            f"{path} names {len(entries):,} shards, more than {MOST_SHARDS:,}; convert the data again"
+            f"{path} names {len(entries):,} shards, more than {MOST_SHARDS:,}; convert the data "
+            "again"
         )
     shards = tuple(_shard(path, entry) for entry in entries)
     found = Manifest(n, p, dtype, shards, None if ids is None else _shard(path, ids))
