@@ -86,6 +86,7 @@ SHAPES = {
     "no rows": (_text(TEXT[:0]), r"view 'text' has no rows.*\(0, 6\)"),
     "no rows, sparse": (_text(sp.csr_array((0, 6))), r"view 'text' has no rows.*\(0, 6\)"),
     "one row": (DATA | {"text": TEXT[:1], "vision": VISION[:1]}, r"at least 2 rows.*not 1"),
+    "columns without end": (_text(sp.coo_array((20, 2**62))), r"has shape \(20, 4,611,.*EiB"),
     "list of rows": ([[1.0, 2.0], [3.0, 4.0]], r"view 'view0'.*two-dimensional"),
 }  # fmt: skip
 

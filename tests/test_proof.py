@@ -328,6 +328,7 @@ def test_a_text_that_is_no_record_is_refused(proof, text):
         {"terms__tau": 0.0},
         {"terms__tau": -1.0},
         {"terms__tau": math.nan},
+        {"terms__tau": math.inf},
         {"terms__eps": {}},
         {"terms__eps": [0.1, 0.1]},
         {"terms__eps": {"text": "small", "vision": 0.1}},
@@ -392,5 +393,5 @@ def test_damaged_arrays_are_refused(proof, damage):
 
 def test_weights_of_a_mean_cannot_be_chosen(proof):
     """At tau = inf the score is the mean of the views, which other weights do not bound."""
-    arrays = edited(proof, terms__tau=math.inf)
-    assert not check_proof(pool_of(features()), read_proof(arrays)).holds
+    averaged = replace(proof, terms=replace(proof.terms, tau=math.inf))
+    assert not check_proof(pool_of(features()), averaged).holds

@@ -125,7 +125,7 @@ def proof_arrays(proof: Proof) -> dict[str, NDArray[Any]]:
 def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
     """The inverse of `proof_arrays`; anything else is refused."""
     try:
-        about = parse_document(str(arrays["about"]))
+        about = parse_document(str(arrays["about"]).encode())
         if about["format"] != _FORMAT:
             raise InputError(f"this is no bound that we can read: {about['format']!r}")
         terms = Terms.read(about["terms"], arrays)

@@ -1,31 +1,114 @@
-"""JSON that somebody else may have written: read in one way only, or refused."""
+"""JSON that was stored, perhaps by somebody else: manifests, headers, records of a corpus.
+
+It is read more strictly than Python does: a name that occurs twice, a number that is none, half of
+a letter or nesting without an end is damage, over which those would stumble who come later; and
+everything that a document says is asked for by its type.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from collections import Counter
+from typing import Any, NoReturn, TypeGuard
+
+from fairnepv.errors import InputError
+from fairnepv.io.memory import size_in_words
+from fairnepv.io.places import Place, open_regular
+
+LARGEST_DOCUMENT = 1 << 24  # bytes; Python needs up to thirty times as much to hold it
+DEEPEST = 32  # levels of lists and objects; ours have six
+_DIGITS = 40  # of a whole number that is looked at at all
 
 
-def parse_document(text: str | bytes) -> Any:
-    """What a JSON text says; a ValueError where readers would differ about it.
-
-    Names come once in an object: of two values under one name some readers see the first, and some
-    the last. Infinity is read where a bound may be infinite, NaN never; nesting ends somewhere.
-    """
+def read_document(path: Place, remedy: str, *, most: int = LARGEST_DOCUMENT) -> dict[str, Any]:
+    """The JSON object in a file; the remedy says what to do about one that is none."""
     try:
-        return json.loads(text, object_pairs_hook=_each_once, parse_constant=_constant)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise ValueError("a name is there twice")
+        with open_regular(path) as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            words = size_in_words(most)
+            raise InputError(f"{path} has more than {words}, which is not read; {remedy}")
+        document = parse_document(content)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); {remedy}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} must hold a JSON object; {remedy}")
     return document
 
 
-def _constant(name: str) -> float:
-    if name == "NaN":
-        raise ValueError("NaN is no number")
-    return float(name)
+def parse_document(content: bytes) -> Any:
+    """JSON, or a `ValueError` that says what is wrong with it."""
+    try:
+        document = json.loads(
+            content,
+            object_pairs_hook=_once,
+            parse_constant=_refuse_constant,
+            parse_float=_number,
+            parse_int=_whole_number,
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    _check_levels(document)
+    return document
+
+
+def is_size(value: Any) -> TypeGuard[int]:
+    """Whether something read from a document is a number of rows or bytes; True is none."""
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:_DIGITS]} is too large a number")
+    return number
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"{text[:_DIGITS]}... is too large a number")
+    return int(text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values under one name some readers see the first, and some the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"{ascii(twice)[:_DIGITS]} occurs twice")
+    return found
+
+
+def _check_levels(document: Any) -> None:
+    """Level by level, since whoever calls himself for every level has a limit of his own."""
+    level = [document]
+    for _ in range(DEEPEST + 1):
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, list):
+        return value
+    elif isinstance(value, dict):
+        return [*value, *value.values()]
+    return []
+
+
+def _check_text(text: str) -> None:
+    """Half a letter, as in "\\ud800", can be neither written nor shown."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half of a letter") from None

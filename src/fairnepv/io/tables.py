@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.places import for_arrow
 from fairnepv.io.source import Source, choose_part, unreadable
+from fairnepv.io.texts import text_array
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
 SETTINGS = "settings"  # the column of a CSV table with what holds for it as a whole
@@ -42,10 +43,11 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         )
         cells = table.column(0).to_pylist()
         about = table.column(1)[0].as_py() if told and cells else ""
-        _refuse_gaps(np.array([not cell for cell in cells]), f"{source.path}, column {column!r}")
+        what = f"{source.path}, column {column!r}"
+        _refuse_gaps(np.array([not cell for cell in cells]), what)
         if column in _guarded(about):
             cells = [cell.removeprefix(GUARD) for cell in cells]
-        return _integers_if_all(np.array(cells, dtype=str))
+        return _integers_if_all(text_array(cells, what))
 
 
 def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -65,7 +67,7 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
             f"{source.path} must hold a list of integers or of strings, or an object with a list "
             "of picks"
         )
-    return np.array(content)
+    return text_array(content, str(source.path)) if kinds == {str} else np.array(content)
 
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -82,13 +84,13 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     if not lines:
         raise InputError(f"{source.path} has no lines; put one value on each")
     if at is None:
-        return _integers_if_all(np.array([line.strip() for line in lines]))
+        return _integers_if_all(text_array([line.strip() for line in lines], str(source.path)))
     cells = [line.split("\t") for line in lines]
     if any(len(row) <= at for row in cells):
         raise InputError(f"{source.path} has lines with too few columns; write it again")
     with _reading(source, "text"):
         texts = [json.loads(row[at]) if guarded else row[at].strip() for row in cells]
-        return _integers_if_all(np.array(texts, dtype=str))
+        return _integers_if_all(text_array(texts, str(source.path)))
 
 
 def _guarded(about: str) -> list[str]:
