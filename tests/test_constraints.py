@@ -339,7 +339,7 @@ BAD = {
         {"groups": GROUPS, "quotas": {"a": 2}, "exclude": [0, 1, 2]},
         "only 1 rows",
     ),
-    "a negative quota": ({"groups": GROUPS, "quotas": {"a": -1}}, "not negative"),
+    "a negative quota": ({"groups": GROUPS, "quotas": {"a": -1}}, "at least 0"),
     "a fractional quota": ({"groups": GROUPS, "quotas": {"a": 1.5}}, "whole"),
     "a quota upside down": ({"groups": GROUPS, "quotas": {"a": (3, 1)}}, "swap"),
     "an empty quota": ({"groups": GROUPS, "quotas": {"a": (None, None)}}, "number or"),

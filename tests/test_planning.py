@@ -15,13 +15,13 @@ from fairnepv import DiagonalView, InputError, KernelView, LocalEngine, Pool
 from fairnepv.engines.rates import UNTIMED, Rates, measure_rates
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
-from fairnepv.methods import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
 from fairnepv.posing import sketch
 from fairnepv.problem import Calibration, Means, Problem
 from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
+from fairnepv.selection import Plan
 from problems import examples
 from test_cli import run  # noqa: F401 (a fixture)
 

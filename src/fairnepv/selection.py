@@ -1,11 +1,15 @@
-"""The records that a user gets, and the one way to fill them from a problem and indices."""
+"""The records that a user gets, and the one way to fill them from a problem and indices.
+
+A record that holds arrays equals itself alone (`eq=False`), here and wherever a result is defined:
+two runs differ in their seconds, and `diff` says what differs between two selections.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +21,7 @@ from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
-from fairnepv.search import Enumeration
+from fairnepv.search import Effort, Enumeration
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
@@ -54,6 +58,27 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How a selection is searched for, so that the same search can be made again."""
+
+    method: str
+    effort: Effort
+    oversampling: float = 3.0
+    node_limit: int | None = None
+    certificate: Certificate | None = None  # whose relaxed solution is a start
+    shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)
+    target: float | None = None  # the certified efficiency that is good enough
+    time_limit: float | None = None  # seconds
+
+    @property
+    def goal(self) -> float | None:
+        """The fair score that is good enough."""
+        if self.target is None or self.certificate is None:
+            return None
+        return self.certificate.upper_bound + math.log(self.target)
+
+
+@dataclass(frozen=True, eq=False)
 class SubsetScore(Score):
     """The score of a subset that somebody has chosen."""
 
@@ -63,7 +88,7 @@ class SubsetScore(Score):
     coverage: Mapping[str, float]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection(Score):
     """k chosen items, how well they do, and how well any k items could do.
 
@@ -85,11 +110,12 @@ class Selection(Score):
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
     run_notes: tuple[str, ...] = ()  # what stages wanted to be known
-    problem: Problem | None = field(default=None, repr=False, compare=False)
+    problem: Problem | None = None
+    plan: Plan | None = None  # by which it was found
 
     def __getstate__(self) -> dict[str, Any]:
         """A stored selection carries what the data says of it, and not the data."""
-        return {**self.looked_around().__dict__, "problem": None}
+        return {**self.looked_around().__dict__, "problem": None, "plan": None}
 
     @functools.cached_property
     def _survey(self) -> Survey:
@@ -180,7 +206,7 @@ class Selection(Score):
         return None if self.gap is None else math.exp(min(-self.gap, 0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Optimum(SubsetScore):
     """The discrete optimum of a small pool, by enumeration."""
 
@@ -194,7 +220,7 @@ class Optimum(SubsetScore):
         return self.fair_score - other.fair_score
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """One selection per selector, on the same problem."""
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.insight.given import check_count, check_selection
+from fairnepv.insight.given import check_selection
 from fairnepv.pipeline import select
 from fairnepv.selection import Selection
+from fairnepv.views.arrays import check_count
 from fairnepv.views.intake import named_views
 
 _OURS = ("include", "include_counts", "nested")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fairnepv.errors import InputError
 from fairnepv.problem import Problem
 from fairnepv.selection import Selection
@@ -29,12 +27,3 @@ def problem_of(selection: Any, task: str) -> Problem:
             "the same arguments, or call it before the selection is stored"
         )
     return problem
-
-
-def check_count(argument: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise InputError(f"{argument} must be a whole number, at least {least}, not {value!r}")
-    if value < least:
-        raise InputError(f"{argument} must be at least {least}, not {int(value)}")
-    return int(value)

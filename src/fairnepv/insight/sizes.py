@@ -18,7 +18,7 @@ from fairnepv.objective import soft_min, subset_gains
 from fairnepv.posing import Posing, count_items, pose
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
-from fairnepv.views.arrays import plain_array
+from fairnepv.views.arrays import check_flag, plain_array, shown
 from fairnepv.views.base import Floats, Indices
 
 _REACH = 100  # the largest size where none is asked for
@@ -26,7 +26,7 @@ _BOUNDS = 5  # sizes at which bounds are proven where none are named
 _STRAIGHT = 1e-10  # nats by which a bend must leave the chord, and by which one beats another
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """F_tau and d_q of the first items of one fair-greedy order, by how many they are."""
 
@@ -78,6 +78,7 @@ def curve(
     problem: as for `select`: tau, eps, include, ...; what belongs to one size (quotas, floors,
         calibration 'efficiency') has no curve.
     """
+    bounds = check_flag("bounds", bounds)
     _refuse_one_size(problem)
     wanted = None if sizes is None else _check_sizes(sizes)
     # No scale depends on the size here, so the problem is posed at the least, where n is known.
@@ -145,14 +146,16 @@ def _refuse_one_size(problem: Posing) -> None:
             raise UnsupportedError(
                 f"{name} belong to one size; use select at the sizes of interest"
             )
-    if not problem.get("include_counts", True):
+    if not check_flag("include_counts", problem.get("include_counts", True)):
         raise InputError("sizes of a curve count included items too; leave include_counts out")
 
 
 def _check_sizes(sizes: Any) -> Indices:
     given = plain_array(sizes, "sizes")
     if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
-        raise InputError(f"sizes must be a list of whole numbers, as in [10, 20], not {sizes!r}")
+        raise InputError(
+            f"sizes must be a list of whole numbers, as in [10, 20], not {shown(sizes)}"
+        )
     return np.unique(given).astype(np.int64)
 
 

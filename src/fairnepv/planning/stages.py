@@ -14,7 +14,6 @@ from fairnepv.certificate.concave import evaluation_cost, first_size, most_rows
 from fairnepv.engines import LocalEngine
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.io.rows import RowFile
-from fairnepv.methods import Plan
 from fairnepv.planning.facts import is_sparse, reading_cost, row_bytes
 from fairnepv.planning.forecast import Stage
 from fairnepv.problem import Problem
@@ -22,6 +21,7 @@ from fairnepv.relaxation.coordinates import WIDEST_GRAM, coordinate_work
 from fairnepv.relaxation.frames import affordable_count
 from fairnepv.search.effort import Effort, check_effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
+from fairnepv.selection import Plan
 from fairnepv.views import DenseView, KernelView, Pool, View
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself

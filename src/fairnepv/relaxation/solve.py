@@ -59,7 +59,7 @@ class Solver:
     max_passes: int | None = None  # over the rows, after the start
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relaxation:
     """What the relaxation found, with the basis made on demand."""
 

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 
+_LONGEST = 80  # characters of a value in a message
+
 
 def read_array(value: Any, what: str) -> NDArray[Any]:
     """`value` as an array, a mask still on it; ragged lists and the like are refused."""
@@ -29,10 +31,26 @@ def plain_array(value: Any, what: str) -> NDArray[Any]:
     return np.asarray(array)
 
 
+def check_flag(argument: str, value: Any) -> bool:
+    """True or False and nothing else: "no" and 0 may be meant either way."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{argument} must be True or False, not {shown(value)}")
+    return bool(value)
+
+
+def check_count(argument: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InputError(f"{argument} must be a whole number, at least {least}, not {shown(value)}")
+    if value < least:
+        raise InputError(f"{argument} must be at least {least}, not {shown(int(value))}")
+    return int(value)
+
+
 def check_positive(argument: str, value: Any, view: str | None = None) -> float:
     """A finite, positive real number."""
     where = f" for view {view!r}" if view else ""
-    message = f"{argument}{where} must be a finite positive number, not {value!r}"
+    message = f"{argument}{where} must be a finite positive number, not {shown(value)}"
     if isinstance(value, bool | np.bool_) or not isinstance(
         value, int | float | np.integer | np.floating
     ):
@@ -44,3 +62,14 @@ def check_positive(argument: str, value: Any, view: str | None = None) -> float:
     if not 0 < number < np.inf:
         raise InputError(message)
     return number
+
+
+def shown(value: Any) -> str:
+    """A value that is wrong, short enough for a sentence and on one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of more digits than Python writes out
+        text = f"an integer of {value.bit_length()} bits"
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+    bare = isinstance(value, np.ndarray) and value.ndim == 0
+    return f"{text}, an array without dimensions; pass its item()" if bare else text

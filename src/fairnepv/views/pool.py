@@ -30,7 +30,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
     """Make one with `Pool.of`, which checks; the constructor trusts."""
 
