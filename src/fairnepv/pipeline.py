@@ -62,6 +62,7 @@ from fairnepv.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.views import KernelView, Pool
 from fairnepv.views.arrays import check_flag, check_positive, shown
 from fairnepv.views.base import Floats
+from fairnepv.views.imprint import Imprint
 from fairnepv.views.intake import named_views
 
 
@@ -218,7 +219,7 @@ def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 
     with _journal(problem, plan, wishes) as journal:
         proving = _session(wishes.time_limit, wishes.progress, journal)
         if wishes.certify:
-            plan = replace(plan, certificate=_certify(problem, wishes.gap, proving))
+            plan = replace(plan, certificate=prove(problem, wishes.gap, proving))
         session = _session(wishes.time_limit, wishes.progress, journal).following(proving)
         session.goal = plan.goal
         selection = carry_out(problem, plan, session)
@@ -274,7 +275,7 @@ def certify(
     problem, means = _within_limit(data, k, problem, wishes, ())
     posed = pose(data, k, **problem, means=means)
     refuse_unreachable_floors(posed)
-    certificate = _certify(posed, wishes.gap, _session(wishes.time_limit, progress))
+    certificate = prove(posed, wishes.gap, _session(wishes.time_limit, progress))
     _warn(_rank_notes(posed, certificate))
     return certificate
 
@@ -379,7 +380,7 @@ def compare(
     plans = [make_plan(posed, wishes._replace(method=name)) for name in names]
     refuse_unreachable_floors(posed)
     proving = _session(None, progress)
-    certificate = _certify(posed, wishes.gap, proving)
+    certificate = prove(posed, wishes.gap, proving)
     if proving.stopped is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is in hand yet
     began = time.monotonic()
@@ -465,7 +466,7 @@ def relax(
     result = solve_relaxation(posed, chosen, start=start, session=session)
     if strict and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
-    return result
+    return replace(result, imprint=Imprint.of(posed.pool, np.arange(0)))
 
 
 def exhaustive(
@@ -494,6 +495,7 @@ def make_plan(problem: Problem, wishes: Wishes) -> Plan:
         wishes.node_limit,
         shards=shards_of(problem.pool, problem.k, wishes.hierarchical),
         target=wishes.target_efficiency,
+        gap=wishes.gap,
         time_limit=wishes.time_limit,
     )
 
@@ -666,7 +668,8 @@ def carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
         )
 
 
-def _certify(problem: Problem, gap: float, session: Session) -> Certificate:
+def prove(problem: Problem, gap: float, session: Session) -> Certificate:
+    """The bound on what any set can score."""
     with block_threads(problem.work()):
         return make_certificate(problem, gap=gap, session=session)
 

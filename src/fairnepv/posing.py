@@ -257,7 +257,7 @@ def _looked_up(labels: list[Any]) -> tuple[list[Any], NDArray[np.int64]]:
         codes = np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)
     except TypeError as error:
         raise InputError(f"groups must be integers or strings ({error})") from error
-    names = list(seen)
+    names = [label.item() if isinstance(label, np.integer) else label for label in seen]
     _refuse_missing(names, codes)
     _refuse_mixed(labels)
     order = sorted(range(len(names)), key=lambda g: _in_order(names[g]))

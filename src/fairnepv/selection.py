@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.certificate import Certificate
+from fairnepv.certificate import GAP, Certificate
 from fairnepv.engines import Block, block_threads, few_threads
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
@@ -25,7 +25,9 @@ from fairnepv.search import Effort, Enumeration
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
+from fairnepv.views.imprint import Imprint
 
+_OF_THE_DATA = ("problem", "plan", "imprint")  # fields that a stored selection leaves behind
 _SAMPLE = 64  # rows that tell how far apart neighbours usually are
 _ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
 _NAMED = 5  # isolated picks that a note names
@@ -68,6 +70,7 @@ class Plan:
     certificate: Certificate | None = None  # whose relaxed solution is a start
     shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)
     target: float | None = None  # the certified efficiency that is good enough
+    gap: float = GAP  # at which the bound is tight enough
     time_limit: float | None = None  # seconds
 
     @property
@@ -93,7 +96,7 @@ class Selection(Score):
     """k chosen items, how well they do, and how well any k items could do.
 
     What their neighbours say, `coverage`, `isolated` and part of `notes`, takes a pass over the
-    data, which is made when first asked for.
+    data, which is made when first asked for: arrays that were overwritten by then are refused.
     """
 
     scores: Mapping[str, float]
@@ -112,16 +115,25 @@ class Selection(Score):
     run_notes: tuple[str, ...] = ()  # what stages wanted to be known
     problem: Problem | None = None
     plan: Plan | None = None  # by which it was found
+    imprint: Imprint | None = None  # of the rows that it was chosen from
 
     def __getstate__(self) -> dict[str, Any]:
         """A stored selection carries what the data says of it, and not the data."""
-        return {**self.looked_around().__dict__, "problem": None, "plan": None}
+        return {**self.looked_around().__dict__, **dict.fromkeys(_OF_THE_DATA)}
+
+    @property
+    def posed(self) -> Problem | None:
+        """The problem, if its rows are still those that were chosen from."""
+        if self.imprint is not None:
+            self.imprint.check()
+        return self.problem
 
     @functools.cached_property
     def _survey(self) -> Survey:
-        assert self.problem is not None, "stored selections have been surveyed"
-        with block_threads(self.problem.work()):
-            return survey(self.problem, self.indices, _usual_rows(self.problem))
+        problem = self.posed
+        assert problem is not None, "stored selections have been surveyed"
+        with block_threads(problem.work()):
+            return survey(problem, self.indices, _usual_rows(problem))
 
     def looked_around(self) -> Selection:
         """The same with that pass made. If it is interrupted or the data is gone by then, the
@@ -269,6 +281,7 @@ def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
         calibration=problem.calibration,
         problem=problem,
+        imprint=Imprint.of(problem.pool, indices),
         **run,
     )
 

@@ -20,7 +20,7 @@ def check_selection(value: Any, what: str = "selection") -> Selection:
 
 def problem_of(selection: Any, task: str) -> Problem:
     """The problem with its data, which a selection that was stored has left behind."""
-    problem = check_selection(selection).problem
+    problem = check_selection(selection).posed
     if problem is None:
         raise InputError(
             f"{task} needs the data, which a stored selection does not carry; select again with "

@@ -15,7 +15,7 @@ from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
 from fairnepv.loop import Progress, Session, Step, check_progress
 from fairnepv.objective import fair_value, subset_scores
-from fairnepv.pipeline import carry_out
+from fairnepv.pipeline import carry_out, prove
 from fairnepv.problem import Problem, check_random_state
 from fairnepv.search import check_effort
 from fairnepv.selection import Plan, Selection
@@ -74,7 +74,8 @@ def stability(
 
     The search is planned as that of the selection: method, constraints, calibration, shards and
     limits of nodes and seconds are the same, and the relaxed solution of its bound, where there is
-    one, stays a start. A variant says by its status how its search ended.
+    one, stays a start. Where it had a target, so has every variant, under its own bound. A variant
+    says by its status how its search ended.
     """
     problem = problem_of(selection, "stability")
     posed = dict(_variants(problem, tau, eps, seeds))
@@ -98,11 +99,9 @@ def _search_all(
     found: list[Variant] = []
     notes: list[str] = []
     for (knob, value), variant in posed.items():
-        # Only where nothing but the seed is another is the bound one on this variant, too.
-        goal = plan.goal if knob == "seed" else None
-        session = Session(time_limit=plan.time_limit, goal=goal)
+        session = Session(time_limit=plan.time_limit)
         try:
-            outcome = carry_out(variant, plan, session)
+            outcome = _searched(variant, plan, session, bound_holds=knob == "seed")
         except InputError as error:  # floors that a variant cannot reach leave it no set at all
             notes.append(f"{_name(knob, value)} is left out: {error}")
             continue
@@ -118,6 +117,16 @@ def _search_all(
     if not found:
         raise InputError(f"stability has no variant to compare: {'; '.join(notes)}")
     return Stability(selection, tuple(found), status, tuple(notes))
+
+
+def _searched(problem: Problem, plan: Plan, session: Session, bound_holds: bool) -> Selection:
+    """What the plan finds; the score that is good enough follows from a bound on this problem."""
+    if plan.target is not None and not bound_holds:
+        proving = Session(time_limit=plan.time_limit)
+        plan = replace(plan, certificate=prove(problem, plan.gap, proving))
+        session.following(proving)
+    session.goal = plan.goal
+    return carry_out(problem, plan, session)
 
 
 def _told(progress: Progress | None, step: Step) -> bool:

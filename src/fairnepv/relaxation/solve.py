@@ -32,6 +32,7 @@ from fairnepv.relaxation.trust_region import TrustRegion
 from fairnepv.stiefel import EUCLIDEAN
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats
+from fairnepv.views.imprint import Imprint
 
 # Variants of section 4.2 as (alpha, sigma in units of 1/k).
 _VARIANTS = {
@@ -75,6 +76,7 @@ class Relaxation:
     coordinates: Coordinates = field(repr=False)
     frame: Floats = field(repr=False)  # in those coordinates
     k: int = field(repr=False)
+    imprint: Imprint | None = field(default=None, repr=False)  # of the rows, for a later look
 
     @property
     def steps(self) -> int:
@@ -83,6 +85,7 @@ class Relaxation:
     @functools.cached_property
     def basis(self) -> Floats:
         """(n, k) orthonormal frame V."""
+        self._check_rows()
         V = self.coordinates.lift(self.frame)
         if V.shape[1] < self.k:  # degenerate: any completion is as good as another
             rest = np.random.default_rng(0).standard_normal((len(V), self.k - V.shape[1]))
@@ -92,7 +95,12 @@ class Relaxation:
     @functools.cached_property
     def leverage(self) -> Floats:
         """(n,) leverage scores l_i = ||e_i^T V||^2 [FairNEPv, section 4.4]."""
+        self._check_rows()
         return self.coordinates.leverage(self.frame)
+
+    def _check_rows(self) -> None:
+        if self.imprint is not None:
+            self.imprint.check()
 
 
 def make_solver(
