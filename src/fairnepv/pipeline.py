@@ -369,14 +369,11 @@ def compare(
             progress=progress,
         )
     )
-    problem, means = _within_limit(data, k, problem, wishes, ("auto", "nepv"))
+    names = _check_methods(methods) or _methods_within_limit(data, k, problem, wishes)
+    problem, means = _within_limit(data, k, problem, wishes, names)
     posed = pose(data, k, **problem, means=means)
     if methods is None:
-        known = (*OWN_METHODS, *baselines(posed.pool.names))
-        methods = [name for name in known if name != "exact" and refusal(posed, name) is None]
-    names = [methods] if isinstance(methods, str) else list(methods)
-    if not names:
-        raise InputError("methods is empty; name at least one, or leave it out for all")
+        names = [name for name in names if refusal(posed, name) is None]
     plans = [make_plan(posed, wishes._replace(method=name)) for name in names]
     refuse_unreachable_floors(posed)
     proving = _session(None, progress)
@@ -547,6 +544,35 @@ def _check_node_limit(wishes: Wishes) -> int | None:
     if wishes.method != "exact":
         raise InputError(f"node_limit is for method 'exact', not {shown(wishes.method)}; drop it")
     return int(value)
+
+
+def _check_methods(methods: Any) -> list[str] | None:
+    """Selectors by name; each is checked against the views later."""
+    if methods is None:
+        return None
+    if not isinstance(methods, str | list | tuple):
+        raise InputError(f"methods must be a list of names, not {shown(methods)}")
+    if not methods:
+        raise InputError("methods is empty; name at least one, or leave it out for all")
+    return [methods] if isinstance(methods, str) else list(methods)
+
+
+def _methods_within_limit(data: Any, k: Any, posing: Posing, wishes: Wishes) -> list[str]:
+    """All selectors but the one that may take for ever, less those that a limit on memory is too
+    low for; what is always run is then refused with its reason."""
+    known = (*OWN_METHODS, *baselines(tuple(named_views(data, posing.get("views")))))
+    names = [name for name in known if name != "exact"]
+    if wishes.memory_limit is None:
+        return names
+    return [name for name in names if name in OWN_METHODS or _fits(data, k, posing, wishes, name)]
+
+
+def _fits(data: Any, k: Any, posing: Posing, wishes: Wishes, method: str) -> bool:
+    try:
+        _foreseen(data, k, posing, wishes, (method,), UNTIMED)
+    except InputError:
+        return False
+    return True
 
 
 def _within_limit(
