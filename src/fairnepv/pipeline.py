@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +61,7 @@ from fairnepv.selection import (
 )
 from fairnepv.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.views import KernelView, Pool
-from fairnepv.views.arrays import check_flag, check_positive, shown
+from fairnepv.views.arrays import check_count, check_flag, check_positive, shown
 from fairnepv.views.base import Floats
 from fairnepv.views.imprint import Imprint
 from fairnepv.views.intake import named_views
@@ -473,6 +474,7 @@ def exhaustive(
 
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
+    limit = check_count("limit", limit)
     posed = pose(data, k, **problem)
     _warn(_width_notes(posed))
     with block_threads(posed.work()):
@@ -502,6 +504,9 @@ def _checked(wishes: Wishes) -> Wishes:
     check_hierarchical(wishes.hierarchical, wishes.method)
     check_effort(wishes.effort)
     check_progress(wishes.progress)
+    path = wishes.checkpoint
+    if path is not None and not (isinstance(path, str | os.PathLike) and str(path)):
+        raise InputError(f"checkpoint must be the path of a file, not {shown(path)}")
     limit = wishes.time_limit
     wishes = wishes._replace(
         oversampling=_check_oversampling(wishes.oversampling),
@@ -611,7 +616,7 @@ def _foreseen(
 def _known_method(problem: Problem, name: Any) -> str:
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+        raise InputError(f"method must be one of {', '.join(known)}, not {shown(name)}")
     return name
 
 

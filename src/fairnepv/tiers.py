@@ -70,9 +70,9 @@ def shards_of(pool: Pool, k: int, wanted: bool | int) -> tuple[int, ...]:
     most = (pool.n - 1) // k
     if count > max(1, most):
         raise InputError(
-            f"hierarchical = {count} makes shards of at most {-(-pool.n // count)} rows, but k = "
-            f"{k} of each go on to the second tier, so that it would see all of them; give at most "
-            f"{max(1, most)}"
+            f"hierarchical = {shown(count)} makes shards of at most {-(-pool.n // count)} rows, "
+            f"but k = {k} of each go on to the second tier, so that it would see all of them; give "
+            f"at most {max(1, most)}"
         )
     return tuple(s * pool.n // count for s in range(count + 1))
 

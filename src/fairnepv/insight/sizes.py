@@ -55,8 +55,9 @@ class Curve:
 
     def largest_with(self, *, fair_score: float) -> int | None:
         """The largest size whose F_tau is at least this; None where there is none."""
-        if isinstance(fair_score, bool) or not isinstance(fair_score, int | float | np.number):
-            raise InputError(f"fair_score must be a number, not {fair_score!r}")
+        real = isinstance(fair_score, int | float | np.integer | np.floating)
+        if not real or isinstance(fair_score, bool) or np.isnan(fair_score):
+            raise InputError(f"fair_score must be a number, not {shown(fair_score)}")
         reached = self.sizes[self.fair_scores >= fair_score]
         return int(reached.max()) if len(reached) else None
 

@@ -30,7 +30,7 @@ from fairnepv.relaxation.scf import Scf
 from fairnepv.relaxation.starts import check_start, small_range, start_frame
 from fairnepv.relaxation.trust_region import TrustRegion
 from fairnepv.stiefel import EUCLIDEAN
-from fairnepv.views.arrays import check_positive
+from fairnepv.views.arrays import check_count, check_positive, shown
 from fairnepv.views.base import Floats
 from fairnepv.views.imprint import Imprint
 
@@ -114,19 +114,16 @@ def make_solver(
 ) -> Solver:
     """A solver by name; contradictory knobs are refused here."""
     if not isinstance(name, str) or name not in SOLVERS:
-        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {name!r}")
+        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {shown(name)}")
     tol = check_positive("tol", tol)
-    if max_steps is not None and (
-        isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1
-    ):
-        raise InputError(f"max_steps must be a positive integer, not {max_steps!r}")
+    max_steps = None if max_steps is None else check_count("max_steps", max_steps)
     if name == "accelerated":
         if alpha is not None or sigma is not None:
             raise InputError(
                 "alpha and sigma belong to the SCF variants, not to 'accelerated'; drop them, or "
                 "choose solver damped, shifted or damped-shifted"
             )
-        return Solver(name, tol, int(max_steps or 3000))
+        return Solver(name, tol, max_steps or 3000)
     default_alpha, default_sigma = _VARIANTS[name]
     alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
     sigma = default_sigma / k if sigma is None else _check_sigma(sigma)
@@ -137,7 +134,7 @@ def make_solver(
             f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
             "means alpha < 1 and shifting means sigma > 0"
         )
-    return Solver(name, tol, int(max_steps or 1000), alpha, sigma)
+    return Solver(name, tol, max_steps or 1000, alpha, sigma)
 
 
 def _check_sigma(sigma: Any) -> float:

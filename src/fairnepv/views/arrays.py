@@ -68,8 +68,8 @@ def shown(value: Any) -> str:
     """A value that is wrong, short enough for a sentence and on one line."""
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # an integer of more digits than Python writes out
-        text = f"an integer of {value.bit_length()} bits"
+    except ValueError:  # an integer has more digits than Python writes out
+        text = f"{type(value).__name__} of thousands of digits"
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
     bare = isinstance(value, np.ndarray) and value.ndim == 0
     return f"{text}, an array without dimensions; pass its item()" if bare else text

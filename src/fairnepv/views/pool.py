@@ -95,7 +95,9 @@ class Pool:
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
-        engine = engine_of(engine or preferred_engine(sketched.values()))
+        if engine is None:
+            engine = preferred_engine(sketched.values())
+        engine = engine_of(engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
