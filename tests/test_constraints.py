@@ -1,9 +1,11 @@
 """The front door under rules: certificates, sizes, items, groups, priorities, floors; bad input."""
 
 import math
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import cases
@@ -167,6 +169,25 @@ def test_sizes_that_make_no_list_are_refused(k):
         chosen(k)
 
 
+@pytest.mark.parametrize("sizes", [[0.5, 3], [3, 0.5], [0.25, 6], (6, 0.25), np.array([0.25, 0.5])])
+def test_fractions_are_sizes_like_others(sizes):
+    found = chosen(sizes, nested=True)
+    assert list(found) == [round(N * k) if k < 1 else k for k in sizes]
+    small, large = sorted(found)
+    assert set(found[small].indices.tolist()) < set(found[large].indices.tolist())
+    assert {k: len(one.indices) for k, one in chosen(sizes).items()} == {k: k for k in found}
+
+
+def test_fractions_beside_included_items():
+    found = chosen([0.25, 4], nested=True, include=[7, 2], include_counts=False)
+    assert {k: len(of_size.indices) for k, of_size in found.items()} == {3: 5, 4: 6}
+
+
+def test_sizes_that_come_to_the_same_are_refused():
+    with pytest.raises(InputError, match=r"each once, not \[0\.5, 6\], which come to \[6, 6\]"):
+        chosen([0.5, 6])
+
+
 def test_one_size_cannot_be_nested():
     with pytest.raises(InputError, match="nested"):
         chosen(3, nested=True)
@@ -249,6 +270,99 @@ def test_groups_are_kept_in_proportion_where_nothing_else_is_said(quotas):
     selection = chosen(groups=GROUPS, quotas=quotas)
     optimum = best(lambda S: all(1 <= count(S, label) <= 2 for label in "abc"))
     assert selection.fair_score == pytest.approx(optimum, abs=1e-9)
+
+
+class NotAvailable:
+    """As pandas.NA: nothing is equal to it or different from it."""
+
+    def __eq__(self, other):
+        return self
+
+    __ne__ = __eq__
+    __hash__ = object.__hash__
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+LETTERS = ["a", "b", "c", "d"] * (N // 4)
+MISSING = {
+    "None": [None, *LETTERS[1:]],
+    "NaN among strings": np.array([math.nan, *LETTERS[1:]], dtype=object),
+    "NaN among numbers": np.array([math.nan] + [1.0] * (N - 1)),
+    "NaT": np.array(["NaT"] + ["2024-01-01"] * (N - 1), dtype="datetime64[D]"),
+    "NA": [NotAvailable(), *LETTERS[1:]],
+    "Arrow, strings": pa.array([None, *LETTERS[1:]]),
+    "Arrow, numbers": pa.array([None, *range(N - 1)]),
+    "Arrow, dictionary": pa.array([None, *LETTERS[1:]]).dictionary_encode(),
+    "Arrow, chunks": pa.chunked_array([pa.array([None], pa.string()), LETTERS[1:]]),
+}
+
+
+@pytest.mark.parametrize("labels", MISSING.values(), ids=MISSING)
+def test_missing_labels_are_counted_and_are_no_group(labels):
+    with pytest.raises(InputError, match=r"no label in 1 row\(s\), the first is row 0"):
+        chosen(4, groups=labels)
+
+
+def test_several_missing_labels():
+    with pytest.raises(InputError, match=r"no label in 3 row\(s\), the first is row 2"):
+        chosen(4, groups=["a", "b", math.nan, None, float("nan"), *LETTERS[5:]])
+
+
+LABELS = {
+    "integers": ([1, 2] * (N // 2), {"1": (2, 2), "2": (2, 2)}),
+    "NumPy's and Python's integers": ([np.int64(1), 2, 1, 2] * (N // 4), {"1": 2, "2": 2}),
+    "integers as objects": (np.array([10, 9] * (N // 2), dtype=object), {"9": 2, "10": 2}),
+    "booleans": ([True, False] * (N // 2), {"False": 2, "True": 2}),
+    "names that end in NUL": (["a", "a\0"] * (N // 2), {"a": 2, "a\0": 2}),
+    "variable width": (np.array(LETTERS, dtype=np.dtypes.StringDType()), dict.fromkeys("abcd", 1)),
+    "Arrow": (pa.array(LETTERS).dictionary_encode(), dict.fromkeys("abcd", 1)),
+    "a word that reads like nothing": (["nan", "None", "", "NA"] * (N // 4), None),
+}
+
+
+@pytest.mark.parametrize(("labels", "sizes"), LABELS.values(), ids=LABELS)
+def test_labels_of_every_kind(labels, sizes):
+    quotas = chosen(4, groups=labels).settings["quotas"]
+    assert len(quotas) == 4 if sizes is None else list(quotas) == list(sizes)
+    assert {low for low, _ in quotas.values()} == {4 // len(quotas)}
+
+
+@pytest.mark.parametrize("labels", [[1, "1"], [True, 1], ["a", b"a"], [1, 1.0], ["a", ("a",)]])
+def test_labels_of_two_types_are_refused(labels):
+    for given in (labels * (N // 2), np.fromiter(labels * (N // 2), dtype=object)):
+        with pytest.raises(InputError, match="groups mix types of labels"):
+            chosen(4, groups=given)
+
+
+@pytest.mark.parametrize("label", [(1, 2), [1, 2], 0.5, {"a": 1}, 1j, np.ones(2)], ids=repr)
+def test_labels_that_name_no_group_are_refused(label):
+    with pytest.raises(InputError, match="groups must be integers or strings"):
+        chosen(4, groups=[label] * N)
+
+
+def test_one_long_label_does_not_widen_the_others():
+    labels = ["x" * 2_000_000] + ["a"] * (N - 1)
+    tracemalloc.start()
+    found = chosen(4, groups=labels, quotas={"a": 4}, method="greedy", certify=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0 not in found.indices
+    assert peak < 2_000_000 * N  # an array of strings would take four times this
+
+
+def test_a_group_has_one_quota():
+    with pytest.raises(InputError, match="name one group twice, as 1 and as '1'"):
+        chosen(4, groups=[1, 2] * (N // 2), quotas={1: 2, "1": 1})
+
+
+@pytest.mark.parametrize("most", [10**6, 10**40])
+def test_a_quota_may_be_more_than_there_is(most):
+    found = chosen(4, groups=[1, 2] * (N // 2), quotas={1: (1, most), 2: (0, 2)})
+    assert sum(i % 2 for i in found.indices.tolist()) <= 2
+    with pytest.raises(InputError, match="asks for at least"):
+        chosen(4, groups=[1, 2] * (N // 2), quotas={1: most})
 
 
 def test_groups_of_numbers_take_quotas_by_number_or_by_text():
@@ -339,7 +453,7 @@ BAD = {
         {"groups": GROUPS, "quotas": {"a": 2}, "exclude": [0, 1, 2]},
         "only 1 rows",
     ),
-    "a negative quota": ({"groups": GROUPS, "quotas": {"a": -1}}, "not negative"),
+    "a negative quota": ({"groups": GROUPS, "quotas": {"a": -1}}, "at least 0"),
     "a fractional quota": ({"groups": GROUPS, "quotas": {"a": 1.5}}, "whole"),
     "a quota upside down": ({"groups": GROUPS, "quotas": {"a": (3, 1)}}, "swap"),
     "an empty quota": ({"groups": GROUPS, "quotas": {"a": (None, None)}}, "number or"),

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from fairnepv.data import paper_instance
 from fairnepv.insight.floors import _settled
 from fairnepv.problem import Constraints
 from fairnepv.selection import _usual_rows, make_selection
+from fairnepv.tiers import find_in_tiers
 from problems import (
     STORAGE,
     case_kernels,
@@ -77,6 +79,110 @@ def grams(views: Any) -> list[np.ndarray]:
 
 
 # --- The problem behind a selection ---------------------------------------------------------------
+
+
+def results() -> dict[str, Any]:
+    """One of every record that a user gets."""
+    data = pool(n=12)
+    found = fairnepv.select(data, 3)
+    return {
+        "selection": found,
+        "score": fairnepv.score(data, [0, 1]),
+        "optimum": fairnepv.exhaustive(data, 2),
+        "comparison": fairnepv.compare(data, 3, methods=["greedy"], effort="fast"),
+        "certificate": found.certificate,
+        "proof": found.certificate.proof,
+        "verified": fairnepv.verify_bound(data, found),
+        "calibration": found.calibration,
+        "plan": found.plan,
+        "forecast": fairnepv.plan(data, 3),
+        "relaxation": fairnepv.relax(data, 3),
+        "assignment": fairnepv.assign(found),
+        "explanation": fairnepv.explain(found),
+        "difference": fairnepv.diff(found, found),
+        "stability": fairnepv.stability(found, tau=(2,), eps=(), seeds=()),
+        "curve": fairnepv.curve(data, 3),
+        "tradeoff": fairnepv.tradeoff(data, 3, "text", points=2, **FAST),
+        "pool": fairnepv.Pool.of(data),
+    }
+
+
+def test_results_can_be_compared_and_hashed():
+    other = results()
+    for name, one in results().items():
+        assert one == one, name
+        assert (one == other[name]) in (True, False), name
+        assert len({one, one}) == 1, name
+    assert one is not other[name]
+    assert one != other[name]
+
+
+LATE = {
+    "coverage": lambda found: found.coverage,
+    "isolated": lambda found: found.isolated,
+    "notes": lambda found: found.notes,
+    "assign": fairnepv.assign,
+    "explain": fairnepv.explain,
+    "stability": lambda found: fairnepv.stability(found, tau=(2,), eps=(), seeds=()),
+}
+
+
+@pytest.mark.parametrize("question", LATE.values(), ids=LATE)
+def test_arrays_that_were_overwritten_are_not_asked(question):
+    data = pool()
+    found = fairnepv.select(data, 4, **FAST)
+    assert question(fairnepv.select(data, 4, **FAST)) is not None
+    data["vision"][:] = data["vision"][::-1].copy()  # of the same norms
+    with pytest.raises(InputError, match="view 'vision' has been overwritten"):
+        question(found)
+
+
+OVERWRITTEN = {
+    "dense": lambda rows: (rows, rows),
+    "transposed": lambda rows: ((held := np.asfortranarray(rows)), held),
+    "sparse": lambda rows: ((held := sp.csr_array(rows)), held.data),
+    "kernel": lambda rows: ((held := rows @ rows.T), held),
+    "diagonal": lambda rows: ((held := np.abs(rows[:, 0])), held),
+}
+
+
+@pytest.mark.parametrize("kind", OVERWRITTEN)
+def test_every_storage_knows_that_it_was_overwritten(kind):
+    rows = pool()["text"]
+    given_, held = OVERWRITTEN[kind](rows)
+    wrap = {"kernel": KernelView, "diagonal": DiagonalView}.get(kind, lambda array: array)
+    found = fairnepv.select({"a": wrap(given_), "b": pool(seed=1)["text"]}, 4, **FAST)
+    held *= 2
+    with pytest.raises(InputError, match="view 'a' has been overwritten"):
+        _ = found.coverage
+
+
+def test_a_row_between_the_remembered_ones_is_found_by_its_norm():
+    data = pool(n=700)
+    found = fairnepv.select(data, 4, **FAST)
+    others = np.setdiff1d(np.arange(700), found.imprint.rows)
+    data["text"][others[0]] *= 1.5
+    for question in (lambda: found.coverage, lambda: fairnepv.assign(found)):
+        with pytest.raises(InputError, match="the data has been overwritten"):
+            question()
+
+
+def test_a_stored_selection_says_that_its_data_was_overwritten():
+    data = pool()
+    found = fairnepv.select(data, 4, **FAST)
+    data["text"][:] = 1.0
+    stored = pickle.loads(pickle.dumps(found))
+    assert stored.indices.tolist() == found.indices.tolist()
+    assert any("has been overwritten" in note for note in stored.run_notes)
+
+
+def test_a_relaxation_knows_that_its_data_was_overwritten():
+    data = pool()
+    found = fairnepv.relax(data, 3)
+    data["text"][:] = data["text"][::-1].copy()
+    for late in ("leverage", "basis"):
+        with pytest.raises(InputError, match="view 'text' has been overwritten"):
+            getattr(found, late)
 
 
 def test_a_selection_knows_its_problem():
@@ -551,6 +657,60 @@ def test_effort_and_method_are_those_of_the_selection_unless_given():
     assert better.variants[0].fair_score > greedy.fair_score
 
 
+UNCHANGED: dict[str, Any] = {"tau": (1,), "eps": (1,), "seeds": (0,)}
+PLANS: dict[str, dict[str, Any]] = {
+    "hierarchical": {"hierarchical": 4, **FAST},
+    "nodes": {"method": "exact", "node_limit": 1, **FAST},
+    "target": {"target_efficiency": 0.5},
+    "oversampling": {"method": "nepv", "oversampling": 1, **FAST},
+    "baseline": {"method": "random", "random_state": 0, **FAST},
+}
+
+
+@pytest.mark.parametrize("options", PLANS.values(), ids=PLANS)
+def test_an_unchanged_selection_is_as_stable_as_can_be(options):
+    found = fairnepv.select(pool(n=24), 3, **options)
+    again = fairnepv.stability(found, **UNCHANGED)
+    assert [v.jaccard for v in again.variants] == [1.0] * 3
+    assert {v.status for v in again.variants[:1]} == {found.status}
+    assert found.plan is not None
+    assert fairnepv.stability(found, effort="fast", **UNCHANGED).status is Status.COMPLETE
+
+
+def test_large_pools_are_searched_again_with_limited_effort(monkeypatch):
+    monkeypatch.setattr("fairnepv.search.effort._LONG_PASS", 1.0)
+    found = fairnepv.select(pool(n=16), 3, certify=False)
+    efforts = []
+    monkeypatch.setattr(
+        "fairnepv.pipeline.find_in_tiers",
+        lambda problem, plan, session, find=find_in_tiers: (
+            efforts.append(plan.effort) or find(problem, plan, session)
+        ),
+    )
+    fairnepv.stability(found, **UNCHANGED)
+    fairnepv.stability(found, effort="thorough", **UNCHANGED)
+    assert [(e.name, e.limited) for e in efforts[::3]] == [("balanced", True), ("thorough", True)]
+
+
+def test_a_variant_has_as_long_as_the_selection_had():
+    found = fairnepv.select(pool(), 5, time_limit=100, **FAST)
+    hurried = replace(found, plan=replace(found.plan, time_limit=1e-9))
+    variants = fairnepv.stability(hurried, **UNCHANGED).variants
+    assert {v.status for v in variants} == {Status.TIME_LIMIT}
+
+
+def test_variants_that_miss_the_floors_are_named():
+    data = pool(n=8)
+    fair = fairnepv.select(data, 2, method="exact", **FAST)
+    floors = {"text": fair.scores["text"]}
+    found = fairnepv.select(data, 2, method="exact", floors=floors, **FAST)
+    with pytest.raises(InputError, match=r"no variant to compare: eps x 0\.01 is left out.*floor"):
+        fairnepv.stability(found, eps=(0.01,), tau=(), seeds=())
+    some = fairnepv.stability(found, eps=(0.01,), tau=(2,), seeds=())
+    assert [v.name for v in some.variants] == ["tau x 2"]
+    assert len(some.notes) == 1
+
+
 def test_a_ridge_of_zero_stays_zero():
     result = fairnepv.select(paper_instance(), 5, tau=0.15, calibration="none", certify=False)
     found = fairnepv.stability(result, tau=(), eps=(2,), seeds=())
@@ -940,6 +1100,7 @@ def test_columns_of_one_array_are_views_again():
         ({"ids": list(range(40))}, "row number only"),
         ({"data": {"text": np.eye(4)}}, "give the same views"),
         ({"exclude": "chosen"}, "is in include and in exclude"),
+        ({"data": pool(n=39)}, "data has 39 rows.*from 40; extend expects the old rows and the"),
     ],
 )
 def test_bad_arguments_of_extend(options, words):
@@ -951,12 +1112,20 @@ def test_bad_arguments_of_extend(options, words):
         fairnepv.extend(old, **arguments)
 
 
+def test_a_selection_extended_over_other_rows_says_so():
+    old = fairnepv.select(pool(), 4, **FAST)
+    assert not any("other rows" in note for note in fairnepv.extend(old, pool(), 2, **FAST).notes)
+    strange = fairnepv.extend(old, pool(seed=1), 2, **FAST)
+    assert any("if these are other rows" in note for note in strange.notes)
+
+
 def test_what_belongs_to_rows_must_be_given_again():
     data = pool()
     named = fairnepv.select(data, 4, ids=np.arange(40), **FAST)
     with pytest.raises(InputError, match="pass ids, one per row"):
         fairnepv.extend(named, data, 2)
-    with pytest.raises(InputError, match="that no row has"):
+    words = r"no row for 4 of the 4 items.*extend expects the old rows and the new ones"
+    with pytest.raises(InputError, match=words):
         fairnepv.extend(named, data, 2, ids=np.arange(100, 140))
     weighed = fairnepv.select(data, 4, quality=np.full(40, 0.5), **FAST)
     with pytest.raises(InputError, match="was made with quality"):

@@ -15,13 +15,16 @@ from fairnepv import DiagonalView, InputError, KernelView, LocalEngine, Pool
 from fairnepv.engines.rates import UNTIMED, Rates, measure_rates
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
-from fairnepv.methods import Plan
+from fairnepv.loop import Session
+from fairnepv.methods import find
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
-from fairnepv.posing import sketch
+from fairnepv.planning.stages import Count
+from fairnepv.posing import pose, sketch
 from fairnepv.problem import Calibration, Means, Problem
 from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
+from fairnepv.selection import Plan
 from problems import examples
 from test_cli import run  # noqa: F401 (a fixture)
 
@@ -322,6 +325,24 @@ def test_a_limit_bounds_what_is_allocated():
         return most
 
     assert peak(limit) < limit - PROGRAM < peak(None)
+
+
+@pytest.mark.parametrize("method", ["k-dpp", "softmax", "d-optimal"])
+@pytest.mark.parametrize(("n", "p", "k"), [(20_000, 30, 80), (400, 600, 40), (1200, 700, 10)])
+def test_baselines_that_factor_the_average_are_counted(method, n, p, k, monkeypatch):
+    monkeypatch.setattr("fairnepv.baselines.relaxed._MAX_STEPS", 2)
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((n, p)).astype(np.float32) for _ in range(2)]
+    posed = pose(data, k)
+    plan = Plan(method, EFFORTS["fast"])
+    tracemalloc.start()
+    find(posed, plan, Session())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    [stage] = Count(posed, UNTIMED).method(plan, certify=False)
+    assert peak <= stage.memory <= 4 * peak
+    with pytest.raises(InputError, match=f"memory_limit is.*for {method}"):
+        fairnepv.select(data, k, method=method, certify=False, memory_limit=PROGRAM + (2 << 20))
 
 
 def test_the_certificate_keeps_to_fewer_rows():

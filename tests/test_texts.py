@@ -99,7 +99,7 @@ def test_long_ids_are_not_converted():
 
 
 @pytest.mark.parametrize("array", [list, tuple, lambda x: np.array(x, dtype=object)])
-@pytest.mark.parametrize("what", ["ids", "groups", "include"])
+@pytest.mark.parametrize("what", ["ids", "include"])
 def test_a_nul_at_the_end_is_refused(array, what):
     """'a' and 'a\\0' are one to NumPy."""
     names = array(["a\0", "a", *NAMES[: N - 2]])
@@ -107,6 +107,14 @@ def test_a_nul_at_the_end_is_refused(array, what):
     expected = rf"{what} has '(a|i0)\\x00' in row 0, which ends in a NUL"
     with pytest.raises(InputError, match=expected):
         fairnepv.select(ROWS, 4, **options)
+
+
+@pytest.mark.parametrize("array", [list, tuple, lambda x: np.array(x, dtype=object)])
+def test_groups_that_differ_by_a_nul_are_two(array):
+    quotas = {"a": 1, "a\0": (3, None)}
+    groups = array(["a", "a\0"] * (N // 2))
+    picks = fairnepv.select(ROWS, 4, groups=groups, quotas=quotas, effort="fast").indices
+    assert sorted(picks % 2) == [0, 1, 1, 1]
 
 
 def test_a_nul_in_a_column_is_refused_by_file_and_row():

@@ -17,11 +17,11 @@ from fairnepv import InputError, Status
 from fairnepv.errors import UnsupportedError
 from fairnepv.io.rows import Columns, HeldRows, RowFile, Shards
 from fairnepv.loop import Session, pack, run, unpack
-from fairnepv.methods import Plan
 from fairnepv.planning import foresee
 from fairnepv.posing import pose
 from fairnepv.search import EFFORTS, effort
 from fairnepv.search.greedy import Greedy
+from fairnepv.selection import Plan
 from fairnepv.tiers import FirstTier, ShardsState, find_in_tiers, shards_of
 from fairnepv.views import Pool
 from problems import examples, kernels

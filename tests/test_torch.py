@@ -19,9 +19,10 @@ from fairnepv import InputError, KernelView
 from fairnepv.engines import portable
 from fairnepv.engines.tensors import to_device, whole_float32
 from fairnepv.loop import Session
-from fairnepv.methods import Plan, find
+from fairnepv.methods import find
 from fairnepv.posing import pose
 from fairnepv.search import check_effort, greedy
+from fairnepv.selection import Plan
 from fairnepv.views import DenseView, SparseView, sparse_tensor
 from fairnepv.views.tensor import settled
 from fairnepv.views.tensor_rows import SparseRows

@@ -14,8 +14,9 @@ from fairnepv.certificate import GAP
 from fairnepv.engines import Engine
 from fairnepv.engines.tensors import to_device
 from fairnepv.errors import InputError
-from fairnepv.pipeline import select
+from fairnepv.pipeline import is_one_size, select
 from fairnepv.views import View
+from fairnepv.views.arrays import brief, check_flag
 
 
 class FairSelector(BaseEstimator):  # type: ignore[misc]
@@ -88,6 +89,8 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Select; the result is in `selection_`, the rows in `selected_indices_`."""
+        if not is_one_size(self.k):
+            raise InputError(f"k must be one size, not {brief(self.k)}; fit once for each of them")
         self.selection_ = select(X, **self.get_params(deep=False))
         self.selected_indices_ = self.selection_.indices
         return self
@@ -104,7 +107,7 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
     def get_support(self, indices: bool = False) -> Any:
         """Which rows were selected, as a mask or as sorted row numbers."""
         check_is_fitted(self, "selected_indices_")
-        if indices:
+        if check_flag("indices", indices):
             return np.sort(self.selected_indices_)
         mask = np.zeros(self.selection_.settings["n"], dtype=bool)
         mask[self.selected_indices_] = True

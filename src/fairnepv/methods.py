@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,8 @@ from fairnepv.search import (
     shortlist,
 )
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
+from fairnepv.selection import Plan
+from fairnepv.views.arrays import brief
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
@@ -40,22 +42,10 @@ _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may s
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a selection is to be searched for."""
-
-    method: str
-    effort: Effort
-    oversampling: float = 3.0
-    node_limit: int | None = None
-    certificate: Certificate | None = None  # whose relaxed solution is a start
-    shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)
-
-
 def check_method(problem: Problem, name: Any) -> str:
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+        raise InputError(f"method must be one of {', '.join(known)}, not {brief(name)}")
     if name == "exact":
         refuse_large(problem)
     reason = refusal(problem, name)

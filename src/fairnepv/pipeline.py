@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from fairnepv.errors import InputError, NumericalError, RankWarning, Status, Uns
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.places import local_path
 from fairnepv.loop import Progress, Session, Step, check_progress
-from fairnepv.methods import OWN_METHODS, Plan, check_method, refusal
+from fairnepv.methods import OWN_METHODS, check_method, refusal
 from fairnepv.planning import Forecast, fit, foresee
 from fairnepv.posing import (
     Posing,
@@ -42,6 +42,7 @@ from fairnepv.posing import (
     count_items,
     pose,
     rows_of_ids,
+    sizes_in_all,
     sketch,
 )
 from fairnepv.problem import Means, Problem, by_view, check_tau
@@ -52,6 +53,7 @@ from fairnepv.search.enumeration import LIMIT
 from fairnepv.selection import (
     Comparison,
     Optimum,
+    Plan,
     Score,
     Selection,
     make_optimum,
@@ -60,8 +62,9 @@ from fairnepv.selection import (
 )
 from fairnepv.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.views import KernelView, Pool
-from fairnepv.views.arrays import check_positive
+from fairnepv.views.arrays import brief, check_count, check_flag, check_positive
 from fairnepv.views.base import Floats
+from fairnepv.views.imprint import Imprint
 from fairnepv.views.intake import named_views
 
 _READ = ("views", "quality", "ids", "engine")  # of what poses a problem, what belongs to its data
@@ -179,14 +182,19 @@ def select(  # type: ignore[misc]  # the options are spelled out here, and only 
         hierarchical,
         checkpoint,
     )
-    one = isinstance(k, str) or not isinstance(k, Sequence | np.ndarray)
-    if checkpoint is not None and not one:
-        raise InputError("checkpoint is for one size; call select for each of them")
-    if one:
+    nested = check_flag("nested", nested)
+    if is_one_size(k):
         if nested:
             raise InputError("nested needs several sizes, as in k=[100, 500]")
         return _select_one(data, k, posing, wishes)
+    if checkpoint is not None:
+        raise InputError("checkpoint is for one size; call select for each of them")
     return _select_sizes(data, k, nested, posing, wishes)
+
+
+def is_one_size(k: Any) -> bool:
+    """Whether k is meant as one size, right or wrong, and not as a list of them."""
+    return not isinstance(k, list | tuple) and np.ndim(k) == 0
 
 
 class Wishes(NamedTuple):
@@ -208,27 +216,18 @@ class Wishes(NamedTuple):
 
 
 def _select_one(data: Any, k: Any, posing: Posing, wishes: Wishes, depth: int = 4) -> Selection:
-    gap = check_positive("gap", wishes.gap)
-    target = _check_target(wishes)
-    check_hierarchical(wishes.hierarchical, wishes.method)
+    wishes = _checked(wishes)
     posing, means = _within_limit(data, k, posing, wishes)
     problem = pose(data, k, **posing, means=means)
-    plan = Plan(
-        check_method(problem, wishes.method),
-        check_effort(wishes.effort).for_size(problem),
-        _check_oversampling(wishes.oversampling),
-        _check_node_limit(wishes),
-        shards=shards_of(problem.pool, problem.k, wishes.hierarchical),
-    )
+    plan = make_plan(problem, wishes)
     refuse_unreachable_floors(problem)
     with _journal(problem, plan, wishes) as journal:
         proving = _session(wishes.time_limit, wishes.progress, journal)
         if wishes.certify:
-            plan = replace(plan, certificate=_certify(problem, gap, proving))
+            plan = replace(plan, certificate=prove(problem, wishes.gap, proving))
         session = _session(wishes.time_limit, wishes.progress, journal).following(proving)
-        if target is not None and plan.certificate is not None:
-            session.goal = plan.certificate.upper_bound + math.log(target)
-        selection = _carry_out(problem, plan, session)
+        session.goal = plan.goal
+        selection = carry_out(problem, plan, session)
     _warn(_rank_notes(problem, plan.certificate), depth)
     if wishes.strict and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
@@ -239,34 +238,25 @@ def _select_sizes(
     data: Any, sizes: Any, nested: bool, posing: Posing, wishes: Wishes
 ) -> dict[int, Selection]:
     """A selection per size, in the order given; nested ones grow from the smallest."""
-    wanted = _check_sizes(sizes)
-    more = 0
-    if nested and not posing.get("include_counts", True):
-        if not all(isinstance(size, int) for size in wanted):
-            raise InputError("nested sizes beside included items must be whole numbers")
-        more = count_items(posing.get("include"))
-        posing = {**posing, "include_counts": True}
-    found: dict[Any, Selection] = {}
-    for size in sorted(wanted):
-        chosen = _select_one(data, size + more, posing, wishes, 5)
-        if any(len(other.indices) == len(chosen.indices) for other in found.values()):
-            raise InputError(f"k = {size} and another size are the same number of items; drop one")
-        found[size] = chosen
-        if chosen.status is Status.INTERRUPTED:
+    wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
+    if not wanted or not all(map(is_one_size, wanted)):
+        raise InputError(f"k must be a size or a list of sizes, each once, not {brief(sizes)}")
+    whole = sizes_in_all(data, wanted, posing)  # fractions are resolved before sizes are compared
+    if len(set(whole)) < len(whole):
+        raise InputError(
+            f"k must be a size or a list of sizes, each once, not {brief(sizes)}, which come to "
+            f"{brief(whole)} items"
+        )
+    included = 0 if posing.get("include_counts", True) else count_items(posing.get("include"))
+    posing = {**posing, "include_counts": True}
+    found: dict[int, Selection] = {}
+    for size in sorted(whole):
+        found[size] = _select_one(data, size, posing, wishes, 5)
+        if found[size].status is Status.INTERRUPTED:
             break
         if nested:
-            posing = {**posing, "include": chosen}
-    done = {size: found[size] for size in wanted if size in found}
-    return {s if isinstance(s, int) else len(c.indices): c for s, c in done.items()}
-
-
-def _check_sizes(sizes: Any) -> list[int | float]:
-    """Several sizes; each is checked against n later."""
-    wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
-    numbers = [isinstance(k, int | float | np.number) and not isinstance(k, bool) for k in wanted]
-    if not wanted or not all(numbers) or len(set(wanted)) < len(wanted):
-        raise InputError(f"k must be a size or a list of sizes, each once, not {sizes!r}")
-    return [int(k) if isinstance(k, np.integer) else k for k in wanted]
+            posing = {**posing, "include": found[size]}
+    return {size - included: found[size] for size in whole if size in found}
 
 
 def certify(
@@ -284,11 +274,13 @@ def certify(
     gap: duality gap in nats per item at which the solver stops.
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
-    gap = check_positive("gap", gap)
-    problem, means = _within_limit(data, k, problem, Wishes(memory_limit=memory_limit), ())
+    wishes = _checked(
+        Wishes(gap=gap, time_limit=time_limit, memory_limit=memory_limit, progress=progress)
+    )
+    problem, means = _within_limit(data, k, problem, wishes, ())
     posed = pose(data, k, **problem, means=means)
     refuse_unreachable_floors(posed)
-    certificate = _certify(posed, gap, _session(time_limit, progress))
+    certificate = prove(posed, wishes.gap, _session(wishes.time_limit, progress))
     _warn(_rank_notes(posed, certificate))
     return certificate
 
@@ -306,22 +298,23 @@ def plan(
 ) -> Forecast:
     """What `select` with the same options would take, before anything is run.
 
-    Shapes and headers say it: no row is read, and nothing else is checked. Seconds are expected on
-    this machine as it is now, and only known of the local engine; what depends on the data is an
-    estimate. With `method=None`: what `certify` would take.
+    Shapes and headers say it: no row is read or checked, nor are ids, rules or weights. Seconds are
+    expected on this machine as it is now, and only known of the local engine; what depends on the
+    data is an estimate. With `method=None`: what `certify` would take.
     """
     named = options.get("engine")
     elsewhere = isinstance(named, str) and named.startswith(("ray", "local-ray"))
     if elsewhere:
         options["engine"] = None  # it might have to be started
+    check_flag("nested", options.pop("nested", False))
     posing: Posing = {name: options[name] for name in options if name in Posing.__annotations__}  # type: ignore[assignment]
-    unknown = set(options) - set(posing) - set(Wishes._fields) - {"nested"}
+    others = {name: options[name] for name in options if name not in posing}
+    unknown = set(others) - set(Wishes._fields)
     if unknown:
         raise InputError(f"plan has no option {sorted(unknown)[0]!r}; it takes those of select")
-    check_hierarchical(hierarchical, method)
-    wishes = Wishes(
-        effort=effort, certify=certify, memory_limit=memory_limit, hierarchical=hierarchical
-    )
+    others |= {"method": method, "effort": effort, "certify": certify}
+    others |= {"memory_limit": memory_limit, "hierarchical": hierarchical}
+    wishes = _checked(Wishes(**others))
     _, forecast = _foreseen(data, k, posing, wishes, () if method is None else (method,))
     return forecast.untimed() if elsewhere else forecast
 
@@ -402,37 +395,40 @@ def compare(
 
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
-    gap = check_positive("gap", gap)
-    wishes = Wishes(effort=effort, memory_limit=memory_limit)
-    problem, means = _within_limit(data, k, problem, wishes, ("auto", "nepv"))
+    wishes = _checked(
+        Wishes(
+            effort=effort,
+            oversampling=oversampling,
+            gap=gap,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+    )
+    names = _check_methods(methods) or _methods_within_limit(data, k, problem, wishes)
+    problem, means = _within_limit(data, k, problem, wishes, names)
     posed = pose(data, k, **problem, means=means)
     if methods is None:
-        known = (*OWN_METHODS, *baselines(posed.pool.names))
-        methods = [name for name in known if name != "exact" and refusal(posed, name) is None]
-    names = [methods] if isinstance(methods, str) else list(methods)
-    if not names:
-        raise InputError("methods is empty; name at least one, or leave it out for all")
-    chosen = [check_method(posed, name) for name in names]
-    plan = Plan("", check_effort(effort).for_size(posed), _check_oversampling(oversampling))
+        names = [name for name in names if refusal(posed, name) is None]
+    plans = [make_plan(posed, wishes._replace(method=name)) for name in names]
     refuse_unreachable_floors(posed)
     proving = _session(None, progress)
-    plan = replace(plan, certificate=_certify(posed, gap, proving))
+    certificate = prove(posed, wishes.gap, proving)
     if proving.stopped is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is in hand yet
     began = time.monotonic()
     rows: list[Selection] = []
-    for name in chosen:
+    for plan in plans:
         session = _session(None, progress)
         if progress is not None:
             with session.absorbing_interruption() if rows else contextlib.nullcontext():
-                progress(_turn_of(name, rows, len(chosen), began))
+                progress(_turn_of(plan.method, rows, len(plans), began))
             if session.stopped:
                 rows[-1] = replace(rows[-1], status=session.stopped)
                 break
-        rows.append(_carry_out(posed, replace(plan, method=name), session))
+        rows.append(carry_out(posed, replace(plan, certificate=certificate), session))
         if session.stopped is Status.INTERRUPTED:
             break
-    _warn(_rank_notes(posed, plan.certificate))
+    _warn(_rank_notes(posed, certificate))
     return Comparison(tuple(rows))
 
 
@@ -455,7 +451,7 @@ def score(
     `indices` count rows of the pool; with `ids` by view name that is the order of the first view.
     With `by_id` they are ids instead.
     """
-    tau = check_tau(tau)
+    tau, by_id = check_tau(tau), check_flag("by_id", by_id)
     pool = Pool.of(data, views=views, eps=eps, ids=ids, quality=quality, engine=engine)
     rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)
     rule = calibrate(pool, calibration, len(rows))
@@ -490,6 +486,7 @@ def relax(
     problem: as for `select`: tau, eps, calibration, ...; frames know no rows, so items and groups
         cannot be constrained here.
     """
+    strict = check_flag("strict", strict)
     posed = pose(data, k, **problem)
     if posed.constraints or posed.floors is not None:
         raise UnsupportedError(
@@ -501,7 +498,7 @@ def relax(
     result = solve_relaxation(posed, chosen, start=start, session=session)
     if strict and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
-    return result
+    return replace(result, imprint=Imprint.of(posed.pool, np.arange(0)))
 
 
 def exhaustive(
@@ -511,6 +508,7 @@ def exhaustive(
 
     problem: as for `select`: tau, eps, calibration, include, groups, ...
     """
+    limit = check_count("limit", limit)
     posed = pose(data, k, **problem)
     _warn(_width_notes(posed))
     with block_threads(posed.work()):
@@ -518,6 +516,43 @@ def exhaustive(
 
 
 # --- what is asked for ----------------------------------------------------------------------------
+
+
+def make_plan(problem: Problem, wishes: Wishes) -> Plan:
+    """How a search for this is made. `select`, `compare` and whoever searches again ask here, or
+    take the plan of a selection, so that the same question is searched for in the same way."""
+    return Plan(
+        check_method(problem, wishes.method),
+        check_effort(wishes.effort).for_size(problem),
+        wishes.oversampling,
+        wishes.node_limit,
+        shards=shards_of(problem.pool, problem.k, wishes.hierarchical),
+        target=wishes.target_efficiency,
+        gap=wishes.gap,
+        time_limit=wishes.time_limit,
+    )
+
+
+def _checked(wishes: Wishes) -> Wishes:
+    """What can be refused before any data is looked at; numbers are plain ones afterwards."""
+    check_hierarchical(wishes.hierarchical, wishes.method)
+    check_effort(wishes.effort)
+    check_progress(wishes.progress)
+    path = wishes.checkpoint
+    if path is not None and not (isinstance(path, str | os.PathLike) and str(path)):
+        raise InputError(f"checkpoint must be the path of a file, not {brief(path)}")
+    limit = wishes.time_limit
+    wishes = wishes._replace(
+        oversampling=_check_oversampling(wishes.oversampling),
+        certify=check_flag("certify", wishes.certify),
+        gap=check_positive("gap", wishes.gap),
+        time_limit=None if limit is None else check_positive("time_limit", limit),
+        strict=check_flag("strict", wishes.strict),
+        memory_limit=check_memory_limit(wishes.memory_limit),
+    )
+    return wishes._replace(
+        target_efficiency=_check_target(wishes), node_limit=_check_node_limit(wishes)
+    )
 
 
 def _check_oversampling(value: Any) -> float:
@@ -533,7 +568,7 @@ def _check_target(wishes: Wishes) -> float | None:
         return None
     target = check_positive("target_efficiency", value)
     if target > 1:
-        raise InputError(f"target_efficiency must be between 0 and 1, not {value!r}")
+        raise InputError(f"target_efficiency must be between 0 and 1, not {brief(value)}")
     if not wishes.certify:
         raise InputError("target_efficiency needs the bound; leave certify on")
     return target
@@ -544,10 +579,39 @@ def _check_node_limit(wishes: Wishes) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"node_limit must be a positive integer, not {value!r}")
+        raise InputError(f"node_limit must be a positive integer, not {brief(value)}")
     if wishes.method != "exact":
-        raise InputError(f"node_limit is for method 'exact', not {wishes.method!r}; drop it")
+        raise InputError(f"node_limit is for method 'exact', not {brief(wishes.method)}; drop it")
     return int(value)
+
+
+def _check_methods(methods: Any) -> list[str] | None:
+    """Selectors by name; each is checked against the views later."""
+    if methods is None:
+        return None
+    if not isinstance(methods, str | list | tuple):
+        raise InputError(f"methods must be a list of names, not {brief(methods)}")
+    if not methods:
+        raise InputError("methods is empty; name at least one, or leave it out for all")
+    return [methods] if isinstance(methods, str) else list(methods)
+
+
+def _methods_within_limit(data: Any, k: Any, posing: Posing, wishes: Wishes) -> list[str]:
+    """All selectors but the one that may take for ever, less those that a limit on memory is too
+    low for; what is always run is then refused with its reason."""
+    known = (*OWN_METHODS, *baselines(tuple(named_views(data, posing.get("views")))))
+    names = [name for name in known if name != "exact"]
+    if wishes.memory_limit is None:
+        return names
+    return [name for name in names if name in OWN_METHODS or _fits(data, k, posing, wishes, name)]
+
+
+def _fits(data: Any, k: Any, posing: Posing, wishes: Wishes, method: str) -> bool:
+    try:
+        _foreseen(data, k, posing, wishes, (method,), UNTIMED)
+    except InputError:
+        return False
+    return True
 
 
 def _within_limit(
@@ -586,7 +650,7 @@ def _foreseen(
 def _known_method(problem: Problem, name: Any) -> str:
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"method must be one of {', '.join(known)}, not {name!r}")
+        raise InputError(f"method must be one of {', '.join(known)}, not {brief(name)}")
     return name
 
 
@@ -648,7 +712,8 @@ def _probe_rows(block: Block, vectors: tuple[Floats, ...]) -> Any:
 # --- the method -----------------------------------------------------------------------------------
 
 
-def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
+def carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
+    """The search that is planned, and the record of what it finds."""
     began = time.monotonic()
     with block_threads(problem.work()):
         found = find_in_tiers(problem, plan, session)
@@ -663,6 +728,7 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
             problem,
             indices,
             certificate=plan.certificate,
+            plan=plan,
             proven=found.upper,
             settings=_settings(problem, plan),
             trace=tuple(session.trace),
@@ -676,7 +742,8 @@ def _carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
         )
 
 
-def _certify(problem: Problem, gap: float, session: Session) -> Certificate:
+def prove(problem: Problem, gap: float, session: Session) -> Certificate:
+    """The bound on what any set can score."""
     with block_threads(problem.work()):
         return make_certificate(problem, gap=gap, session=session)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.arrays import check_positive
+from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
 
 _MOST_LIFT = 1e5  # nats beside which float64 still tells scores apart by the tie tolerance
@@ -318,7 +318,7 @@ class Problem:
 def check_k(k: Any, n: int) -> int:
     """k as an integer from 1 to n - 1; a fraction between 0 and 1 counts of n."""
     if isinstance(k, bool | np.bool_) or not isinstance(k, int | float | np.integer | np.floating):
-        raise InputError(f"k must be an integer or a fraction between 0 and 1, not {k!r}")
+        raise InputError(f"k must be an integer or a fraction between 0 and 1, not {brief(k)}")
     if isinstance(k, float | np.floating):
         if not 0 < k < 1:
             raise InputError(
@@ -326,7 +326,7 @@ def check_k(k: Any, n: int) -> int:
             )
         return min(max(1, round(float(k) * n)), n - 1)
     if not 1 <= k < n:
-        raise InputError(f"k must be from 1 to n - 1 = {n - 1}, not {int(k)}")
+        raise InputError(f"k must be from 1 to n - 1 = {n - 1}, not {brief(int(k))}")
     return int(k)
 
 
@@ -335,10 +335,9 @@ def check_tau(tau: Any) -> float:
 
 
 def check_random_state(random_state: Any) -> int:
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
-        raise InputError(f"random_state must be a non-negative integer, not {random_state!r}")
-    if random_state < 0:
-        raise InputError(f"random_state must be a non-negative integer, not {random_state}")
+    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if not whole or random_state < 0:
+        raise InputError(f"random_state must be a non-negative integer, not {brief(random_state)}")
     return int(random_state)
 
 

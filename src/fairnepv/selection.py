@@ -1,28 +1,34 @@
-"""The records that a user gets, and the one way to fill them from a problem and indices."""
+"""The records that a user gets, and the one way to fill them from a problem and indices.
+
+A record that holds arrays equals itself alone (`eq=False`), here and wherever a result is defined:
+two runs differ in their seconds, and `diff` says what differs between two selections.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.certificate import Certificate
+from fairnepv.certificate import GAP, Certificate
 from fairnepv.display import shown
 from fairnepv.engines import Block, block_threads, few_threads
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
 from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
 from fairnepv.problem import Problem, by_view
-from fairnepv.search import Enumeration
+from fairnepv.search import Effort, Enumeration
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
+from fairnepv.views.imprint import Imprint
 
+_OF_THE_DATA = ("problem", "plan", "imprint")  # fields that a stored selection leaves behind
 _SAMPLE = 64  # rows that tell how far apart neighbours usually are
 _ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
 _NAMED = 5  # isolated picks that a note names
@@ -55,6 +61,28 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How a selection is searched for, so that the same search can be made again."""
+
+    method: str
+    effort: Effort
+    oversampling: float = 3.0
+    node_limit: int | None = None
+    certificate: Certificate | None = None  # whose relaxed solution is a start
+    shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)
+    target: float | None = None  # the certified efficiency that is good enough
+    gap: float = GAP  # at which the bound is tight enough
+    time_limit: float | None = None  # seconds
+
+    @property
+    def goal(self) -> float | None:
+        """The fair score that is good enough."""
+        if self.target is None or self.certificate is None:
+            return None
+        return self.certificate.upper_bound + math.log(self.target)
+
+
+@dataclass(frozen=True, eq=False)
 class SubsetScore(Score):
     """The score of a subset that somebody has chosen."""
 
@@ -64,12 +92,12 @@ class SubsetScore(Score):
     coverage: Mapping[str, float]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection(Score):
     """k chosen items, how well they do, and how well any k items could do.
 
     What their neighbours say, `coverage`, `isolated` and part of `notes`, takes a pass over the
-    data, which is made when first asked for.
+    data, which is made when first asked for: arrays that were overwritten by then are refused.
     """
 
     scores: Mapping[str, float]
@@ -86,17 +114,27 @@ class Selection(Score):
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
     run_notes: tuple[str, ...] = ()  # what stages wanted to be known
-    problem: Problem | None = field(default=None, repr=False, compare=False)
+    problem: Problem | None = None
+    plan: Plan | None = None  # by which it was found
+    imprint: Imprint | None = None  # of the rows that it was chosen from
 
     def __getstate__(self) -> dict[str, Any]:
         """A stored selection carries what the data says of it, and not the data."""
-        return {**self.looked_around().__dict__, "problem": None}
+        return {**self.looked_around().__dict__, **dict.fromkeys(_OF_THE_DATA)}
+
+    @property
+    def posed(self) -> Problem | None:
+        """The problem, if its rows are still those that were chosen from."""
+        if self.imprint is not None:
+            self.imprint.check()
+        return self.problem
 
     @functools.cached_property
     def _survey(self) -> Survey:
-        assert self.problem is not None, "stored selections have been surveyed"
-        with block_threads(self.problem.work()):
-            return survey(self.problem, self.indices, _usual_rows(self.problem))
+        problem = self.posed
+        assert problem is not None, "stored selections have been surveyed"
+        with block_threads(problem.work()):
+            return survey(problem, self.indices, _usual_rows(problem))
 
     def looked_around(self) -> Selection:
         """The same with that pass made. If it is interrupted or the data is gone by then, the
@@ -181,7 +219,7 @@ class Selection(Score):
         return None if self.gap is None else math.exp(min(-self.gap, 0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Optimum(SubsetScore):
     """The discrete optimum of a small pool, by enumeration."""
 
@@ -195,7 +233,7 @@ class Optimum(SubsetScore):
         return self.fair_score - other.fair_score
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """One selection per selector, on the same problem."""
 
@@ -244,6 +282,7 @@ def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
         calibration=problem.calibration,
         problem=problem,
+        imprint=Imprint.of(problem.pool, indices),
         **run,
     )
 

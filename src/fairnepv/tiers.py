@@ -25,11 +25,13 @@ import numpy as np
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.io.rows import Columns, Shards
 from fairnepv.loop import Session
-from fairnepv.methods import Plan, find
+from fairnepv.methods import find
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import Found, better, check_effort, greedy, improve
+from fairnepv.selection import Plan
 from fairnepv.views import Pool
+from fairnepv.views.arrays import brief
 from fairnepv.views.base import Indices, View
 
 TIERED = ("auto", "greedy", "nepv")  # methods for the second tier
@@ -42,14 +44,14 @@ _LEAST = 2  # times k rows: smaller shards of files are joined, as they would be
 def check_hierarchical(value: Any, method: Any) -> None:
     """What can be refused before any data is looked at."""
     counts = isinstance(value, int | np.integer) and value > 0
-    if not (isinstance(value, bool) or counts):
+    if not (isinstance(value, bool | np.bool_) or counts):
         raise InputError(
-            f"hierarchical must be True, False or a number of shards from 1, not {value!r}"
+            f"hierarchical must be True, False or a number of shards from 1, not {brief(value)}"
         )
     if value and method not in TIERED:
         raise UnsupportedError(
-            f"hierarchical does not support method {method!r}, which is about the whole pool; use "
-            f"one of {', '.join(map(repr, TIERED))}"
+            f"hierarchical does not support method {brief(method)}, which is about the whole "
+            f"pool; use one of {', '.join(map(repr, TIERED))}"
         )
 
 
@@ -68,9 +70,9 @@ def shards_of(pool: Pool, k: int, wanted: bool | int) -> tuple[int, ...]:
     most = (pool.n - 1) // k
     if count > max(1, most):
         raise InputError(
-            f"hierarchical = {count} makes shards of at most {-(-pool.n // count)} rows, but k = "
-            f"{k} of each go on to the second tier, so that it would see all of them; give at most "
-            f"{max(1, most)}"
+            f"hierarchical = {brief(count)} makes shards of at most {-(-pool.n // count)} rows, "
+            f"but k = {k} of each go on to the second tier, so that it would see all of them; give "
+            f"at most {max(1, most)}"
         )
     return tuple(s * pool.n // count for s in range(count + 1))
 

@@ -6,7 +6,7 @@ from fairnepv.errors import UnsupportedError
 from fairnepv.problem import Problem
 from fairnepv.relaxation.coordinates import WIDEST_GRAM
 
-_FACTOR_THE_AVERAGE = ("k-dpp", "softmax", "d-optimal")
+FACTOR_THE_AVERAGE = ("k-dpp", "softmax", "d-optimal")
 _DIVIDE_BY_THE_RIDGE = ("softmax", "d-optimal", "saturate")
 
 
@@ -14,7 +14,7 @@ def refuse(problem: Problem, name: str) -> str | None:
     """Why a baseline cannot be run on this problem, or None if it can."""
     if name in _DIVIDE_BY_THE_RIDGE and not problem.pool.eps.all():
         return f"method '{name}' needs a ridge eps above zero in every view; use another one"
-    if name not in _FACTOR_THE_AVERAGE:
+    if name not in FACTOR_THE_AVERAGE:
         return None
     if problem.constraints:
         return f"method '{name}' does not support include, exclude or groups; use 'auto'"

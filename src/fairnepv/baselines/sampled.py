@@ -16,7 +16,7 @@ from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found
 from fairnepv.views.base import Floats, Indices
 
-_SAMPLES = 10  # of which a sampler returns the best
+K_DPP_SAMPLES = 10  # of which the sampler returns the best
 
 
 def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
@@ -35,7 +35,7 @@ def k_dpp(problem: Problem, effort: Effort, session: Session) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
     insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
-    samples = [sampler.draw(problem.rng(4, i)) for i in range(_SAMPLES)]
+    samples = [sampler.draw(problem.rng(4, i)) for i in range(K_DPP_SAMPLES)]
     scores = [subset_merit(problem, sample) for sample in samples]
     return Found(samples[int(np.argmax(scores))], Status.COMPLETE)
 

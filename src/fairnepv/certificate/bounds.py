@@ -24,7 +24,7 @@ _MOST_STEPS = 200
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
     """No k items that the constraints allow score above `upper_bound`.
 

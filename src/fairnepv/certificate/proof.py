@@ -24,7 +24,7 @@ _FORMAT = "fairnepv bound 1"
 _ROUNDING = 1e-9  # by which two machines may differ
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Proof:
     """What is claimed, about which problem, and the dual variables that are to prove it."""
 
@@ -35,7 +35,7 @@ class Proof:
     alone: Mapping[str, Dual]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verified:
     """What the dual variables prove for the data, beside what was claimed."""
 

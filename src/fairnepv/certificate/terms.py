@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
+from fairnepv.views.arrays import brief
 from fairnepv.views.base import Floats
 
-_LONGEST = 80  # characters of a value in a message
 T = TypeVar("T")
 
 
@@ -223,5 +223,4 @@ def _same(left: Any, right: Any) -> bool:
 
 def _shown(value: Any) -> str:
     plain = value.tolist() if isinstance(value, np.ndarray) else value
-    text = "none" if plain is None or plain == [] else repr(plain)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return "none" if plain is None or plain == [] else brief(plain)

@@ -21,7 +21,7 @@ _OPENMOJI_SHA256 = "a236d3f4b79b3323"  # its first 16 hex digits
 _WORD = r"(?u)\b\w\w+\b"  # two letters or digits at least, as scikit-learn has it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pictograms:
     """2,297 pictograms of OpenMoji, row by row; CC-BY-SA-4.0, keywords Unicode-3.0."""
 

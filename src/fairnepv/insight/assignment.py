@@ -15,7 +15,7 @@ from fairnepv.views.cosines import Anchors, CosinePool, cosines
 _TIE = 1e-10  # similarities this close are tied, at any block size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Assignment:
     """Who stands for whom."""
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from fairnepv.engines import Block, Engine, block_threads
 from fairnepv.errors import InputError
-from fairnepv.insight.given import check_count
 from fairnepv.problem import check_random_state
 from fairnepv.views import Pool
+from fairnepv.views.arrays import check_count
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
 

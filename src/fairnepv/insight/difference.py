@@ -17,7 +17,7 @@ from fairnepv.selection import Selection
 _SCALE = ("k", "tau", "eps", "calibration", "quality", "priorities")  # what scores depend on
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Difference:
     """From a to b; changes are what b has more."""
 

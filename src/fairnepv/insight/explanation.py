@@ -22,7 +22,7 @@ from fairnepv.selection import Selection
 from fairnepv.views.base import Floats, Indices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Explanation:
     """Every pick in order of selection."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.insight.given import check_count, check_selection
+from fairnepv.insight.given import check_selection
 from fairnepv.pipeline import select
 from fairnepv.selection import Selection
-from fairnepv.views.intake import named_views
+from fairnepv.views.arrays import brief, check_count, plain_array
+from fairnepv.views.intake import named_views, sketch_view
 
 _OURS = ("include", "include_counts", "nested")
+_RESCALES = {"eps", "calibration", "quality"}  # options that change the scores of the same rows
+_SAME = 1e-3  # nats per item that the type of numbers may make
 
 
 def extend(selection: Selection, data: Any, more: int, **options: Any) -> Selection:
@@ -28,18 +32,33 @@ def extend(selection: Selection, data: Any, more: int, **options: Any) -> Select
     for name in _OURS:
         if name in options:
             raise InputError(f"extend sets {name} itself; use select for a choice of your own")
-    _check_names(old, named_views(data, options.get("views")))
+    views = named_views(data, options.get("views"))
+    _check_names(old, views)
     _check_rows(old, options)
-    settings = {**_old_settings(old, data, options.get("views")), **options}
+    _refuse_new_rows_alone(old, views, options.get("ids"))
+    settings = {**_old_settings(old, views), **options}
     kept = old.ids if old.has_ids else old.indices
     extended: Selection = select(data, more, include=kept, include_counts=False, **settings)
-    return extended
+    notes = () if _RESCALES & set(options) else tuple(_other_rows(old, extended))
+    return replace(extended, run_notes=(*extended.run_notes, *notes))
 
 
-def _old_settings(old: Selection, data: Any, views: Any) -> dict[str, Any]:
+def _other_rows(old: Selection, extended: Selection) -> Iterator[str]:
+    """Old items come first, and on the old scale they score what they did."""
+    for name, before in old.scores.items():
+        now = float(extended.gains[name][: len(old.indices)].mean())
+        if abs(now - before) > _SAME:
+            yield (
+                f"the items of the old selection had d = {before:.4f} in view {name!r} and have "
+                f"{now:.4f} in this data; if these are other rows, let the old ones come first or "
+                "name rows by ids"
+            )
+
+
+def _old_settings(old: Selection, views: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "tau": old.settings["tau"],
-        "eps": _old_ridges(old.settings["eps"], named_views(data, views)),
+        "eps": _old_ridges(old.settings["eps"], views),
         "calibration": old.calibration,
         "priorities": old.settings["priorities"],
     }
@@ -71,4 +90,24 @@ def _check_rows(old: Selection, options: Mapping[str, Any]) -> None:
         raise InputError(
             "selection was made with quality; pass quality for all rows of data, or quality=None "
             "to go on without"
+        )
+
+
+def _refuse_new_rows_alone(old: Selection, views: Mapping[str, Any], ids: Any) -> None:
+    """The old items are chosen again, so their rows must be there."""
+    expected = "extend expects the old rows and the new ones in one pool"
+    if old.has_ids:
+        given = ids.get(next(iter(views)), ()) if isinstance(ids, Mapping) else ids
+        known = set(plain_array(given, "ids").ravel().tolist())
+        missing = [item for item in old.ids.tolist() if item not in known]
+        if missing:
+            raise InputError(
+                f"data has no row for {len(missing)} of the {len(old.ids)} items of the selection, "
+                f"the first is id {brief(missing[0])}; {expected}"
+            )
+    n = sketch_view(*next(iter(views.items()))).n
+    if not old.has_ids and n < old.settings["n"]:
+        raise InputError(
+            f"data has {n} rows, but the selection was made from {old.settings['n']}; {expected}, "
+            "the old ones first"
         )

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError, Status
-from fairnepv.insight.given import check_count
-from fairnepv.pipeline import select
+from fairnepv.pipeline import is_one_size, select
 from fairnepv.search import misses_floors
 from fairnepv.selection import Selection
+from fairnepv.views.arrays import brief, check_count, check_flag
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
 _NOTHING = 1e-9  # nats per item; a view that is this close to its own optimum has none to gain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tradeoff:
     """One selection per floor under `view`, from the fair one on."""
 
@@ -110,15 +110,16 @@ def _check_options(data: Any, k: Any, view: Any, options: Mapping[str, Any]) -> 
     """The floors of other views, once everything else is as it should be."""
     names = list(named_views(data, options.get("views")))
     if view not in names:
-        raise InputError(f"view must be one of {names}, not {view!r}")
+        raise InputError(f"view must be one of {names}, not {brief(view)}")
     if len(names) < 2:
         raise InputError("a trade-off needs at least two views; with one there is nothing to trade")
-    if np.ndim(k) != 0 or options.get("nested"):
-        raise InputError(f"k must be one size, not {k!r}; ask for one trade-off per size")
-    floors = options.get("floors") or {}
+    if not is_one_size(k) or check_flag("nested", options.get("nested", False)):
+        raise InputError(f"k must be one size, not {brief(k)}; ask for one trade-off per size")
+    floors = options.get("floors")
+    floors = {} if floors is None else floors
     if not isinstance(floors, Mapping) or view in floors:
         raise InputError(
-            f"floors must map other views to numbers, not {floors!r}: those of {view!r} are what "
-            "is varied here"
+            f"floors must map other views to numbers, not {brief(floors)}: those of {view!r} are "
+            "what is varied here"
         )
     return floors

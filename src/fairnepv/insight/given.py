@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fairnepv.errors import InputError
 from fairnepv.problem import Problem
 from fairnepv.selection import Selection
@@ -22,19 +20,10 @@ def check_selection(value: Any, what: str = "selection") -> Selection:
 
 def problem_of(selection: Any, task: str) -> Problem:
     """The problem with its data, which a selection that was stored has left behind."""
-    problem = check_selection(selection).problem
+    problem = check_selection(selection).posed
     if problem is None:
         raise InputError(
             f"{task} needs the data, which a stored selection does not carry; select again with "
             "the same arguments, or call it before the selection is stored"
         )
     return problem
-
-
-def check_count(argument: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise InputError(f"{argument} must be a whole number, at least {least}, not {value!r}")
-    if value < least:
-        raise InputError(f"{argument} must be at least {least}, not {int(value)}")
-    return int(value)

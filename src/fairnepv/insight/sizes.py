@@ -18,7 +18,7 @@ from fairnepv.objective import soft_min, subset_gains
 from fairnepv.posing import Posing, count_items, pose
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
-from fairnepv.views.arrays import plain_array
+from fairnepv.views.arrays import brief, check_flag, plain_array
 from fairnepv.views.base import Floats, Indices
 
 _REACH = 100  # the largest size where none is asked for
@@ -26,7 +26,7 @@ _BOUNDS = 5  # sizes at which bounds are proven where none are named
 _STRAIGHT = 1e-10  # nats by which a bend must leave the chord, and by which one beats another
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """F_tau and d_q of the first items of one fair-greedy order, by how many they are."""
 
@@ -55,8 +55,9 @@ class Curve:
 
     def largest_with(self, *, fair_score: float) -> int | None:
         """The largest size whose F_tau is at least this; None where there is none."""
-        if isinstance(fair_score, bool) or not isinstance(fair_score, int | float | np.number):
-            raise InputError(f"fair_score must be a number, not {fair_score!r}")
+        real = isinstance(fair_score, int | float | np.integer | np.floating)
+        if not real or isinstance(fair_score, bool) or np.isnan(fair_score):
+            raise InputError(f"fair_score must be a number, not {brief(fair_score)}")
         reached = self.sizes[self.fair_scores >= fair_score]
         return int(reached.max()) if len(reached) else None
 
@@ -78,6 +79,7 @@ def curve(
     problem: as for `select`: tau, eps, include, ...; what belongs to one size (quotas, floors,
         calibration 'efficiency') has no curve.
     """
+    bounds = check_flag("bounds", bounds)
     _refuse_one_size(problem)
     wanted = None if sizes is None else _check_sizes(sizes)
     # No scale depends on the size here, so the problem is posed at the least, where n is known.
@@ -145,14 +147,16 @@ def _refuse_one_size(problem: Posing) -> None:
             raise UnsupportedError(
                 f"{name} belong to one size; use select at the sizes of interest"
             )
-    if not problem.get("include_counts", True):
+    if not check_flag("include_counts", problem.get("include_counts", True)):
         raise InputError("sizes of a curve count included items too; leave include_counts out")
 
 
 def _check_sizes(sizes: Any) -> Indices:
     given = plain_array(sizes, "sizes")
     if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
-        raise InputError(f"sizes must be a list of whole numbers, as in [10, 20], not {sizes!r}")
+        raise InputError(
+            f"sizes must be a list of whole numbers, as in [10, 20], not {brief(sizes)}"
+        )
     return np.unique(given).astype(np.int64)
 
 

@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
 from fairnepv.loop import Progress, Session, Step, check_progress
-from fairnepv.methods import Plan, find
 from fairnepv.objective import fair_value, subset_scores
+from fairnepv.pipeline import carry_out, prove
 from fairnepv.problem import Problem, check_random_state
 from fairnepv.search import check_effort
-from fairnepv.selection import Selection
-from fairnepv.views.arrays import check_positive
+from fairnepv.selection import Plan, Selection
+from fairnepv.views.arrays import brief, check_positive, plain_array
 from fairnepv.views.base import Indices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Variant:
     """The same task under one other knob, searched again."""
 
@@ -36,13 +35,14 @@ class Variant:
     status: Status
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stability:
     """A selection beside its variants."""
 
     selection: Selection
     variants: tuple[Variant, ...]
     status: Status  # INTERRUPTED where variants are missing
+    notes: tuple[str, ...] = ()  # which variants were left out, and why
 
     @property
     def kept(self) -> NDArray[np.float64]:
@@ -72,71 +72,87 @@ def stability(
     effort: that of the selection unless given.
     progress: called with a `Step` after every variant.
 
-    Calibration, constraints and method stay as they are, and the relaxed solution of the
-    selection's bound, where there is one, stays a start.
+    The search is planned as that of the selection: method, constraints, calibration, shards and
+    limits of nodes and seconds are the same, and the relaxed solution of its bound, where there is
+    one, stays a start. Where it had a target, so has every variant, under its own bound. A variant
+    says by its status how its search ended.
     """
     problem = problem_of(selection, "stability")
     posed = dict(_variants(problem, tau, eps, seeds))
     if not posed:
         raise InputError("stability has nothing to vary; give factors for tau or eps, or seeds")
     listener = check_progress(progress)
-    settings = selection.settings
-    plan = Plan(
-        selection.method,
-        check_effort(settings["effort"] if effort is None else effort),
-        settings["oversampling"],
-        certificate=selection.certificate,
-    )
-    return _search_all(selection, problem, posed, plan, listener)
+    assert selection.plan is not None, "where there is a problem there is a plan"
+    plan = selection.plan
+    if effort is not None:
+        plan = replace(plan, effort=check_effort(effort).for_size(problem))
+    return _search_all(selection, posed, plan, listener)
 
 
 def _search_all(
     selection: Selection,
-    problem: Problem,
     posed: Mapping[tuple[str, float], Problem],
     plan: Plan,
     progress: Progress | None,
 ) -> Stability:
-    began = time.monotonic()
+    began, status = time.monotonic(), Status.COMPLETE
     found: list[Variant] = []
-    session = Session()
+    notes: list[str] = []
     for (knob, value), variant in posed.items():
-        session = Session()
+        session = Session(time_limit=plan.time_limit)
         try:
-            with block_threads(problem.work()):
-                outcome = find(variant, plan, session)
-        except InputError:  # floors that a variant cannot reach leave it no set at all
+            outcome = _searched(variant, plan, session, bound_holds=knob == "seed")
+        except InputError as error:  # floors that a variant cannot reach leave it no set at all
+            notes.append(f"{_name(knob, value)} is left out: {error}")
             continue
-        if session.stopped:  # half a search says nothing about stability
+        interrupted = session.stopped is Status.INTERRUPTED
+        if not interrupted:  # half a search says nothing about stability
+            found.append(_graded(selection, knob, value, outcome))
+            interrupted = not _told(progress, _turn(found, len(posed), time.monotonic() - began))
+        if interrupted:
+            status = Status.INTERRUPTED
             break
-        found.append(_graded(selection, problem, knob, value, outcome.indices, outcome.status))
-        if progress is not None:
-            with session.absorbing_interruption():
-                progress(_turn(found, len(posed), time.monotonic() - began))
-            if session.stopped:
-                break
+    if not found and status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is in hand yet
     if not found:
-        raise KeyboardInterrupt
-    return Stability(selection, tuple(found), session.stopped or Status.COMPLETE)
+        raise InputError(f"stability has no variant to compare: {'; '.join(notes)}")
+    return Stability(selection, tuple(found), status, tuple(notes))
 
 
-def _graded(
-    selection: Selection,
-    problem: Problem,
-    knob: str,
-    value: float,
-    indices: Indices,
-    status: Status,
-) -> Variant:
-    indices = np.sort(indices)
+def _searched(problem: Problem, plan: Plan, session: Session, bound_holds: bool) -> Selection:
+    """What the plan finds; the score that is good enough follows from a bound on this problem."""
+    if plan.target is not None and not bound_holds:
+        proving = Session(time_limit=plan.time_limit)
+        plan = replace(plan, certificate=prove(problem, plan.gap, proving))
+        session.following(proving)
+    session.goal = plan.goal
+    return carry_out(problem, plan, session)
+
+
+def _told(progress: Progress | None, step: Step) -> bool:
+    """Whether the listener lets the search go on."""
+    session = Session()
+    with session.absorbing_interruption():
+        if progress is not None:
+            progress(step)
+    return session.stopped is None
+
+
+def _graded(selection: Selection, knob: str, value: float, found: Selection) -> Variant:
+    problem, indices = selection.problem, np.sort(found.indices)
+    assert problem is not None
     return Variant(
-        f"seed {value}" if knob == "seed" else f"{knob} x {value:g}",
+        _name(knob, value),
         {knob: value},
         indices,
         jaccard(selection.indices, indices),
         fair_value(problem, subset_scores(problem.pool, indices)),
-        status,
+        found.status,
     )
+
+
+def _name(knob: str, value: float) -> str:
+    return f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"
 
 
 def _turn(found: list[Variant], of: int, seconds: float) -> Step:
@@ -168,6 +184,7 @@ def _with_ridges(problem: Problem, factor: float) -> Problem:
 
 
 def _listed(argument: str, values: Any) -> list[Any]:
-    if isinstance(values, str) or np.ndim(values) != 1:
-        raise InputError(f"{argument} must be a list, as in {argument}=(1, 2), not {values!r}")
+    array = plain_array(values, argument)
+    if isinstance(values, str) or array.ndim != 1:
+        raise InputError(f"{argument} must be a list, as in {argument}=(1, 2), not {brief(values)}")
     return list(values)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import operator
 import os
 import re
 import sys
@@ -65,12 +68,13 @@ def check_memory_limit(value: Any) -> int | None:
         found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", value)
         unit = _UNITS.get(found[2].upper()) if found else None
         size = float(found[1]) * unit if found and unit else None
-    elif hasattr(value, "__index__") and not isinstance(value, bool):
-        size = int(value)
-    if size is None or size < 1:
+    elif not isinstance(value, bool):
+        with contextlib.suppress(TypeError):  # of what is no whole number
+            size = operator.index(value)
+    if size is None or not 1 <= size < math.inf:
         raise InputError(
             "memory_limit must be a positive number of bytes, or text such as '2GiB' or '500 MB', "
-            f"not {value!r}"
+            f"not {value!r:.80}"
         )
     return int(size)
 

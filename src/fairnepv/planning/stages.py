@@ -10,11 +10,12 @@ import itertools
 import math
 from dataclasses import replace
 
+from fairnepv.baselines.limits import FACTOR_THE_AVERAGE
+from fairnepv.baselines.sampled import K_DPP_SAMPLES
 from fairnepv.certificate.concave import evaluation_cost, first_size, most_rows
 from fairnepv.engines import LocalEngine
 from fairnepv.engines.rates import UNTIMED, Rates
 from fairnepv.io.rows import RowFile
-from fairnepv.methods import Plan
 from fairnepv.planning.facts import is_sparse, reading_cost, row_bytes
 from fairnepv.planning.forecast import Stage
 from fairnepv.problem import Problem
@@ -22,6 +23,7 @@ from fairnepv.relaxation.coordinates import WIDEST_GRAM, coordinate_work
 from fairnepv.relaxation.frames import affordable_count
 from fairnepv.search.effort import Effort, check_effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
+from fairnepv.selection import Plan
 from fairnepv.views import DenseView, KernelView, Pool, View
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
@@ -30,6 +32,7 @@ _LATE = 24  # directions of greedy in one pass
 _SWAP_PASSES = 15  # of a typical local search
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same without a table, which nobody updates
+_ASCENT = 60  # steps of a baseline that ascends on memberships
 _STEPS = 60  # of a relaxation that is only to order candidates
 _BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
@@ -262,10 +265,33 @@ class Count:
         wide = sum(v.p * v.data.dtype.itemsize for v in apart)
         return float(self.n * (wide + sum(map(row_bytes, others))))
 
+    def _averaged(self, method: str) -> Stage:
+        """What factors the averaged kernel: of the rows all at once, or of the columns in passes
+        over blocks in which the views lie side by side."""
+        n, k, P, steps = self.n, self.k, self.P, _ASCENT
+        by_rows = n <= min(2 * P, WIDEST_GRAM)
+        if method == "k-dpp":
+            by_rows, steps = n < P, K_DPP_SAMPLES
+        side, beside = n if by_rows else P, self.row_features() + 16.0 * P
+        widest = max(self.row_features((view,)) for view in self.views)
+        making = 2.0 * n * widest + 24.0 * n**2 if by_rows else self._gram(P, beside + 8.0 * P)
+        factoring = 80.0 * side**2  # a matrix, its factor and products with it, at two points
+        drawn = min(k, side)  # eigenvectors of a sample, which are reflected in copies
+        drawing = (48.0 * n + 16.0 * side) * drawn if method == "k-dpp" else 0.0
+        return self._stage(
+            method,
+            1.0 if by_rows else 1.0 + steps,
+            max(making + 8.0 * side**2, factoring + drawing) + 32.0 * k * P,
+            columns=0.0 if by_rows else float(steps * drawn),
+            between=n * P * side / 2 + (10.0 + steps / 3) * side**3 + 40.0 * n * drawn**2,
+            double=True,
+            note="factors of the averaged kernel, roughly",
+        )
+
     def _baseline(self, plan: Plan) -> list[Stage]:
+        if plan.method in FACTOR_THE_AVERAGE:
+            return [self._averaged(plan.method)]
         stages = [self.greedy()]
-        if plan.method in ("softmax", "d-optimal", "k-dpp"):
-            stages.append(self.relaxation())
         if plan.effort.max_passes:
             stages.append(self.swaps(plan.effort))
         return [replace(s, note=f"{plan.method}, roughly") for s in stages]
@@ -290,10 +316,11 @@ class Count:
                 total += 8 * self.k
         return total
 
-    def row_features(self) -> float:
+    def row_features(self, views: tuple[View, ...] | None = None) -> float:
         """Bytes by row of calibrated features in float64."""
+        views = views or self.views
         return float(
-            sum(_SPARSE_ENTRY * v.stored / v.n if is_sparse(v) else 16 * v.p for v in self.views)
+            sum(_SPARSE_ENTRY * v.stored / v.n if is_sparse(v) else 16 * v.p for v in views)
         )
 
     def _blocks(self, width: int, row: float) -> float:

@@ -30,8 +30,9 @@ from fairnepv.relaxation.scf import Scf
 from fairnepv.relaxation.starts import check_start, small_range, start_frame
 from fairnepv.relaxation.trust_region import TrustRegion
 from fairnepv.stiefel import EUCLIDEAN
-from fairnepv.views.arrays import check_positive
+from fairnepv.views.arrays import brief, check_count, check_positive
 from fairnepv.views.base import Floats
+from fairnepv.views.imprint import Imprint
 
 # Variants of section 4.2 as (alpha, sigma in units of 1/k).
 _VARIANTS = {
@@ -59,7 +60,7 @@ class Solver:
     max_passes: int | None = None  # over the rows, after the start
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relaxation:
     """What the relaxation found, with the basis made on demand."""
 
@@ -75,6 +76,7 @@ class Relaxation:
     coordinates: Coordinates = field(repr=False)
     frame: Floats = field(repr=False)  # in those coordinates
     k: int = field(repr=False)
+    imprint: Imprint | None = field(default=None, repr=False)  # of the rows, for a later look
 
     @property
     def steps(self) -> int:
@@ -83,6 +85,7 @@ class Relaxation:
     @functools.cached_property
     def basis(self) -> Floats:
         """(n, k) orthonormal frame V."""
+        self._check_rows()
         V = self.coordinates.lift(self.frame)
         if V.shape[1] < self.k:  # degenerate: any completion is as good as another
             rest = np.random.default_rng(0).standard_normal((len(V), self.k - V.shape[1]))
@@ -92,7 +95,12 @@ class Relaxation:
     @functools.cached_property
     def leverage(self) -> Floats:
         """(n,) leverage scores l_i = ||e_i^T V||^2 [FairNEPv, section 4.4]."""
+        self._check_rows()
         return self.coordinates.leverage(self.frame)
+
+    def _check_rows(self) -> None:
+        if self.imprint is not None:
+            self.imprint.check()
 
 
 def make_solver(
@@ -106,19 +114,16 @@ def make_solver(
 ) -> Solver:
     """A solver by name; contradictory knobs are refused here."""
     if not isinstance(name, str) or name not in SOLVERS:
-        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {name!r}")
+        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {brief(name)}")
     tol = check_positive("tol", tol)
-    if max_steps is not None and (
-        isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1
-    ):
-        raise InputError(f"max_steps must be a positive integer, not {max_steps!r}")
+    max_steps = None if max_steps is None else check_count("max_steps", max_steps)
     if name == "accelerated":
         if alpha is not None or sigma is not None:
             raise InputError(
                 "alpha and sigma belong to the SCF variants, not to 'accelerated'; drop them, or "
                 "choose solver damped, shifted or damped-shifted"
             )
-        return Solver(name, tol, int(max_steps or 3000))
+        return Solver(name, tol, max_steps or 3000)
     default_alpha, default_sigma = _VARIANTS[name]
     alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
     sigma = default_sigma / k if sigma is None else _check_sigma(sigma)
@@ -129,7 +134,7 @@ def make_solver(
             f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
             "means alpha < 1 and shifting means sigma > 0"
         )
-    return Solver(name, tol, int(max_steps or 1000), alpha, sigma)
+    return Solver(name, tol, max_steps or 1000, alpha, sigma)
 
 
 def _check_sigma(sigma: Any) -> float:

@@ -18,6 +18,7 @@ from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, complete
 from fairnepv.search.local import LocalSearch
+from fairnepv.views.arrays import brief
 from fairnepv.views.base import Indices
 
 
@@ -90,7 +91,7 @@ _LONG_PASS = 3e9  # multiply-adds of one pass beyond which efforts are limited
 
 def check_effort(name: Any) -> Effort:
     if not isinstance(name, str) or name not in EFFORTS:
-        raise InputError(f"effort must be one of {', '.join(EFFORTS)}, not {name!r}")
+        raise InputError(f"effort must be one of {', '.join(EFFORTS)}, not {brief(name)}")
     return EFFORTS[name]
 
 

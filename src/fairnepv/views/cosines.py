@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from fairnepv.engines import Block
 from fairnepv.views.base import Floats, Indices, inverse_norms
+from fairnepv.views.imprint import changed
 from fairnepv.views.pool import Pool
+
+_ROUNDING = 1e-6  # by which a squared norm may differ from what it was at the edge
 
 
 class Anchors(NamedTuple):
@@ -49,4 +52,7 @@ class CosinePool:
 def cosines(block: Block, anchors: Anchors, inverse: Floats) -> Iterator[Floats]:
     """(b, m) for one view after the other, so that only one of them is held at a time."""
     for q, (view, anchor) in enumerate(zip(block.views, anchors.anchors, strict=True)):
+        lengths = view.squared_norms() * inverse[:, q] ** 2
+        if (abs(lengths - 1.0) > _ROUNDING)[inverse[:, q] > 0].any():
+            raise changed("the data")
         yield view.cross(anchor) * inverse[:, q, None] * anchors.inverse[:, q]

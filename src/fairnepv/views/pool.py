@@ -31,7 +31,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
     """Make one with `Pool.of`, which checks; the constructor trusts."""
 
@@ -96,7 +96,9 @@ class Pool:
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
-        engine = engine_of(engine or preferred_engine(sketched.values()))
+        if engine is None:
+            engine = preferred_engine(sketched.values())
+        engine = engine_of(engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property

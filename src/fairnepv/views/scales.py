@@ -29,8 +29,10 @@ class Calibration:
 
     rule: str
     normalize: bool = False
-    factors: Mapping[str, float] = field(default_factory=dict)  # on K, before the ridge
-    offsets: Mapping[str, float] = field(default_factory=dict)  # log factor on L, after it
+    # On K, before the ridge.
+    factors: Mapping[str, float] = field(default_factory=dict, hash=False)
+    # Logarithm of the factor on L, after it.
+    offsets: Mapping[str, float] = field(default_factory=dict, hash=False)
     # What proves the offsets of 'efficiency', for a certificate of the same problem to use again.
     evidence: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
