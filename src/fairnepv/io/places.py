@@ -12,12 +12,14 @@ import functools
 import io
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from fairnepv.errors import InputError
@@ -33,6 +35,7 @@ _ANSWERS = 25.0  # seconds for a filesystem to say what it has
 _CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 6.0, 3  # of one request to S3: seconds, seconds, times
 _AT_ONCE = 16  # requests that are under way together
 _BUFFER = 1 << 16  # bytes of a first read, which mostly hold a header
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # for whoever writes into a pipe
 _S3_OPTIONS = ("region", "scheme", "endpoint_override")
 
 T = TypeVar("T")
@@ -125,6 +128,58 @@ class RemotePath:
 
 
 Place = Path | RemotePath
+SomePlace = TypeVar("SomePlace", bound=Path | RemotePath)
+
+
+def regular_file(path: SomePlace) -> SomePlace:
+    """The path of a file, links followed; a pipe would block for ever, a device has no end."""
+    if isinstance(path, Path):
+        with _opening(path):
+            mode = path.stat().st_mode
+        _refuse_other_kinds(path, mode)
+    return path
+
+
+def open_regular(path: Place) -> IO[bytes]:
+    """A regular file to be read; what was opened is asked once more, since something else may have
+    taken the place of the file in between."""
+    regular_file(path)
+    if not isinstance(path, Path):
+        stream: IO[bytes] = path.open("rb")
+        return stream
+    with _opening(path):
+        local = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
+    try:
+        _refuse_other_kinds(path, os.fstat(local.fileno()).st_mode)
+    except InputError:
+        local.close()
+        raise
+    return local
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    return os.open(name, flags | _NOT_WAITING)
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist; check the path") from error
+    except (OSError, ValueError) as error:  # the latter of a name with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be opened ({reason}); check the path") from error
+
+
+def _refuse_other_kinds(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path} is a folder; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise InputError(
+            f"{path} is a pipe, a socket or a device, not a file; write its content into a file "
+            "and name that"
+        )
 
 
 def is_uri(text: str) -> bool:
