@@ -605,12 +605,20 @@ def test_a_document_that_is_not_one_is_refused(content):
         assert refused(read).startswith(f"{file} cannot be read (")
 
 
-@pytest.mark.parametrize("fields", [{"checksum": 5}, {"n": "5"}, {"simulated": 1}, {"funnel": {}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"checksum": 5}, {"n": "5"}, {"simulated": 1}, {"funnel": {}}, {"sources": ["x"]}),
+        *({"funnel": [5]}, {"notes": [None]}, {"n": True}, {"kind": None}, {"rules": []}),
+    ],
+)
 def test_what_corpus_json_says_has_its_type(fields):
     small()
     said_instead("corpus/corpus.json", **fields)
     (name,) = fields
-    assert f"corpus.json cannot be read ({name} is no " in refused(Corpus.open, "corpus")
+    said = refused(Corpus.open, "corpus")
+    assert "corpus.json cannot be read (" in said
+    assert f"{name} is no " in said
 
 
 def shorter(file: str) -> None:

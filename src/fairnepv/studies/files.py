@@ -11,9 +11,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.documents import read_document
+from fairnepv.io.places import open_regular
 
 _BLOCK = 1 << 20
 Record = TypeVar("Record")  # a dataclass
@@ -59,20 +61,27 @@ def write_record(file: Path, record: Any) -> None:
 
 def read_record(file: Path, kind: type[Record], remedy: str) -> Record:
     """A dataclass as `write_record` wrote it; every field has the type that it should have."""
+    said = read_document(file, remedy)
     try:
-        said = json.loads(file.read_bytes())
         hints = get_type_hints(kind)
         return kind(**{name: _as(hints.get(name), value, name) for name, value in said.items()})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise unreadable(file, error, remedy) from error
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:
     """JSON has no tuples; a number that stands for a name would be found out much later."""
-    wanted = get_origin(hint) or hint
+    wanted, inner = get_origin(hint) or hint, get_args(hint)
     found = tuple(value) if wanted is tuple and isinstance(value, list) else value
-    if wanted is not None and type(found) is not wanted:
+    if wanted is Any or wanted is None:
+        return found
+    if type(found) is not wanted:
         raise TypeError(f"{name} is no {wanted.__name__}")
+    if wanted is list:
+        return [_as(inner[0], value, f"one of {name}") for value in found]
+    if wanted is tuple:
+        pairs = zip(inner, found, strict=True)
+        return tuple(_as(kind, value, f"one of {name}") for kind, value in pairs)
     return found
 
 
@@ -94,7 +103,7 @@ def csv_content(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 def fingerprint(path: Path) -> dict[str, Any]:
     """Name, size and SHA-256 of a file."""
     found, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(_BLOCK):
             found.update(block)
             size += len(block)

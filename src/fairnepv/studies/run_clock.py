@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from fairnepv.errors import InputError
+from fairnepv.io.documents import read_document
 from fairnepv.io.write import Output
 from fairnepv.loop import Progress, Step
 
@@ -61,4 +63,12 @@ class Clock:
 
 
 def _read(file: Path) -> Spent:
-    return Spent(*json.loads(file.read_bytes())) if file.is_file() else Spent()
+    if not file.is_file():
+        return Spent()
+    remedy = "remove it and run again"
+    said = read_document(file, remedy)
+    try:
+        bound, search = map(float, said)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{file} holds no two numbers of seconds; {remedy}") from error
+    return Spent(bound, search)
