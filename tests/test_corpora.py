@@ -579,7 +579,8 @@ def test_whatever_is_done_to_features_is_found_out(tmp_path_factory, file, place
         ({"shape": [4, 5]}, "describes 4 x 5 features, and the corpus has 5 items"),
         ({"shape": [6, 5]}, "describes 6 x 5 features"),
         ({"shape": []}, "make the features again"),
-        ({"shape": [5, "5"]}, "its description says 5 x 5"),
+        ({"shape": [5, "5"]}, "one of shape is no int"),
+        ({"shape": [5.0, 5]}, "one of shape is no int"),
         ({"dtype": "float16"}, "holds 5 x 5 float32"),
     ],
 )
