@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -51,6 +51,24 @@ def _move(part: Path, file: Path) -> None:
 def write_whole(file: Path, content: bytes) -> None:
     with appearing(file) as part:
         part.write_bytes(content)
+
+
+def kept(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """The file NAME.CHECKSUM.parquet of an unfinished step, made unless it is there: one that does
+    not have its checksum, after a power cut perhaps, is not believed but made anew."""
+    for found in folder.glob(f"{name}.*.parquet"):
+        if found.is_file() and found == _sealed(found, folder, name):
+            return found
+        found.unlink()
+    with appearing(folder / name) as whole:
+        make(whole)
+    file = _sealed(folder / name, folder, name)
+    os.replace(folder / name, file)
+    return file
+
+
+def _sealed(content: Path, folder: Path, name: str) -> Path:
+    return folder / f"{name}.{sha256_of(content)}.parquet"
 
 
 def write_record(file: Path, record: Any) -> None:

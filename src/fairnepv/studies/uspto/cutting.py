@@ -117,7 +117,7 @@ class Cutter:
                 self._keep(self._rest)
             self._refuse(f"{MAX_IDLE >> 20} MiB in which no case file ends")
         if not self._open:
-            if len(self._rest) > MAX_AROUND:
+            if len(self._rest) >= _CHUNK:  # or the next search would go through them once more
                 self._rest = re.sub(rb"\s+", b" ", self._rest)
             if len(self._rest) > MAX_AROUND:
                 self._keep(self._rest)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
-from fairnepv.studies.files import write_whole
+from fairnepv.studies.files import sha256_of, write_whole
 from fairnepv.studies.uspto.applications import Case, case_xml, document
 from fairnepv.studies.uspto.drawing import draw_picture
 from fairnepv.studies.uspto.marks import Mark, draw_mark, lot
@@ -39,7 +39,8 @@ LABEL, TRUTH, IMAGES, LATER = (
     "applications-later.xml",
 )
 WORK = ".simulate"
-_ENDINGS = ("xml", "later", "zip", "parquet")  # the files of a chunk
+_ENDINGS = ("xml", "later", "zip", "parquet")  # the files of a chunk,
+_SUMS = "sums"  # and their checksums
 Progress = Callable[[str, int, int], None]
 
 _TEXTS = (
@@ -80,7 +81,7 @@ def simulate(
     work = _work_folder(out, f"{WORK}-{VERSION}-{n}-{seed}", force)
     chunks = [range(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
     for number, items in enumerate(chunks):
-        if not all((work / _name(number, ending)).exists() for ending in _ENDINGS):
+        if not _is_whole(number, work):
             _make_chunk(number, items, seed, work, lambda done: progress("drawing", done, n))
         progress("drawing", items.stop, n)
     return _assemble(n, seed, len(chunks), work, out, progress)
@@ -172,6 +173,20 @@ def _make_chunk(
     table = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_CHUNK_SCHEMA), table)
     write_whole(work / _name(number, "parquet"), table.getvalue())
+    write_whole(work / _name(number, _SUMS), "\n".join(_sums(number, work)).encode())
+
+
+def _is_whole(number: int, work: Path) -> bool:
+    """Whether a chunk is there as it was made: a power cut may leave files that have lost their
+    ends."""
+    files = [work / _name(number, ending) for ending in (*_ENDINGS, _SUMS)]
+    if not all(file.is_file() for file in files):
+        return False
+    return files[-1].read_bytes().decode("ascii", "replace").split() == _sums(number, work)
+
+
+def _sums(number: int, work: Path) -> list[str]:
+    return [sha256_of(work / _name(number, ending)) for ending in _ENDINGS]
 
 
 def _truth(mark: Mark, record: Record, case: Case, file: str) -> dict[str, Any]:
