@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -752,7 +753,6 @@ def test_a_lost_connection_is_said(cluster, monkeypatch, verb):
 
 def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
-    pool.map(sleepy_pids, 0.2)  # on both workers: one that still imports may miss its cancellation
     session, cancelled = cluster.session, []
 
     def interrupted(promise):
@@ -767,6 +767,47 @@ def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     began = time.monotonic()
     assert len(pool.map(pids, None)) == 230  # the workers are free again
     assert time.monotonic() - began < 20
+
+
+ONCE = """
+import pathlib, sys, time
+if hasattr(sys, "begun"):
+    raise ImportError("cannot load module more than once per process")  # NumPy's words
+sys.begun, mark = True, pathlib.Path(__file__).with_suffix(".mark")
+seen = mark.exists()
+mark.touch()
+time.sleep(0 if seen else 60)
+"""
+
+
+def importing(block, state):
+    sys.path.insert(0, state)
+    __import__("imported_once")
+    return np.zeros(block.stop - block.start)
+
+
+def test_workers_whose_import_is_cut_are_replaced(cluster, monkeypatch, tmp_path):
+    (tmp_path / "imported_once.py").write_text(ONCE)
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
+
+    def interrupted(promise):
+        while not (tmp_path / "imported_once.mark").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.session, "get", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.map(importing, str(tmp_path))
+    assert len(pool.map(importing, str(tmp_path))) == 230
+
+
+def test_nobody_else_may_look_into_the_folder_of_a_local_cluster(cluster):
+    folder = Path(cluster.session._folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    sockets = list(folder.rglob("plasma_store*"))
+    assert sockets
+    assert max(len(str(socket)) for socket in sockets) < 100  # of 107
 
 
 def test_a_local_cluster_listens_to_this_machine_alone(cluster):
