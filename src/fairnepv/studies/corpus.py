@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.studies.files import read_record, unreadable, write_record
+from fairnepv.studies.files import local, read_record, unreadable, write_record
 
 KINDS = ("uspto", "openmoji", "folder")
 ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
@@ -82,7 +82,7 @@ class Corpus:
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
         """The corpus in this folder; an `InputError` says what is not as it should be."""
-        folder = Path(folder)
+        folder = local(folder)
         if not (folder / ABOUT).is_file():
             raise InputError(
                 f"{folder} is no corpus: it has no {ABOUT}; make one with fairnepv uspto ingest"

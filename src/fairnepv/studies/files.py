@@ -15,10 +15,22 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.documents import read_document
-from fairnepv.io.places import open_regular
+from fairnepv.io.places import check_slashes, is_uri, local_text, open_regular
 
 _BLOCK = 1 << 20
 Record = TypeVar("Record")  # a dataclass
+
+
+def local(given: str | Path) -> Path:
+    """Where a corpus lies, or what it is made of; `Path` would take a URI for a folder."""
+    text = local_text(str(given))
+    if is_uri(text):
+        raise InputError(
+            f"{text.partition('://')[0]}://... is not on a local disk, where corpora and what they "
+            "are made of have to be; name a local file or folder"
+        )
+    check_slashes(text)
+    return Path(text)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ import numpy as np
 from fairnepv.errors import InputError
 from fairnepv.io.places import open_regular
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
-from fairnepv.studies.files import fingerprint
+from fairnepv.studies.files import fingerprint, local
 from fairnepv.studies.packed import Allowance, members_of, open_member, refuse_twins
 from fairnepv.studies.pictures import ENDINGS, MOST_BYTES
 
@@ -55,7 +55,7 @@ def open_pictures(text: str, id_columns: Sequence[str] | None = None) -> Iterato
     A Parquet file must have one of `id_columns`; without them it may have an `id`, or rows count.
     """
     source = split_source(text)
-    path = Path(str(source.path))
+    path = local(str(source.path))
     openers: dict[str, Callable[..., Pictures]]
     openers = {".zip": _zip, ".tar": _tar, ".parquet": functools.partial(_parquet, id_columns)}
     with contextlib.ExitStack() as stack:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
+from fairnepv.studies.files import local
 
 TEXT_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".txt")
 
@@ -29,7 +30,7 @@ def texts_at(text: str, ids: str | None = None) -> Texts:
     Of a .txt every line is a text.
     """
     source = split_source(text)
-    path = Path(str(source.path))
+    path = local(str(source.path))
     if not path.is_file():
         raise InputError(f"--texts {text}: {path} does not exist; check the path")
     if source.ending not in TEXT_TABLES:

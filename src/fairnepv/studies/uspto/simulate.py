@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
-from fairnepv.studies.files import sha256_of, write_whole
+from fairnepv.studies.files import local, sha256_of, write_whole
 from fairnepv.studies.uspto.applications import Case, case_xml, document
 from fairnepv.studies.uspto.drawing import draw_picture
 from fairnepv.studies.uspto.marks import Mark, draw_mark, lot
@@ -70,7 +70,7 @@ _GOODS = (
 def simulate(
     n: int,
     seed: int,
-    out: Path,
+    out: str | Path,
     *,
     force: bool = False,
     progress: Progress = lambda *_: None,
@@ -78,13 +78,14 @@ def simulate(
     """Write n applications with their images under `out`; returns how many case files there are."""
     if not 1 <= n <= MOST_ITEMS:
         raise InputError(f"--n must be from 1 to {MOST_ITEMS:,}, not {n}")
-    work = _work_folder(out, f"{WORK}-{VERSION}-{n}-{seed}", force)
+    folder = local(out)
+    work = _work_folder(folder, f"{WORK}-{VERSION}-{n}-{seed}", force)
     chunks = [range(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
     for number, items in enumerate(chunks):
         if not _is_whole(number, work):
             _make_chunk(number, items, seed, work, lambda done: progress("drawing", done, n))
         progress("drawing", items.stop, n)
-    return _assemble(n, seed, len(chunks), work, out, progress)
+    return _assemble(n, seed, len(chunks), work, folder, progress)
 
 
 def _work_folder(out: Path, name: str, force: bool) -> Path:
