@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora import make_corpus
 from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
 from fairnepv.studies import encoders, making, stores
@@ -472,7 +473,8 @@ def replace_texts(corpus: Corpus, texts: list[str]) -> Corpus:
     checksum = Checksum()
     for item in zip(corpus.ids, texts, corpus.image_hashes, strict=True):
         checksum.add(*item)
-    rows = corpus.items.set_column(1, "text", [texts])
+    rows = corpus.items.set_column(1, "text", [texts]).drop_columns(["words"])
+    rows = rows.append_column("words", [[len(text.split()) for text in texts]])
     pq.write_table(rows, corpus.folder / "items.parquet")
     replace(corpus.about, checksum=checksum.hexdigest()).write(corpus.folder)
     return Corpus.open(corpus.folder)
@@ -620,6 +622,42 @@ def test_what_corpus_json_says_has_its_type(fields):
     said = refused(Corpus.open, "corpus")
     assert "corpus.json cannot be read (" in said
     assert f"{name} is no " in said
+
+
+@pytest.mark.parametrize("fields", [{"kind": "register"}, {"n": -1}, {"format": 2}])
+def test_a_corpus_of_no_known_kind_is_refused(fields):
+    small()
+    said_instead("corpus/corpus.json", **fields)
+    assert "ingest again" in refused(Corpus.open, "corpus")
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "said"),
+    [
+        ("words", lambda words: [words[0] + 1, *words[1:]], "words are not those of the texts"),
+        ("words", lambda words: [None, *words[1:]], "words are not those of the texts"),
+        ("id", lambda ids: [ids[1], *ids[1:]], "an id is there twice"),
+    ],
+)
+def test_what_is_said_of_items_is_computed(column, change, said):
+    """With a checksum that fits."""
+    corpus = small()
+    table = pq.read_table(ITEMS)
+    values = pa.array(change(table[column].to_pylist()), table[column].type)
+    table = table.set_column(table.column_names.index(column), column, values)
+    pq.write_table(table, ITEMS)
+    checksum = Checksum()
+    for row in table.to_pylist():
+        checksum.add(row["id"], row["text"], row["image_sha256"])
+    said_instead("corpus/corpus.json", checksum=checksum.hexdigest())
+    assert said in refused(Corpus.open(corpus.folder).check)
+
+
+def test_simulated_marks_cannot_be_called_real(tmp_path):
+    corpus = make_corpus(tmp_path / "c", 3, simulated=False)
+    corpus.check()
+    low = make_corpus(tmp_path / "d", 3, simulated=False, seed=-60)  # ids from 10000000 on
+    assert "says that nothing is simulated, and 10000000 is" in refused(low.check)
 
 
 def shorter(file: str) -> None:

@@ -769,29 +769,29 @@ def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     assert time.monotonic() - began < 20
 
 
-ONCE = """
-import pathlib, sys, time
-if hasattr(sys, "begun"):
-    raise ImportError("cannot load module more than once per process")  # NumPy's words
-sys.begun, mark = True, pathlib.Path(__file__).with_suffix(".mark")
-seen = mark.exists()
-mark.touch()
-time.sleep(0 if seen else 60)
+SLOW = """
+import os, pathlib, time
+part = pathlib.Path(__file__).with_suffix(".part")
+if not part.with_suffix(".pid").exists():
+    part.write_text(str(os.getpid()))
+    part.rename(part.with_suffix(".pid"))
+    time.sleep(60)
 """
 
 
 def importing(block, state):
     sys.path.insert(0, state)
-    __import__("imported_once")
+    __import__("slow_to_import")
     return np.zeros(block.stop - block.start)
 
 
 def test_workers_whose_import_is_cut_are_replaced(cluster, monkeypatch, tmp_path):
-    (tmp_path / "imported_once.py").write_text(ONCE)
+    (tmp_path / "slow_to_import.py").write_text(SLOW)
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
+    begun = tmp_path / "slow_to_import.pid"
 
     def interrupted(promise):
-        while not (tmp_path / "imported_once.mark").exists():
+        while not begun.exists():
             time.sleep(0.01)
         raise KeyboardInterrupt
 
@@ -799,7 +799,18 @@ def test_workers_whose_import_is_cut_are_replaced(cluster, monkeypatch, tmp_path
         patched.setattr(cluster.session, "get", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pool.map(importing, str(tmp_path))
-    assert len(pool.map(importing, str(tmp_path))) == 230
+    ends = time.monotonic() + 20
+    while _runs(int(begun.read_text())) and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert not _runs(int(begun.read_text()))
+    assert len(pool.map(pids, None)) == 230
+
+
+def _runs(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 def test_nobody_else_may_look_into_the_folder_of_a_local_cluster(cluster):

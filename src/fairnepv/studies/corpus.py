@@ -30,6 +30,7 @@ KINDS = ("uspto", "openmoji", "folder")
 ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
 REJECT_COLUMNS = ("source", "id", "reason", "detail")
 FORMAT = 1
+SIMULATED = "1"  # what their serial numbers begin with; the register's begin with 6 to 9
 _REMEDY = "ingest again"
 IMAGES_PER_GROUP = 256  # rows of a row group of images.parquet: some megabytes
 
@@ -93,6 +94,9 @@ class Corpus:
                 f"{folder} has format {about.format}, expected {FORMAT}; ingest again, or use the "
                 f"version that made it ({about.made_by})"
             )
+        if about.kind not in KINDS or about.n < 0:
+            said = f"it is of kind {about.kind!r} and has {about.n:,} items"
+            raise unreadable(folder / ABOUT, said, _REMEDY)
         for name in (ITEMS, IMAGES):
             if not (folder / name).is_file():
                 raise InputError(f"{folder} has no {name}: it is not complete; ingest again")
@@ -131,6 +135,14 @@ class Corpus:
         hashes: list[str] = self.items.column("image_sha256").to_pylist()
         return hashes
 
+    @functools.cached_property
+    def words(self) -> list[int]:
+        """Of every text."""
+        if "words" not in self.items.column_names:
+            raise InputError(f"{self.folder} does not count the words of its items; ingest again")
+        words: list[int] = self.items.column("words").to_pylist()
+        return words
+
     def images(self, start: int = 0) -> Iterator[bytes]:
         """The bytes of all images from number `start` on, a row group at a time."""
         import pyarrow.parquet as pq
@@ -155,7 +167,8 @@ class Corpus:
             raise unreadable(file, f"it has {rows:,} rows, and {ABOUT} says {self.n:,}", _REMEDY)
 
     def check(self) -> None:
-        """Whether the items are those of the checksum; reads ids, texts and hashes alone."""
+        """Whether the items are those of the checksum, and what else is said of them is so; reads
+        the table of items alone."""
         found = Checksum()
         for id, text, image in zip(self.ids, self.texts, self.image_hashes, strict=True):
             found.add(id, text, image)
@@ -164,6 +177,20 @@ class Corpus:
                 f"{self.folder} has changed since it was made: its items do not have the checksum "
                 f"in {ABOUT}; ingest again"
             )
+        if len(set(self.ids)) < self.n:
+            raise unreadable(self.folder / ITEMS, "an id is there twice", _REMEDY)
+        if self.words != [len(text.split()) for text in self.texts]:
+            raise unreadable(self.folder / ITEMS, "words are not those of the texts", _REMEDY)
+        if self.about.kind == "uspto" and not self.about.simulated:
+            _check_serials(self.folder / ABOUT, self.ids)
+
+
+def _check_serials(file: Path, ids: list[str]) -> None:
+    """Simulated marks have serial numbers that the register has not."""
+    for id in ids:
+        if id.startswith(SIMULATED):
+            said = f"it says that nothing is simulated, and {id} is"
+            raise unreadable(file, said, _REMEDY)
 
 
 @contextlib.contextmanager

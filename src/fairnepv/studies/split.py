@@ -213,10 +213,7 @@ def _check_shares(validation: float, test: float) -> None:
 
 
 def _words(corpus: Corpus) -> NDArray[np.int64]:
-    if "words" not in corpus.items.column_names:
-        raise InputError(f"{corpus.folder} does not count the words of its items; ingest again")
-    words: Any = corpus.items.column("words").to_numpy()
-    return np.asarray(words, dtype=np.int64)
+    return np.asarray(corpus.words, dtype=np.int64)
 
 
 def _shuffled(rows: NDArray[np.int64], ids: Sequence[str], seed: int) -> list[int]:
