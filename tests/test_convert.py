@@ -3,6 +3,7 @@ command line on files that bring ids along."""
 
 import hashlib
 import json
+import os
 import stat
 import tracemalloc
 from pathlib import Path
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 
 import fairnepv
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io import conversion, convert, read_ids, verify
+from fairnepv.io import conversion, convert, documents, read_ids, verify
 from row_files import FORMATS, lists, table, write_arrow, write_parquet, write_shards
 
 N, P, K = 11, 4, 3
@@ -346,9 +347,20 @@ def test_a_shard_that_is_gone_or_other_is_refused(converted):
         ({"format": "fairnepv rows 2"}, "has the format 'fairnepv rows 2'"),
         ({"n": 12}, "contradicts itself: its shards do not add up to 12 rows"),
         ({"shards": []}, "contradicts itself"),
-        ({"shards": 3}, "cannot be read"),
-        ({"shards": [{"file": "../a.npy", "rows": 11, "sha256": ""}]}, "cannot be read"),
-        ({"n": None}, "cannot be read"),
+        ({"shards": 3}, "a list of shards"),
+        ({"shards": [3]}, "None is not a file of the folder"),
+        ({"shards": [{"file": "../a.npy", "rows": 11, "sha256": ""}]}, "is not a file of the"),
+        ({"shards": [{"file": "a.npy", "rows": True, "sha256": ""}]}, "no number of rows"),
+        ({"shards": [{"file": "a.npy", "rows": 11, "sha256": 3}]}, "no checksum"),
+        ({"shards": [{"file": "a.npy", "rows": 1, "sha256": ""}] * 11}, "11 shards in 1 files"),
+        ({"ids": {"file": "ids.npy", "rows": 10, "sha256": ""}}, "it has 10 ids for 11 rows"),
+        ({"n": None}, "must name numbers n and p"),
+        ({"n": 11.0}, "must name numbers n and p"),
+        ({"p": -4}, "must name numbers n and p"),
+        ({"p": 2**63}, "must name numbers n and p"),
+        ({"p": float("inf")}, "Infinity is no number in JSON"),
+        ({"dtype": "float31"}, "one of float16, float32, float64 as dtype"),
+        ({"dtype": ["float32"]}, "as dtype"),
     ],
 )
 def test_a_broken_manifest_is_refused(converted, change, words):
@@ -357,6 +369,39 @@ def test_a_broken_manifest_is_refused(converted, change, words):
     message = refused(fairnepv.open_rows, "out")
     assert "out/manifest.json" in message
     assert words in message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"n": 1, "n": 2}', "'n' occurs twice"),
+        ("[]", "must hold a JSON object"),
+        (" " * (documents.LARGEST_DOCUMENT + 1), "has more than 16.0 MiB"),
+    ],
+    ids=["nested", "twice", "list", "large"],
+)
+def test_a_manifest_that_is_no_document_is_refused(converted, content, words):
+    (converted / "manifest.json").write_text(content)
+    for action, what in ((fairnepv.open_rows, "out"), (read_ids, "out"), (verify, converted)):
+        message = refused(action, what)
+        assert message.startswith("out/manifest.json")
+        assert words in message
+
+
+def test_no_more_shards_are_written_than_are_read(monkeypatch):
+    np.save("a.npy", ROWS)
+    monkeypatch.setattr(conversion, "MOST_SHARDS", 5)
+    assert "put at least 3 rows into each" in refused(convert, ["a.npy"], "out", rows_per_shard=2)
+    assert not Path("out").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("name", ["part_00001.npy", "ids.npy"])
+def test_a_pipe_among_converted_files_is_refused(converted, name):
+    (converted / name).unlink()
+    os.mkfifo(converted / name)
+    assert f"out/{name} is a pipe" in refused(verify, converted)
 
 
 def test_a_converted_folder_has_no_parts(converted):

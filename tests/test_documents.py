@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fairnepv.errors import InputError
-from fairnepv.io.documents import DEEPEST, MOST_BYTES, parse_document, read_document
+from fairnepv.io.documents import DEEPEST, parse_document, read_document
 
 REFUSED = {
     "nothing": b"",
@@ -14,7 +14,7 @@ REFUSED = {
     "Infinity": b"[-Infinity]",
     "a number without bounds": b"[1e999]",
     "a whole number without bounds": b"[" + b"9" * 5000 + b"]",
-    "more than 64 bits": b"[123456789012345678901]",
+    "more than anything counts": b"[" + b"1" * 41 + b"]",
     "a name twice": b'{"n": 1, "n": 2}',
     "a name twice inside": b'[{"a": {"n": 1, "n": 1}}]',
     "too deep": b"[" * 100_000,
@@ -48,15 +48,14 @@ def test_what_python_writes_is_read_back():
         "c": [2**63, -(2**63)],
     }
     assert parse_document(json.dumps(document).encode()) == document
-    assert parse_document(json.dumps(deep)) == deep
+    assert parse_document(json.dumps(deep).encode()) == deep
 
 
 def test_a_document_has_a_size(tmp_path):
     file = tmp_path / "a.json"
-    file.touch()
-    os.truncate(file, MOST_BYTES + 1)  # takes no room on the disk
-    with pytest.raises(InputError, match="has more than 10 bytes"):
-        read_document(file, "make it again", most=10)
+    file.write_bytes(b"{" + b" " * 1024)
+    with pytest.raises(InputError, match=r"has more than .* which is not read; make it again"):
+        read_document(file, "make it again", most=1024)
 
 
 def test_a_pipe_is_no_document(tmp_path):

@@ -2,15 +2,19 @@
 file and row before it can shift, crash or kill anything."""
 
 import gc
+import itertools
 import json
 import os
 import pickle
+import socket
 import tracemalloc
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +24,20 @@ import fairnepv
 import row_files
 from fairnepv.engines import LocalEngine
 from fairnepv.errors import InputError
-from fairnepv.io import arrow_files, numpy_files, read_features, read_ids, rows, table_rows
+from fairnepv.io import (
+    arrow_batches,
+    arrow_columns,
+    arrow_files,
+    arrow_sizes,
+    documents,
+    memory,
+    places,
+    read_archive,
+    read_features,
+    read_ids,
+    rows,
+    table_rows,
+)
 from fairnepv.io.rows import MappedRows, RowFile, Shards
 from fairnepv.io.source import Source
 from fairnepv.views import Pool, dense
@@ -323,6 +340,7 @@ def test_tables_in_a_folder_go_by_their_numbers():
         (["a-0.parquet", "a-2.parquet"], "f/a-1.parquet is missing between"),
         (["a-0.parquet", "b-0.parquet"], "f has several sets of tables (a, b)"),
         (["a-0.parquet", "a-1.arrow"], "f has .parquet and .arrow files"),
+        (["a-¹.parquet", "a-².parquet"], "f/a-².parquet has a digit in its name that gives no"),
     ],
 )
 def test_tables_that_do_not_add_up_are_refused(names, words):
@@ -365,12 +383,37 @@ def test_a_data_set_that_names_rows_it_has_not_is_refused():
         ('{"_data_files": 3}', "has a broken '_data_files'"),
         ('{"_data_files": [{"filename": "no.arrow"}]}', "d/no.arrow is missing, though"),
         ('{"_data_files": [{"filename": "../x.arrow"}]}', "names a broken file '../x.arrow'"),
+        ("[" * 100_000, "d/state.json cannot be read (it is nested too deeply)"),
+        ('{"_data_files": NaN}', "NaN is no number in JSON"),
     ],
+    ids=range(8),
 )
 def test_a_broken_data_set_is_refused(state, words):
     Path("d").mkdir()
     Path("d/state.json").write_text(state)
     assert words in refused(read_features, "d:rows")
+
+
+def test_a_data_set_that_names_a_file_twice_is_refused():
+    write_data_set("d", table(lists(ROWS)))
+    state = json.loads(Path("d/state.json").read_text())
+    state["_data_files"] *= 2
+    Path("d/state.json").write_text(json.dumps(state))
+    assert "names a file twice in '_data_files'" in refused(read_features, "d:rows")
+
+
+@pytest.mark.parametrize("indices", [[1.7, 0.0], ["1", "0"], [[1], [0]]], ids=str)
+def test_row_numbers_of_a_data_set_are_integers(indices):
+    write_data_set("d", table(lists(ROWS)), [1, 0])
+    write_arrow("d/indices.arrow", pa.table({"indices": indices}), stream=True)
+    assert "d/indices.arrow must hold row numbers, not" in refused(read_features, "d:rows")
+
+
+def test_row_numbers_beyond_64_bits_are_refused():
+    write_data_set("d", table(lists(ROWS)), [1, 0])
+    far = pa.table({"indices": pa.array([2**64 - 1], pa.uint64())})
+    write_arrow("d/indices.arrow", far, stream=True)
+    assert "d takes row 9,223,372,036,854,775,807" in refused(read_features, "d:rows")
 
 
 def test_the_splits_of_a_data_set_are_named():
@@ -462,7 +505,7 @@ def bomb(name: str, size: int) -> None:
 def test_an_archive_that_expands_a_hundredfold_is_refused(monkeypatch):
     bomb("a.npz", 1 << 20)
     assert len(fairnepv.open_rows("a.npz")) == (1 << 20) // 800  # small enough to do no harm
-    monkeypatch.setattr(numpy_files, "_SMALL", 1 << 19)
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 19)
     message = refused(read_features, "a.npz")
     assert "a.npz:x expands from" in message
     assert "to 1023.6 KiB, more than 100-fold; save it with np.savez" in message
@@ -470,10 +513,165 @@ def test_an_archive_that_expands_a_hundredfold_is_refused(monkeypatch):
 
 def test_an_archive_larger_than_memory_is_refused(monkeypatch):
     np.savez_compressed("a.npz", x=ROWS)
-    monkeypatch.setattr(numpy_files, "available_memory", lambda: 300)
+    monkeypatch.setattr(memory, "available_memory", lambda: 300)
     assert "more than the 300 bytes of memory that are free" in refused(read_features, "a.npz")
     np.savez("a.npz", x=ROWS)
     np.testing.assert_array_equal(fairnepv.open_rows("a.npz"), ROWS)
+
+
+def test_what_an_archive_expands_to_is_added_up(monkeypatch):
+    """Members below the limit, one after the other."""
+    np.savez_compressed("a.npz", **{f"x{i}": np.zeros(1 << 14) for i in range(9)})
+    assert len(read_archive("a.npz")) == 9
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 20)
+    assert read_ids("a.npz:x3").shape == (1 << 14,)
+    assert "a.npz up to its 'x7' expands from" in refused(read_archive, "a.npz")
+
+
+ZEROS = np.zeros((4000, 20))
+
+
+def compressed(name: str, content: pa.Table, compression: str = "zstd") -> str:
+    """A table that takes little room in its file, in one batch."""
+    if name.endswith(".parquet"):
+        pq.write_table(content, name, compression=compression)
+        return name
+    new = pa.ipc.new_stream if "stream" in name else pa.ipc.new_file
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with new(name, content.schema, options=options) as writer:
+        writer.write_table(content)
+    return name
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("name", ["t.arrow", "stream.arrow", "t.parquet"])
+def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkeypatch):
+    """Rows and a column alike, before they are expanded."""
+    content = pa.table({"rows": fixed_lists(ZEROS), "id": np.zeros(len(ZEROS))})
+    compressed(name, content, compression)
+    np.testing.assert_array_equal(fairnepv.open_rows(f"{name}:rows"), ZEROS)
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
+    monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
+    monkeypatch.setattr(arrow_files, "_parquet_chunks", None)
+    monkeypatch.setattr(arrow_batches, "_sound", None)
+    for action, part in ((read_features, "rows"), (read_ids, "id")):
+        message = refused(action, f"{name}:{part}")
+        assert message.startswith(name)
+        assert "expands from" in message
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "t.parquet"])
+def test_batches_that_fit_one_by_one_are_read(name, monkeypatch):
+    """A table may expand as a whole: what counts for rows is a row group or a batch."""
+    write = write_parquet if name == "t.parquet" else partial(write_arrow, compressed=True)
+    write(name, table(fixed_lists(ZEROS)))
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
+    np.testing.assert_array_equal(fairnepv.open_rows(f"{name}:rows"), ZEROS)
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "stream.arrow", "t.parquet"])
+@pytest.mark.parametrize("value", ["x" * 999, [0.5] * 99], ids=["text", "list"])
+def test_values_that_are_stored_once_are_counted_as_often_as_they_occur(name, value, monkeypatch):
+    if name == "t.parquet" and isinstance(value, list):
+        pytest.skip("Parquet has no dictionaries of lists")
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(500, np.int8)), pa.array([value]))
+    compressed(name, pa.table({"id": column}))
+    action = read_ids if isinstance(value, str) else read_features
+    assert len(action(f"{name}:id")) == 500
+    monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
+    assert f"{name}, column 'id' expands from" in refused(action, f"{name}:id")
+
+
+def test_texts_that_share_their_bytes_are_counted_one_by_one():
+    one = np.array([(99, b"xxxx", 0, 0)], "i4, S4, i4, i4")  # length, first letters, buffer, place
+    buffers = [None, pa.py_buffer(np.tile(one, 500).tobytes()), pa.py_buffer(b"x" * 99)]
+    column = pa.Array.from_buffers(pa.string_view(), 500, buffers)
+    assert arrow_columns.decoded_bytes(column) == 99 * 500
+    assert arrow_columns.decoded_bytes(column[10:]) == 99 * 490
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_batch_promises_no_rows_without_bytes(stream, compressed):
+    """Its length, all of its columns' lengths and the like are numbers that anybody can write."""
+    write_arrow("t.arrow", table(lists(ROWS)), stream=stream, compressed=compressed)
+    content = Path("t.arrow").read_bytes()
+    rows = (4).to_bytes(8, "little")
+    assert content.count(rows) > 1
+    Path("t.arrow").write_bytes(content.replace(rows, (2**40).to_bytes(8, "little")))
+    message = refused(read_features, "t.arrow:rows")
+    assert message.startswith("t.arrow cannot be read as Arrow IPC")
+
+
+def test_batches_that_overlap_are_refused():
+    """A directory that names one batch a million times has a million batches."""
+    write_arrow("t.arrow", table(lists(ROWS)))
+    content = Path("t.arrow").read_bytes()
+    blocks = [b for b in arrow_sizes.file_batches(memoryview(content)) if not b.dictionary]
+    assert [b.rows for b in blocks] == [4, 4, 3]
+    size = int.from_bytes(content[-10:-6], "little")
+    footer = bytearray(content[-10 - size :])
+    starts = [i for i in range(len(content)) if content.startswith(b"\xff\xff\xff\xff", i)]
+    first, second = (starts[s].to_bytes(8, "little") for s in (1, 2))
+    assert footer.count(second) == 1
+    Path("t.arrow").write_bytes(content[: -10 - size] + footer.replace(second, first))
+    assert "its batches overlap" in refused(read_features, "t.arrow:rows")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x", "x.npy")])
+def test_two_members_of_one_name_are_refused(names):
+    np.save("x.npy", ROWS)
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        for name in names:
+            archive.writestr(name, Path("x.npy").read_bytes())
+    assert refused(read_features, "a.npz:x").startswith("a.npz has 'x' more than once")
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("(-11, 3)", "x has the impossible shape (-11, 3)"),
+        ("(-11, -3)", "x has the impossible shape (-11, -3)"),
+        ("(True, 33)", "x has the impossible shape (True, 33)"),
+        ("(0, 1 << 62)", "cannot be read"),
+        (f"(0, {2**62})", "x has the impossible shape (0, 4611686018427387904)"),
+        (f"({2**40}, {2**40})", "x has the impossible shape"),
+        ("(11.0, 3)", "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("archive", [False, True])
+def test_impossible_shapes_are_refused(shape, words, archive):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    content = b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + bytes(264)
+    Path("x.npy").write_bytes(content)
+    with zipfile.ZipFile("a.npz", "w") as opened:
+        opened.writestr("x.npy", content)
+    name = "a.npz" if archive else "x.npy"
+    message = refused(read_features, name)
+    assert name in message
+    assert words.replace("x has", "a.npz:x has" if archive else "x.npy has") in message
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (b"\x04\0v\0", "x.npy is a .npy file of version 4.0, not one of 1.0, 2.0, 3.0"),
+        (b"\x01\x07v\0", "version 1.7"),
+        (b"\x02\0\xff\xff\xff\xff", "x.npy has a header of 4,294,967,295 bytes"),
+    ],
+)
+def test_headers_that_nobody_writes_are_refused(start, words):
+    Path("x.npy").write_bytes(b"\x93NUMPY" + start + b"{'descr': '<f8'".ljust(200))
+    assert words in refused(read_features, "x.npy")
+
+
+def test_an_array_of_nothing_is_refused():
+    """A text of no letters takes no bytes, so that any number of them fits."""
+    header = b"{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000000000,), }\n"
+    start = b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little")
+    Path("x.npy").write_bytes(start + header)
+    assert "x.npy has dtype <U0, which holds nothing" in refused(read_ids, "x.npy")
 
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -533,9 +731,80 @@ def test_sparse_indices_out_of_bounds_are_refused(layout, changes, words):
     assert words in message
 
 
+@pytest.mark.parametrize(
+    "shape", [[2**62, 3], [11, 2**62], [2**63 - 1, 2**63 - 1]], ids=["rows", "columns", "both"]
+)
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia"])
+def test_a_sparse_shape_that_no_memory_holds_is_refused(layout, shape):
+    break_sparse(layout, shape=lambda _: np.array(shape))
+    message = refused(read_features, "s.npz")
+    assert message.startswith("s.npz has shape (")
+    assert "of memory that are free; write the file again" in message
+
+
+@pytest.mark.parametrize("offset", [3, -11, 2**32, -(2**32), 2**63 - 1])
+def test_diagonals_outside_of_the_matrix_are_refused(offset):
+    break_sparse("dia", offsets=lambda x: np.append(x[:-1].astype(np.int64), offset))
+    expected = f"names diagonal {offset:,}, but its diagonals are -10 to 2; write"
+    assert expected in refused(read_features, "s.npz")
+
+
 def test_a_sparse_matrix_without_its_indices_is_refused():
     np.savez("s.npz", format="csr", shape=[2, 2], data=[1.0])
     assert "s.npz has no 'indptr', which its format needs" in refused(read_features, "s.npz")
+
+
+# --- Only files -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_file(request) -> str:
+    """The name of something that blocks or never ends."""
+    if request.param == "pipe":
+        os.mkfifo("x")
+    elif request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind("x")
+    else:
+        Path("x").symlink_to("/dev/zero")
+    return "x"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("no_file", ["pipe", "socket", "link to a device"], indirect=True)
+def test_only_files_are_read(no_file):
+    expected = "is a pipe, a socket or a device, not a file; write its content into a file and"
+    for ending in ("", ".npy", ".npz", ".parquet", ".arrow", ".safetensors", ".csv", ".json"):
+        name = f"y{ending}"
+        os.symlink(no_file, name)
+        for action in (read_features, read_ids):
+            if ending not in (".csv", ".json", ".safetensors") or action is read_ids:
+                assert f"{name} {expected}" in refused(action, name)
+        os.remove(name)
+    for action in (places.regular_file, places.open_regular):
+        assert f"x {expected}" in refused(action, Path(no_file))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_shard_that_is_no_file_is_not_passed_over(folder):
+    """The last one would not even leave a gap."""
+    write_shards("d", ROWS, size=4)
+    os.mkfifo("d/img_emb_3.npy")
+    assert refused(read_features, "d").startswith("d/img_emb_3.npy is a pipe")
+    os.remove("d/img_emb_3.npy")
+    os.symlink("nowhere", "d/img_emb_3.npy")
+    assert refused(read_features, "d").startswith("d/img_emb_3.npy does not exist")
+    write_data_set("e", table(lists(ROWS)))
+    os.rename("e/state.json", "state.json")
+    os.mkfifo("e/data-00009-of-00010.arrow")
+    assert "e/data-00009-of-00010.arrow is a pipe" in refused(read_features, "e:rows")
+
+
+def test_what_takes_the_place_of_a_file_is_refused(monkeypatch):
+    """Between the question and the opening."""
+    monkeypatch.setattr(places, "regular_file", lambda path: path)
+    os.mkfifo("x.npy")
+    assert "x.npy is a pipe" in refused(places.open_regular, Path("x.npy"))
 
 
 # --- Bad input ------------------------------------------------------------------------------------
@@ -692,20 +961,39 @@ ENTRY = '{"x": {"dtype": "%s", "shape": %s, "data_offsets": %s}}'
         (header_of("{nope"), "its header cannot be read"),
         (header_of("[1, 2]"), "its header names no tensors"),
         (header_of("{}"), "t.safetensors has no tensors"),
-        (header_of('{"x": 3}'), "no sound shape and offsets"),
-        (header_of(ENTRY % ("F32", "[2, -3]", "[0, 24]")), "no sound shape and offsets"),
+        (header_of('{"x": 3}'), "no sound offsets"),
+        (header_of("[" * 100_000), "it is nested too deeply"),
+        (header_of('{"x": 3, "x": 4}'), "'x' occurs twice"),
+        (header_of(" " * (documents.LARGEST_DOCUMENT + 1)), "its header would have 16,777,217 of"),
+        (header_of(ENTRY % ("F32", "[2, -3]", "[0, 24]")), "no sound shape"),
+        (header_of(ENTRY % ("F32", "[2, true]", "[0, 8]")), "no sound shape"),
+        (header_of(ENTRY % ("F32", "[0, 4611686018427387904]", "[0, 0]")), "no sound shape"),
+        (header_of(ENTRY % ("F32", f"{[2**62] * 99}", "[0, 0]")), "no sound shape"),
+        (header_of(ENTRY % ("F32", "[2, 3]", "[0, 24, 48]")), "no sound offsets"),
+        (header_of(ENTRY % ("F32", "[2, 3]", '["0", "24"]')), "no sound offsets"),
+        (header_of(ENTRY % ("F32", "[9, 0]", "[99, 99]")), "cut short"),
+        (header_of(ENTRY.replace('"%s"', "%s") % ("[]", "[2, 3]", "[0, 24]")), "dtype []; save"),
         (header_of(ENTRY % ("F32", "[2, 3]", "[0, 25]")), "25 bytes, but its shape [2, 3] of F32"),
-        (header_of(ENTRY % ("F32", "[2, 3]", "[24, 0]")), "-24 bytes, but its shape"),
+        (header_of(ENTRY % ("F32", "[2, 3]", "[24, 0]")), "no sound offsets"),
         (header_of(ENTRY % ("F8_E4M3", "[2, 3]", "[0, 6]")), "F8_E4M3; save it as F16, BF16"),
         (header_of(ENTRY % ("F32", "[6]", "[0, 24]")), "must have two axes, rows and columns"),
         (header_of(ENTRY % ("F32", "[9, 3]", "[0, 108]")), "cut short: rows 4-8 of 9 are missing"),
     ],
+    ids=itertools.count(),
 )
 def test_a_broken_safetensors_file_is_refused(content, words):
     Path("t.safetensors").write_bytes(content)
     message = refused(read_features, "t.safetensors")
     assert "t.safetensors" in message
     assert words in message
+
+
+def test_tensors_that_overlap_are_refused():
+    about = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+    header = {"x": about, "y": {**about, "data_offsets": [23, 47]}}
+    Path("t.safetensors").write_bytes(header_of(json.dumps(header)))
+    message = refused(read_features, "t.safetensors:y")
+    assert message == "t.safetensors:x and 'y' overlap; write it again"
 
 
 def test_a_tensor_is_named_among_several():
@@ -844,9 +1132,16 @@ def test_a_large_table_in_another_order_is_to_be_converted(monkeypatch):
     assert "fairnepv convert" in message
 
 
-def test_a_sparse_matrix_is_not_opened_as_rows():
-    sp.save_npz("s.npz", sp.csr_array(ROWS))
-    assert "s.npz is a sparse matrix of shape (11, 3)" in refused(fairnepv.open_rows, "s.npz")
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia"])
+def test_a_sparse_matrix_stays_sparse(layout):
+    sp.save_npz("s.npz", sp.coo_array(ROWS).asformat(layout))
+    read = fairnepv.open_rows("s.npz")
+    np.testing.assert_array_equal(read[2:5].toarray(), ROWS[2:5])
+    chosen = fairnepv.select({"s": read}, 2).indices
+    np.testing.assert_array_equal(chosen, fairnepv.select({"s": ROWS}, 2).indices)
+
+
+def test_what_is_no_matrix_is_not_opened_as_rows():
     np.save("v.npy", ROWS[0])
     expected = "v.npy must hold a matrix of numbers, not float64 of shape (3,)"
     assert refused(fairnepv.open_rows, "v.npy") == expected

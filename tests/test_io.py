@@ -19,6 +19,7 @@ from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io import (
     Output,
     Table,
+    places,
     read_features,
     read_ids,
     read_picks,
@@ -220,8 +221,8 @@ def test_a_file_that_may_not_be_opened_is_refused(read, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     np.save("a.npy", ROWS)
-    monkeypatch.setattr(Path, "open", refuse)
-    assert refused(read, "a.npy") == "a.npy cannot be opened (Permission denied)"
+    monkeypatch.setattr(places, "_open_at_once", refuse)
+    assert refused(read, "a.npy") == "a.npy cannot be opened (Permission denied); check the path"
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.parquet"])

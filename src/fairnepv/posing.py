@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fairnepv.calibration import calibrate
 from fairnepv.engines import Engine
 from fairnepv.errors import InputError
+from fairnepv.io.texts import KINDS, same_kind, text_array
 from fairnepv.problem import (
     Constraints,
     Means,
@@ -182,16 +183,16 @@ def rows_of_ids(picks: Any, ids: NDArray[Any] | None, what: str = "picks") -> In
     if given.ndim != 1 or not len(given):
         raise InputError(f"{what} must be a non-empty list of ids, not {given.dtype} {given.shape}")
     array = check_ids(given, len(given), what)
-    if array.dtype.kind == "i" and ids.dtype.kind == "U":  # names that look like numbers
+    if array.dtype.kind == "i" and ids.dtype.kind in KINDS:  # names that look like numbers
         array = array.astype(str)
-    if array.dtype.kind != ids.dtype.kind:
+    if not same_kind(array, ids):
         raise InputError(f"{what} are {array.dtype}, but ids are {ids.dtype}; give the same type")
     rows = find_ids(array, ids)
     strangers = array[ids[rows] != array]
     if len(strangers):
         raise InputError(
             f"{what} name {len(strangers)} id(s) that no row has, for example "
-            f"{strangers[0].item()!r}; check that ids and {what} belong together"
+            f"{strangers.tolist()[0]!r}; check that ids and {what} belong together"
         )
     return rows
 
@@ -210,8 +211,8 @@ def read_quotas(groups: Any, quotas: Any, n: int, k: int) -> Quotas | None:
     if labels.shape != (n,):
         raise InputError(f"groups must be {n} labels, one per row, not of shape {labels.shape}")
     if labels.dtype.kind == "O":
-        labels = labels.astype(str)
-    if labels.dtype.kind not in "iubUSM":
+        labels = text_array([str(label) for label in labels], "groups")
+    if labels.dtype.kind not in KINDS + "iubSM":
         raise InputError(f"groups must be integers or strings, not {labels.dtype}")
     names, codes = np.unique(labels, return_inverse=True)
     codes = codes.reshape(-1).astype(np.int64)

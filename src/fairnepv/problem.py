@@ -70,9 +70,9 @@ class Constraints:
             raise InputError("include names some row more than once")
         both = np.intersect1d(self.fixed_in, self.fixed_out)
         if len(both):
-            item = both[0] if ids is None else ids[both[0]]
+            item = both.tolist()[0] if ids is None else ids[both].tolist()[0]
             raise InputError(
-                f"item {item.item()!r} is in include and in exclude; drop it from one of the two"
+                f"item {item!r} is in include and in exclude; drop it from one of the two"
             )
         if len(self.fixed_in) > k:
             raise InputError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairnepv.cli.options import reading
 from fairnepv.errors import InputError
+from fairnepv.io.texts import same_kind
 
 
 def own_ids(views: Mapping[str, str]) -> dict[str, Any]:
@@ -41,13 +42,13 @@ def _column(text: str) -> Any:
 
 def _refuse_other_order(first: tuple[str, Any], other: tuple[str, Any]) -> None:
     (name, ids), (other_name, others) = first, other
-    if len(ids) != len(others) or ids.dtype.kind != others.dtype.kind:
+    if len(ids) != len(others) or not same_kind(ids, others):
         return  # a pool refuses different lengths; names of different kinds prove nothing
     differ = (ids != others).nonzero()[0]
     if len(differ):
         row = int(differ[0])
         raise InputError(
             f"views {name!r} and {other_name!r} are not in the same order: row {row:,} has the id "
-            f"{ids[row].item()!r} in one and {others[row].item()!r} in the other; give "
+            f"{ids.tolist()[row]!r} in one and {others.tolist()[row]!r} in the other; give "
             "--ids NAME=FILE:id for each view to align them"
         )

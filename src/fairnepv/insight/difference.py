@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
+from fairnepv.io.texts import same_kind
 from fairnepv.selection import Selection
 
 _SCALE = ("k", "tau", "eps", "calibration", "quality", "priorities")  # what scores depend on
@@ -35,7 +36,7 @@ def diff(a: Selection, b: Selection) -> Difference:
     a, b = check_selection(a, "a"), check_selection(b, "b")
     _check_same_pool(a, b)
     left, right = (a.ids, b.ids) if a.has_ids and b.has_ids else (a.indices, b.indices)
-    if left.dtype.kind != right.dtype.kind:
+    if not same_kind(left, right):
         raise InputError(f"the ids of a are {left.dtype}, those of b {right.dtype}; use one type")
     shared = np.isin(left, right)
     bounds = a.upper_bound, b.upper_bound

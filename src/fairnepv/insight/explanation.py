@@ -42,7 +42,7 @@ class Explanation:
         return {
             "order": place,
             "row": int(self.indices[place]),
-            "id": self.ids[place].item(),
+            "id": self.ids[[place]].tolist()[0],
             "contributions": {name: float(own[place]) for name, own in self.contributions.items()},
             "rival_row": None if rival < 0 else rival,
             "rival_id": self.rival_ids[place],
@@ -68,7 +68,8 @@ def explain(selection: Selection) -> Explanation:
             ) from error
         rivals, margins = _rivals(problem, subset)
     ids = problem.pool.ids
-    named = [None if row < 0 else (row if ids is None else ids[row].item()) for row in rivals]
+    names = rivals if ids is None else ids[rivals].tolist()  # of a row below 0: of none
+    named = [None if row < 0 else name for row, name in zip(rivals, names, strict=True)]
     return Explanation(
         selection.indices,
         selection.ids,

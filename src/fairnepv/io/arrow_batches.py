@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from fairnepv.errors import InputError
-from fairnepv.io.memory import available_memory, size_in_words
+from fairnepv.io.arrow_sizes import Batch, file_batches, stream_batches
+from fairnepv.io.memory import refuse_expansion
+from fairnepv.io.places import open_regular, regular_file
 from fairnepv.io.source import Source
 from fairnepv.io.table_rows import reading
 
 _IPC_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
+_REMEDY = "write it without compression, or in smaller batches"
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
@@ -27,13 +30,19 @@ class Batches:
         self.at_hand = False  # whether an array costs nothing to get: mapped, or decoded already
 
     @classmethod
-    def of(cls, source: Source, at: int) -> Batches:
+    def of(cls, source: Source, at: int, *, whole: bool = False) -> Batches:
+        """`whole` where all batches will be held together."""
         with reading(source):
             content = _mapped(source)
-            if _is_ipc_file(source):
-                return cls._of_mapped(content, at) or cls._of_compressed(content, at)
-            only = pa.ipc.IpcReadOptions(included_fields=[at])
-            return cls._of_stream(source, pa.ipc.open_stream(content, options=only))
+            if not _is_ipc_file(source):
+                _refuse_bomb(source, content, list(stream_batches(_view(content))))
+                only = pa.ipc.IpcReadOptions(included_fields=[at])
+                return cls._of_stream(source, pa.ipc.open_stream(content, options=only))
+            parts = file_batches(_view(content))
+            _refuse_bomb(source, content, [part for part in parts if part.dictionary or whole])
+            if any(part.compressed for part in parts):
+                return cls._of_compressed(source, content, at, parts)
+            return cls._of_mapped(content, at) or cls._of_compressed(source, content, at, parts)
 
     @classmethod
     def _of_mapped(cls, content: Any, at: int) -> Batches | None:
@@ -50,31 +59,27 @@ class Batches:
         return batches
 
     @classmethod
-    def _of_compressed(cls, content: Any, at: int) -> Batches:
-        """Decoded again whenever it is asked for; once in the beginning, to count the rows."""
+    def _of_compressed(cls, source: Source, content: Any, at: int, parts: list[Batch]) -> Batches:
+        """Decoded again whenever it is asked for."""
         only = pa.ipc.IpcReadOptions(included_fields=[at])
         reader = pa.ipc.open_file(content, options=only)
+        batches = [part for part in parts if not part.dictionary]
 
         def decode(b: int) -> Any:
+            _refuse_bomb(source, content, [batches[b]])
             return _sound(reader.get_batch(b), 0)
 
-        lengths = [len(decode(b)) for b in range(reader.num_record_batches)]
-        return cls(reader.schema.types[0], decode, lengths)
+        return cls(reader.schema.types[0], decode, [batch.rows for batch in batches])
 
     @classmethod
     def _of_stream(cls, source: Source, reader: Any) -> Batches:
         """A stream has no directory, so that its batches are found by walking through it."""
         arrays: list[Any] = []
-        rows, free, before = 0, available_memory(), pa.total_allocated_bytes()
+        rows = 0
         try:
             for batch in reader:
                 arrays.append(_sound(batch, 0))
                 rows += len(batch)
-                if pa.total_allocated_bytes() - before > free // 2:
-                    raise InputError(
-                        f"{source.path} is a compressed stream of more than "
-                        f"{size_in_words(free // 2)}; write it without compression, or as Parquet"
-                    )
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{source.path} is cut short or damaged behind row {rows:,} "
@@ -85,6 +90,19 @@ class Batches:
         batches = cls(reader.schema.types[0], arrays.__getitem__, [len(a) for a in arrays])
         batches.at_hand = True
         return batches
+
+
+def _view(content: Any) -> memoryview:
+    whole = memoryview(content.read_buffer(content.size()))
+    content.seek(0)
+    return whole
+
+
+def _refuse_bomb(source: Source, content: Any, batches: list[Batch]) -> None:
+    """What is decompressed at once, before it is."""
+    if any(batch.compressed for batch in batches):
+        expanded = sum(batch.expanded for batch in batches)
+        refuse_expansion(str(source.path), content.size(), expanded, _REMEDY)
 
 
 def ipc_columns(source: Source) -> list[str]:
@@ -99,11 +117,11 @@ def _mapped(source: Source) -> Any:
             f"{source.path} is an Arrow file, which is read from a local disk alone; copy it "
             "there, or write it as Parquet"
         )
-    return pa.memory_map(str(source.path))
+    return pa.memory_map(str(regular_file(source.path)))
 
 
 def _is_ipc_file(source: Source) -> bool:
-    with source.path.open("rb") as file:
+    with open_regular(source.path) as file:
         magic = file.read(8)
     if magic.startswith(_FEATHER_1):
         raise InputError(
@@ -121,7 +139,7 @@ def _sound(batch: Any, at: int) -> Any:
 
 
 def _ends_in(source: Source, mark: bytes) -> bool:
-    with source.path.open("rb") as file:
+    with open_regular(source.path) as file:
         file.seek(-min(len(mark), source.path.stat().st_size), os.SEEK_END)
         return file.read() == mark
 

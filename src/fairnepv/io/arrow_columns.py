@@ -42,10 +42,52 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
+def decoded_bytes(column: Any) -> int:
+    """What the values of a column take once each stands for itself: those of a dictionary, and
+    views of texts, may share their bytes."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if is_lists(kind) and pa.types.is_dictionary(kind.value_type):
+        column.validate(full=True)
+        return decoded_bytes(column.flatten())
+    if pa.types.is_dictionary(kind):
+        column.validate(full=True)
+        sizes = _value_bytes(column.dictionary)
+        places = column.indices.drop_null().to_numpy(zero_copy_only=False)
+        return int(sizes[places].sum())
+    if is_view(kind):
+        column.validate(full=True)
+        return int(_value_bytes(column).sum())
+    return int(column.get_total_buffer_size())
+
+
+def _value_bytes(values: Any) -> NDArray[np.int64]:
+    """(n,) bytes of each value."""
+    if is_lists(values.type):
+        sizes = pc.multiply(pc.list_value_length(values).cast(pa.int64()), 8)
+    elif is_view(values.type):  # 16 bytes each, of which the first four are the length
+        lengths = np.frombuffer(values.buffers()[1], "<u4").reshape(-1, 4)[:, 0]
+        return lengths[values.offset : values.offset + len(values)].astype(np.int64)
+    elif is_text(values.type) or is_binary(values.type):
+        sizes = pc.binary_length(values).cast(pa.int64())
+    else:
+        return np.full(len(values), 8)  # of one number, at most
+    return np.asarray(sizes.fill_null(0).to_numpy(zero_copy_only=False))
+
+
 def is_lists(kind: Any) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
+
+
+def is_view(kind: Any) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_binary(kind: Any) -> bool:

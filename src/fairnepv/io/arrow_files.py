@@ -6,7 +6,7 @@ can be decoded; other IPC files are mapped into memory and their rows are views 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.io.arrow_batches import Batches, ipc_columns
-from fairnepv.io.arrow_columns import to_numpy
+from fairnepv.io.arrow_columns import decoded_bytes, to_numpy
+from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import Place, for_arrow
 from fairnepv.io.rows import Fingerprint, Rows
 from fairnepv.io.source import Source
 from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
+from fairnepv.io.texts import as_texts
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_REMEDY = "write it in smaller row groups, or without compression and dictionaries"
 
 
 class ParquetRows(TableRows):
@@ -33,9 +38,11 @@ class ParquetRows(TableRows):
         return [about.row_group(g).num_rows for g in range(about.num_row_groups)]
 
     def _chunks(self, s: int) -> list[Any]:
+        _refuse_bomb(self._opened, self.column, [s], self.file.size)
         return _parquet_chunks(self._opened, s, self.column)
 
     def _sample(self, s: int) -> Any:
+        _refuse_bomb(self._opened, self.column, [s], self.file.size)
         rows = self._opened.iter_batches(
             batch_size=1, row_groups=[s], columns=[self.column.name], use_threads=False
         )
@@ -107,38 +114,61 @@ def column_names(source: Source) -> list[str]:
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
     """A column in memory: lists of equal length as (n, p), plain values as (n,)."""
     pieces: list[NDArray[Any]] = []
-    first = 0
+    first = expanded = 0
+    stored = Fingerprint.of(source.path).size
     column = choose_column(source, column_names(source), default)
     with reading(source):
-        for chunk in _all_chunks(column):
-            pieces.append(_plain(to_numpy(chunk, str(column), first, column.kind)))
+        for chunk in _all_chunks(column, stored):
+            expanded += decoded_bytes(chunk)
+            refuse_expansion(str(column), stored, expanded, "write each value once, or plainly")
+            pieces.append(to_numpy(chunk, str(column), first, column.kind))
             first += len(chunk)
-    return np.concatenate(pieces) if pieces else np.empty(0)
+    return as_texts(np.concatenate(pieces), str(column)) if pieces else np.empty(0)
 
 
-def _all_chunks(column: Column) -> Iterator[Any]:
+def _all_chunks(column: Column, stored: int) -> Iterator[Any]:
     if column.source.ending == ".parquet":
-        with _checked_parquet(column.source.path) as file:
+        with _unrepeated(column) as file:
+            _refuse_bomb(file, column, range(file.num_row_groups), stored)
             for group in range(file.num_row_groups):
                 yield from _parquet_chunks(file, group, column)
     else:
-        batches = Batches.of(column.source, column.at)
+        batches = Batches.of(column.source, column.at, whole=True)
         yield from (batches.array(b) for b in range(len(batches.lengths)))
 
 
-def _checked_parquet(path: Place) -> Any:
+def _checked_parquet(path: Place, **options: Any) -> Any:
     """With the checksums of pages compared, where the writer put them in."""
-    return pq.ParquetFile(for_arrow(path), page_checksum_verification=True)
+    return pq.ParquetFile(for_arrow(path), page_checksum_verification=True, **options)
+
+
+def _unrepeated(column: Column) -> Any:
+    """A file whose texts in that column are read as a dictionary: one that is stored once may
+    stand in all rows, and would be as often in memory."""
+    with pq.ParquetFile(for_arrow(column.source.path)) as file:
+        about, schema = file.metadata, file.schema
+    leaves = [schema.column(j) for j in range(about.num_columns)]
+    texts = [x.path for x in leaves if x.path == column.name and x.physical_type == "BYTE_ARRAY"]
+    return _checked_parquet(column.source.path, metadata=about, read_dictionary=texts)
+
+
+def _refuse_bomb(file: Any, column: Column, groups: Iterable[int], stored: int) -> None:
+    """A page may expand by its compression, and a run of equal values is stored as one."""
+    about, schema = file.metadata, file.schema
+    own = [
+        (j, _WIDTHS.get(schema.column(j).physical_type, schema.column(j).length or 0))
+        for j in range(about.num_columns)
+        if f"{schema.column(j).path}.".startswith(f"{column.name}.")
+    ]
+    expanded = 0
+    for group in groups:
+        for j, width in own:
+            chunk = about.row_group(group).column(j)
+            expanded += max(chunk.total_uncompressed_size, chunk.num_values * width)
+    refuse_expansion(str(column), stored, expanded, _REMEDY)
 
 
 def _parquet_chunks(file: Any, group: int, column: Column) -> list[Any]:
     table = file.read_row_group(group, columns=[column.name], use_threads=False)
     chunks: list[Any] = table.column(column.name).chunks
     return chunks
-
-
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Arrow hands out strings as objects."""
-    if values.dtype == object and all(isinstance(value, str) for value in values.flat):
-        return values.astype(str)
-    return values

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.manifest import IDS, NAME, Manifest, Progress, Shard, checksum, is_at
+from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, checksum, is_at
 from fairnepv.io.memory import size_in_words
 from fairnepv.io.places import local_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows, blocks
 from fairnepv.io.source import split_source
+from fairnepv.io.texts import same_kind
 from fairnepv.io.write import to_json
 
 _SHARD_BYTES = 1 << 28
@@ -45,6 +46,12 @@ def convert(
     target = local_path(folder)
     _check_target(target, sources, force)
     rows = [open_rows(text) for text in sources]
+    for text, source in zip(sources, rows, strict=True):
+        if not isinstance(source, RowFile):
+            raise InputError(
+                f"{text} is a sparse matrix of shape {source.shape}; leave it as it is, since "
+                "SciPy's .npz is read without this"
+            )
     for other in rows[1:]:
         if other.shape[1] != rows[0].shape[1]:
             raise InputError(
@@ -57,6 +64,11 @@ def convert(
     names = _ids(sources, ids, n)
     _check_space(target, n * p * np.dtype(dtype).itemsize)
     size = rows_per_shard or max(1, _SHARD_BYTES // (p * np.dtype(dtype).itemsize))
+    if n > size * MOST_SHARDS:
+        raise InputError(
+            f"{n:,} rows in shards of {size:,} are more than {MOST_SHARDS:,} files; put at least "
+            f"{-(-n // MOST_SHARDS):,} rows into each"
+        )
     with _Unfinished(target) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
         written = None if names is None else _write_ids(temporary, names)
@@ -230,7 +242,7 @@ def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | Non
         found = [part for part in own if part is not None]
         if len(found) < len(own):
             return None
-        if len({part.dtype.kind for part in found}) > 1:
+        if not all(same_kind(part, found[0]) for part in found):
             raise InputError(f"the ids of {', '.join(sources)} differ in type; give --ids")
         ids, what = np.concatenate(found), f"the ids of {', '.join(sources)}"
     if len(ids) != n:
@@ -238,8 +250,14 @@ def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | Non
     values, counts = np.unique(ids, return_counts=True)
     if len(values) < n:
         raise InputError(
-            f"{what} repeat, such as {values[counts > 1][0].item()!r}; give unique ones with "
+            f"{what} repeat, such as {values[counts > 1].tolist()[0]!r}; give unique ones with "
             "--ids, or --no-ids"
+        )
+    if ids.dtype.kind == "T":
+        longest = max(map(len, ids.tolist()))
+        raise InputError(
+            f"{what} differ too much in length: the longest has {longest:,} letters, and ids.npy "
+            "would give as many to each; shorten it, or give --no-ids"
         )
     return ids
 

@@ -1,75 +1,89 @@
-"""JSON that was stored, perhaps by somebody else: bounded, and the same to every reader.
+"""JSON that was stored, perhaps by somebody else: manifests, headers, records of a corpus.
 
-Python's own parser takes numbers that are none (NaN, Infinity, 1e999), of two values under one name
-the last, and whatever nesting there is, over which those stumble who walk through it later.
+It is read more strictly than Python does: a name that occurs twice, a number that is none, half of
+a letter or nesting without an end is damage, over which those would stumble who come later; and
+everything that a document says is asked for by its type.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import Any, NoReturn
+from collections import Counter
+from typing import Any, NoReturn, TypeGuard
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import open_regular
+from fairnepv.io.memory import size_in_words
+from fairnepv.io.places import Place, open_regular
 
-MOST_BYTES = 256 << 20  # a split of ten million items has 20 MB
+LARGEST_DOCUMENT = 1 << 24  # bytes; Python needs up to thirty times as much to hold it
 DEEPEST = 32  # levels of lists and objects; ours have six
-_DIGITS = 20  # of a whole number: all of 64 bits, with a sign
+_DIGITS = 40  # of a whole number that is looked at at all
 
 
-def read_document(file: Path, remedy: str, *, most: int = MOST_BYTES) -> Any:
-    """What a JSON file says; an `InputError` of one sentence where it is none."""
-    with open_regular(file) as stream:
-        content = stream.read(most + 1)
+def read_document(path: Place, remedy: str, *, most: int = LARGEST_DOCUMENT) -> dict[str, Any]:
+    """The JSON object in a file; the remedy says what to do about one that is none."""
     try:
+        with open_regular(path) as file:
+            content = file.read(most + 1)
         if len(content) > most:
-            raise ValueError(f"it has more than {most:,} bytes")
-        return parse_document(content)
-    except ValueError as error:
-        raise InputError(f"{file} cannot be read ({error}); {remedy}") from error
+            words = size_in_words(most)
+            raise InputError(f"{path} has more than {words}, which is not read; {remedy}")
+        document = parse_document(content)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); {remedy}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} must hold a JSON object; {remedy}")
+    return document
 
 
-def parse_document(content: bytes | str) -> Any:
-    """A `ValueError` says what no document of ours has."""
+def parse_document(content: bytes) -> Any:
+    """JSON, or a `ValueError` that says what is wrong with it."""
     try:
         document = json.loads(
             content,
-            object_pairs_hook=_each_once,
-            parse_constant=_no_number,
+            object_pairs_hook=_once,
+            parse_constant=_refuse_constant,
             parse_float=_number,
             parse_int=_whole_number,
         )
     except RecursionError:
-        raise ValueError(f"it is nested more than {DEEPEST} levels deep") from None
+        raise ValueError("it is nested too deeply") from None
     _check_levels(document)
     return document
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one name some readers see the first, and some the last."""
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise ValueError("a name is there twice")
-    return document
+def is_size(value: Any) -> TypeGuard[int]:
+    """Whether something read from a document is a number of rows or bytes; True is none."""
+    return type(value) is int and 0 <= value < 2**63
 
 
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:_DIGITS]} is too large for a number")
+        raise ValueError(f"{text[:_DIGITS]} is too large a number")
     return number
 
 
 def _whole_number(text: str) -> int:
     if len(text) > _DIGITS:
-        raise ValueError(f"{text[:_DIGITS]}... is too large for a number")
+        raise ValueError(f"{text[:_DIGITS]}... is too large a number")
     return int(text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values under one name some readers see the first, and some the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"{ascii(twice)[:_DIGITS]} occurs twice")
+    return found
 
 
 def _check_levels(document: Any) -> None:
@@ -79,7 +93,7 @@ def _check_levels(document: Any) -> None:
         level = [inner for value in level for inner in _inside(value)]
         if not level:
             return
-    raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    raise ValueError("it is nested too deeply")
 
 
 def _inside(value: Any) -> list[Any]:

@@ -7,7 +7,6 @@ A shard that is missing from the middle shifts every row behind it, so numbers m
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,14 +17,16 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, manifest
+from fairnepv.io.documents import read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import Place, each
+from fairnepv.io.places import Place, each, regular_file
 from fairnepv.io.rows import Reordered, RowFile, Shards
 from fairnepv.io.source import Source, choose_part
 from fairnepv.io.table_rows import Kept
 
 TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
 _STATE, _DICT = "state.json", "dataset_dict.json"
+_REMEDY = "save the data set again"
 _METADATA = "metadata"  # where clip-retrieval puts what it knows of the rows
 _NUMBERED = re.compile(r"(?P<prefix>.*?)[-_.]?(?P<number>\d+)(-of-(?P<of>\d+))?")
 
@@ -131,7 +132,7 @@ def _open_data_set(source: Source) -> RowFile:
 
 def _is_data_set(folder: Place) -> bool:
     if (folder / _DICT).is_file():
-        splits = _json(folder / _DICT).get("splits")
+        splits = read_document(folder / _DICT, _REMEDY).get("splits")
         listed = splits if isinstance(splits, list) else []
         raise InputError(
             f"{folder} holds several splits ({', '.join(map(str, listed))}); name one of its "
@@ -142,15 +143,23 @@ def _is_data_set(folder: Place) -> bool:
 
 def _data_set(folder: Place) -> tuple[list[str], NDArray[np.int64] | None]:
     """The files of a Hugging Face data set in their order, and the rows that it takes of them."""
-    state = _json(folder / _STATE)
-    files = [_file_name(folder, entry) for entry in _listed(folder, state, "_data_files")]
+    state = read_document(folder / _STATE, _REMEDY)
+    files = _listed(folder, state, "_data_files")
     if not files:
         raise InputError(f"{folder / _STATE} names no data files; save the data set again")
-    indices = [_file_name(folder, entry) for entry in _listed(folder, state, "_indices_data_files")]
-    if not indices:
-        return files, None
-    taken = [arrow_files.read_column(Source(folder / name), "indices") for name in indices]
-    return files, np.concatenate(taken).astype(np.int64)
+    indices = _listed(folder, state, "_indices_data_files")
+    return files, np.concatenate([_row_numbers(folder / f) for f in indices]) if indices else None
+
+
+def _row_numbers(path: Place) -> NDArray[np.int64]:
+    numbers = arrow_files.read_column(Source(path), "indices")
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"{path} must hold row numbers, not {numbers.dtype} of shape {numbers.shape}; save the "
+            "data set again"
+        )
+    rows: NDArray[np.int64] = np.minimum(numbers, np.iinfo(np.int64).max).astype(np.int64)
+    return rows
 
 
 def _taken(folder: Place, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
@@ -163,30 +172,25 @@ def _taken(folder: Place, order: NDArray[np.int64], n: int) -> NDArray[np.int64]
     return order
 
 
-def _listed(folder: Place, state: dict[str, Any], key: str) -> list[Any]:
+def _listed(folder: Place, state: dict[str, Any], key: str) -> list[str]:
+    """The files that a state names under a key."""
     entries = state.get(key)
     if entries is not None and not isinstance(entries, list):
         raise InputError(f"{folder / _STATE} has a broken {key!r}; save the data set again")
-    return entries or []
+    names = [_file_name(folder, entry) for entry in entries or []]
+    if len(set(names)) < len(names):
+        raise InputError(f"{folder / _STATE} names a file twice in {key!r}; save it again")
+    return names
 
 
 def _file_name(folder: Place, entry: Any) -> str:
     name = entry.get("filename") if isinstance(entry, dict) else None
     if not isinstance(name, str) or Path(name).name != name:
         raise InputError(f"{folder / _STATE} names a broken file {name!r}; save the data set again")
-    if not (folder / name).is_file():
+    if not (folder / name).exists():
         raise InputError(f"{folder / name} is missing, though {_STATE} names it; copy it again")
+    regular_file(folder / name)
     return name
-
-
-def _json(path: Place) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); write the folder again") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} must hold a JSON object; write the folder again")
-    return content
 
 
 def _subfolder(source: Source) -> Source:
@@ -210,6 +214,7 @@ def _tables(folder: Place) -> list[str]:
     names = _files(folder, (endings[0],))
     groups = _numbered(names)
     if sum(map(len, groups.values())) < len(names):
+        _refuse_odd_digits(folder, names)
         return sorted(names, key=_natural)  # names with numbers elsewhere, such as Spark's
     if len(groups) > 1:
         raise InputError(
@@ -218,11 +223,21 @@ def _tables(folder: Place) -> list[str]:
     return _in_order(folder, next(iter(groups.values())))
 
 
+def _refuse_odd_digits(folder: Place, names: Sequence[str]) -> None:
+    """A superscript looks like a number and sorts like none: 1 comes after 2 and 3."""
+    for name in names if len(names) > 1 else ():
+        if any(letter.isdigit() and not letter.isdecimal() for letter in name):
+            raise InputError(
+                f"{folder / name} has a digit in its name that gives no order; write 0 to 9"
+            )
+
+
 def _files(folder: Place, endings: tuple[str, ...]) -> list[str]:
+    """Those with one of these endings; one that is no file is no gap to be passed over."""
     return sorted(
-        path.name
+        regular_file(path).name
         for path in folder.iterdir()
-        if path.suffix.lower() in endings and path.is_file() and path.name[0] not in "._"
+        if path.suffix.lower() in endings and path.name[0] not in "._" and not path.is_dir()
     )
 
 
@@ -268,7 +283,7 @@ def _renumbered(name: str, number: int) -> str:
 
 def _natural(name: str) -> list[Any]:
     """Text and numbers in turn, so that 2 comes before 10."""
-    return [int(piece) if piece.isdigit() else piece for piece in re.split(r"(\d+)", name)]
+    return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", name)]
 
 
 def _no_part(source: Source) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.documents import is_size, read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import Place, each
+from fairnepv.io.places import Place, each, open_regular, regular_file
 from fairnepv.io.rows import RowFile, Shards, row_range
 from fairnepv.io.source import Source
 
 NAME = "manifest.json"
 IDS = "ids.npy"
 FORMAT = "fairnepv rows 1"
+DTYPES = ("float16", "float32", "float64")
+MOST_SHARDS = 50_000  # each of which is opened before the first row is read
 _HASHED_AT_ONCE = 1 << 22
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
@@ -55,25 +57,37 @@ def is_at(folder: Place) -> bool:
 def read(folder: Place) -> Manifest:
     """The manifest of a folder, with every number in it plausible."""
     path = folder / NAME
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("format") != FORMAT:
-            raise InputError(
-                f"{path} has the format {content.get('format')!r}, not {FORMAT!r}; convert the "
-                "data again"
-            )
-        shards = tuple(_shard(entry) for entry in content["shards"])
-        ids = content["ids"] and _shard(content["ids"])
-        found = Manifest(
-            int(content["n"]), int(content["p"]), str(content["dtype"]), shards, ids or None
+    content = read_document(path, "convert the data again")
+    if content.get("format") != FORMAT:
+        raise InputError(
+            f"{path} has the format {content.get('format')!r}, not {FORMAT!r}; convert the data "
+            "again"
         )
-    except InputError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read ({error!r}); convert the data again") from error
-    if not shards or sum(shard.rows for shard in shards) != found.n:
-        raise InputError(f"{path} contradicts itself: its shards do not add up to {found.n:,} rows")
+    n, p, dtype, entries, ids = (content.get(x) for x in ("n", "p", "dtype", "shards", "ids"))
+    if not (is_size(n) and is_size(p) and dtype in DTYPES and isinstance(entries, list)):
+        raise InputError(
+            f"{path} must name numbers n and p, one of {', '.join(DTYPES)} as dtype and a list of "
+            "shards; convert the data again"
+        )
+    shards = tuple(_shard(path, entry) for entry in entries)
+    found = Manifest(n, p, dtype, shards, None if ids is None else _shard(path, ids))
+    _check_sums(path, found)
     return found
+
+
+def _check_sums(path: Place, about: Manifest) -> None:
+    files = {shard.file for shard in about.shards}
+    if len(files) < len(about.shards) or len(files) > MOST_SHARDS:
+        raise InputError(
+            f"{path} names {len(about.shards):,} shards in {len(files):,} files, but each has its "
+            f"own and there are at most {MOST_SHARDS:,}; convert the data again"
+        )
+    if not files or sum(shard.rows for shard in about.shards) != about.n:
+        raise InputError(f"{path} contradicts itself: its shards do not add up to {about.n:,} rows")
+    if about.ids is not None and about.ids.rows != about.n:
+        raise InputError(
+            f"{path} contradicts itself: it has {about.ids.rows:,} ids for {about.n:,} rows"
+        )
 
 
 def open_rows(folder: Place) -> RowFile:
@@ -120,7 +134,7 @@ def verify(folder: Place, progress: Progress | None = None) -> Manifest:
 
 def checksum(path: Place) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while piece := file.read(_HASHED_AT_ONCE):
             digest.update(piece)
     return digest.hexdigest()
@@ -140,13 +154,18 @@ def _check_shard(folder: Place, about: Manifest, shard: Shard, rows: Any) -> Non
 
 
 def _existing(path: Place) -> Place:
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{path} is missing, though {NAME} names it; convert the data again")
-    return path
+    return regular_file(path)
 
 
-def _shard(entry: dict[str, Any]) -> Shard:
-    name = str(entry["file"])
-    if Path(name).name != name:
-        raise ValueError(f"{name!r} is not a file of the folder")
-    return Shard(name, int(entry["rows"]), str(entry["sha256"]))
+def _shard(path: Place, entry: Any) -> Shard:
+    entry = entry if isinstance(entry, dict) else {}
+    name, rows, digest = (entry.get(x) for x in ("file", "rows", "sha256"))
+    if not isinstance(name, str) or Path(name).name != name:
+        raise InputError(f"{path}: {name!r} is not a file of the folder; convert the data again")
+    if not (is_size(rows) and isinstance(digest, str)):
+        raise InputError(
+            f"{path} says of {name!r} no number of rows or no checksum; convert the data again"
+        )
+    return Shard(name, rows, digest)

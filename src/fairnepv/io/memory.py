@@ -11,6 +11,8 @@ from typing import Any
 from fairnepv.errors import InputError
 
 _MEMINFO = Path("/proc/meminfo")
+LARGEST_EXPANSION = 100  # times what lies in a file
+HARMLESS = 1 << 26  # bytes; below, a file may expand as it likes
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
@@ -37,6 +39,23 @@ def _physical_memory() -> int:
         return sys.maxsize
 
 
+def refuse_expansion(where: str, stored: int, expanded: int, remedy: str) -> None:
+    """Compare what lies in a file with what it becomes in memory, before it does."""
+    told = f"{where} expands from {size_in_words(stored)} to {size_in_words(expanded)}"
+    if expanded > HARMLESS and expanded > LARGEST_EXPANSION * max(1, stored):
+        raise InputError(f"{told}, more than {LARGEST_EXPANSION}-fold; {remedy}")
+    refuse_size(told, expanded, remedy)
+
+
+def refuse_size(told: str, size: int, remedy: str) -> None:
+    """Compare what something needs with the memory that is free."""
+    free = available_memory()
+    if size > free:
+        raise InputError(
+            f"{told}, more than the {size_in_words(free)} of memory that are free; {remedy}"
+        )
+
+
 def check_memory_limit(value: Any) -> int | None:
     """A number of bytes: an integer, or text such as '2GiB', '500 MB'; None stays None."""
     if value is None:
@@ -58,7 +77,7 @@ def check_memory_limit(value: Any) -> int | None:
 
 def size_in_words(count: int) -> str:
     """A number of bytes as 1.5 GiB."""
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+    for power, unit in ((6, "EiB"), (4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**power:
             return f"{count / 1024**power:.1f} {unit}"
     return f"{count} bytes"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
@@ -19,14 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.memory import available_memory, size_in_words
+from fairnepv.io.documents import is_size
+from fairnepv.io.memory import refuse_expansion
+from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
 from fairnepv.io.rows import Fingerprint, NumberRows, row_range
 from fairnepv.io.source import Source, choose_part, parse_source, unreadable
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
-_LARGEST_EXPANSION = 100
-_SMALL = 1 << 26  # bytes; below, an archive may expand as it likes
+_REMEDY = "save it with np.savez or np.save, which are read without loading"
+_VERSIONS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}  # and what the length of a header is
+_LONGEST_HEADER = 1 << 16  # bytes
 _LOCAL_HEADER = 30  # bytes of a member's own header in a zip file, before its name
 
 
@@ -79,13 +83,20 @@ class Archive:
     def __init__(self, source: Source, file: Fingerprint, stream: IO[bytes]) -> None:
         self._source, self._file, self._stream = source, file, stream
         self._zip = members = zipfile.ZipFile(stream)
-        self._members = {info.filename.removesuffix(".npy"): info for info in members.infolist()}
-        self.names = list(self._members)
+        self.names = [info.filename.removesuffix(".npy") for info in members.infolist()]
+        self._members = dict(zip(self.names, members.infolist(), strict=True))
+        self._stored = self._expanded = 0  # bytes of the members that were read
+        if len(self._members) < len(self.names):
+            twice, _ = Counter(self.names).most_common(1)[0]
+            raise InputError(f"{source.path} has {twice!r} more than once; write the file again")
 
     def array(self, name: str) -> NDArray[Any]:
-        """A member in memory."""
+        """A member in memory; the sizes of all that were asked for so far are compared."""
         info, where = self._members[name], self._where(name)
-        self._refuse_bomb(info, where)
+        what = f"{self._source.path} up to its {name!r}" if self._stored else where
+        self._stored += info.compress_size
+        self._expanded += info.file_size
+        refuse_expansion(what, self._stored, self._expanded, _REMEDY)
         with self._zip.open(info) as stream:
             _check_size(where, _read_header(stream, where), info.file_size)
         with self._zip.open(info) as stream:
@@ -117,20 +128,6 @@ class Archive:
         name, extra = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[26:])
         return int(info.header_offset + _LOCAL_HEADER + name + extra)
 
-    def _refuse_bomb(self, info: zipfile.ZipInfo, where: str) -> None:
-        size, stored = info.file_size, max(1, info.compress_size)
-        told = f"{where} expands from {size_in_words(stored)} to {size_in_words(size)}"
-        if size > _SMALL and size > _LARGEST_EXPANSION * stored:
-            raise InputError(
-                f"{told}, more than {_LARGEST_EXPANSION}-fold; save it with np.savez or np.save, "
-                "or as a sparse matrix, if that is meant"
-            )
-        if size > available_memory():
-            raise InputError(
-                f"{told}, more than the {size_in_words(available_memory())} of memory that are "
-                "free; save it with np.savez or np.save, which are read without loading"
-            )
-
 
 @contextmanager
 def open_archive(source: Source) -> Iterator[Archive]:
@@ -153,6 +150,13 @@ def _is_matrix(header: Header) -> bool:
 
 def _read_header(stream: IO[bytes], where: str) -> Header:
     version = np.lib.format.read_magic(stream)
+    if version not in _VERSIONS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in _VERSIONS)
+        raise InputError(
+            f"{where} is a .npy file of version {version[0]}.{version[1]}, not one of {known}; "
+            "write it again"
+        )
+    _check_header_length(stream, where, _VERSIONS[version])
     if version == (1, 0):
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     else:  # 3.0 differs in the names of fields, which are refused in any case
@@ -165,7 +169,26 @@ def _read_header(stream: IO[bytes], where: str) -> Header:
             f"{where} has dtype {dtype}, which is {what} to NumPy; save it as float32, or as "
             "safetensors"
         )
+    _check_shape(where, shape, dtype)
     return Header(shape, fortran, dtype, stream.tell())
+
+
+def _check_header_length(stream: IO[bytes], where: str, field: str) -> None:
+    """Before it is read as a whole: the file may be one large hole."""
+    begin = stream.tell()
+    (length,) = struct.unpack(field, stream.read(struct.calcsize(field)))
+    if length > _LONGEST_HEADER:
+        raise InputError(f"{where} has a header of {length:,} bytes; write it again")
+    stream.seek(begin)
+
+
+def _check_shape(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """NumPy takes -1 and True for sizes, and one of 2^62 beside one of 0."""
+    largest = math.prod(filter(None, shape)) * dtype.itemsize
+    if not all(is_size(size) for size in shape) or not is_size(largest):
+        raise InputError(f"{where} has the impossible shape {shape}; write it again")
+    if not dtype.itemsize:
+        raise InputError(f"{where} has dtype {dtype}, which holds nothing; write it again")
 
 
 def _check_size(where: str, header: Header, size: int) -> None:
@@ -192,11 +215,7 @@ def _missing(header: Header, size: int) -> str:
 @contextmanager
 def _opened(source: Source, magic: bytes, kind: str) -> Iterator[IO[bytes]]:
     """A file with the right first bytes: NumPy would take a stranger for a pickle."""
-    try:
-        stream = source.path.open("rb")
-    except OSError as error:
-        raise InputError(f"{source} cannot be opened ({error.strerror})") from error
-    with stream:
+    with open_regular(source.path) as stream:
         _check_magic(source, stream, magic, kind)
         yield stream
 

@@ -241,7 +241,7 @@ def local_path(text: str) -> Path:
 
 def for_arrow(place: Place) -> Any:
     """What Arrow opens: the name of a local file, an open one elsewhere."""
-    return place if isinstance(place, Path) else place.opened()
+    return regular_file(place) if isinstance(place, Path) else place.opened()
 
 
 def each(function: Callable[[Place], T], folder: Place, names: Sequence[str]) -> list[T]:

@@ -12,6 +12,7 @@ from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, folders, manifest, numpy_files, safetensors, tables
 from fairnepv.io.rows import HeldRows, RowFile
 from fairnepv.io.source import Source, parse_source
+from fairnepv.io.texts import KINDS, as_texts
 
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
 _FEATURES: dict[str, Any] = {
@@ -39,8 +40,9 @@ def read_features(text: str) -> Any:
     return _FEATURES[source.ending](source)
 
 
-def open_rows(path: Any) -> RowFile:
-    """Rows of numbers at PATH[:PART], as a view for `select`; they stay in their files.
+def open_rows(path: Any) -> RowFile | Any:
+    """Rows of numbers at PATH[:PART], as a view for `select`; they stay in their files, but for
+    SciPy's sparse .npz, which is a `csr_array` in memory.
 
     PATH is a .npy, .npz, .parquet, .arrow, .feather or .safetensors file, or a folder of shards, a
     Hugging Face data set or what `fairnepv convert` wrote (docs/files.md). `rows[start:stop]` and
@@ -55,10 +57,7 @@ def open_rows(path: Any) -> RowFile:
         raise InputError(
             f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
         )
-    raise InputError(
-        f"{path} is a sparse matrix of shape {rows.shape}; leave it as it is, since SciPy's .npz "
-        "is read without this"
-    )
+    return rows.tocsr()
 
 
 def read_ids(text: str) -> NDArray[Any]:
@@ -92,7 +91,7 @@ def read_picks(text: str, column: str) -> NDArray[Any]:
 def read_numbers(text: str) -> NDArray[Any]:
     """One number per row at FILE[:PART], such as weights."""
     array = _read_column(text, "quality")
-    if array.dtype.kind in "US":
+    if array.dtype.kind in KINDS + "S":
         try:
             return array.astype(np.float64)
         except ValueError as error:
@@ -125,14 +124,7 @@ def _column(source: Source, default: str) -> NDArray[Any]:
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         shape = getattr(array, "shape", ())
         raise InputError(f"{source} must hold one value per row, not shape {shape}")
-    return _refuse_objects(_strings(array), source, "strings or integers")
-
-
-def _strings(array: NDArray[Any]) -> NDArray[Any]:
-    """Arrow hands out strings as objects."""
-    if array.dtype == object and all(isinstance(value, str) for value in array):
-        return array.astype(str)
-    return array
+    return _refuse_objects(as_texts(array, str(source)), source, "strings or integers")
 
 
 def _refuse_objects(array: NDArray[Any], source: Source, wanted: str) -> NDArray[Any]:

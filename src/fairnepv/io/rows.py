@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import Place, spread
+from fairnepv.io.places import Place, regular_file, spread
 
 Rows = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -42,7 +42,7 @@ class Fingerprint:
     @classmethod
     def of(cls, path: Place) -> Fingerprint:
         try:
-            return cls._now(path)
+            return cls._now(regular_file(path))
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from fairnepv.errors import InputError
+from fairnepv.io.documents import LARGEST_DOCUMENT, is_size, parse_document
+from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
 from fairnepv.io.rows import Fingerprint, NumberRows, row_range
 from fairnepv.io.source import Source, choose_part
 
-_LARGEST_HEADER = 100_000_000  # the limit of the format itself
+_MOST_AXES = 64  # of an array of NumPy
 _BFLOAT16 = "BF16"
 _KINDS = {
     "F16": "<f2",
@@ -38,13 +40,14 @@ def read_safetensors(source: Source) -> NumberRows:
     tensors, begin = _read_header(source, file)
     name = choose_part(source, list(tensors), "tensor")
     kind, shape, (first, last) = _checked(source, name, tensors[name])
+    _refuse_overlaps(source, tensors)
     where = f"{source.path}:{name}"
     if len(shape) != 2:
         raise InputError(f"{where} must have two axes, rows and columns, not shape {shape}")
     rows, columns = shape
     if begin + last > file.size:
         width = columns * np.dtype(_KINDS[kind]).itemsize
-        whole = max(0, file.size - begin - first) // width
+        whole = max(0, file.size - begin - first) // max(1, width)
         raise InputError(
             f"{where} is cut short: {row_range(whole, rows)} of {rows:,} are missing; write or "
             "copy it again"
@@ -62,19 +65,17 @@ def read_safetensors(source: Source) -> NumberRows:
 def _read_header(source: Source, file: Fingerprint) -> tuple[dict[str, Any], int]:
     """The tensors by name, and where their bytes begin."""
     try:
-        with source.path.open("rb") as stream:
+        with open_regular(source.path) as stream:
             length = int.from_bytes(stream.read(8), "little")
-            if not 2 <= length <= min(_LARGEST_HEADER, file.size - 8):
+            if not 2 <= length <= min(LARGEST_DOCUMENT, file.size - 8):
                 raise InputError(
                     f"{source.path} is not a safetensors file: its header would have {length:,} "
                     f"of {file.size:,} bytes; write it again"
                 )
-            header = json.loads(stream.read(length))
-    except OSError as error:
-        raise InputError(f"{source.path} cannot be opened ({error.strerror or error})") from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
+            header = parse_document(stream.read(length))
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
         raise InputError(
             f"{source.path} is not a safetensors file: its header cannot be read ({error}); write "
             "it again"
@@ -89,11 +90,12 @@ def _checked(source: Source, name: str, entry: Any) -> tuple[str, list[int], lis
     """Type, shape and offsets of a tensor, which must agree."""
     where = f"{source.path}:{name}"
     entry = entry if isinstance(entry, dict) else {}
-    kind, shape, offsets = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
-    if not (_are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
-        raise InputError(f"{where} has no sound shape and offsets in the header; write it again")
-    if kind not in _KINDS:
-        raise InputError(f"{where} has dtype {kind}; save it as F16, BF16, F32 or F64")
+    kind, shape = entry.get("dtype"), entry.get("shape")
+    offsets = _offsets(source, name, entry)
+    if not _are_sizes(shape) or len(shape) > _MOST_AXES or math.prod(filter(None, shape)) >= 2**60:
+        raise InputError(f"{where} has no sound shape in the header; write it again")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InputError(f"{where} has dtype {str(kind)[:20]}; save it as F16, BF16, F32 or F64")
     size = math.prod(shape) * np.dtype(_KINDS[kind]).itemsize
     if offsets[1] - offsets[0] != size:
         raise InputError(
@@ -103,5 +105,21 @@ def _checked(source: Source, name: str, entry: Any) -> tuple[str, list[int], lis
     return kind, shape, offsets
 
 
-def _are_sizes(values: Any) -> bool:
-    return isinstance(values, list) and all(type(x) is int and x >= 0 for x in values)
+def _offsets(source: Source, name: str, entry: Any) -> list[int]:
+    """Where the bytes of a tensor begin and end."""
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not (_are_sizes(offsets) and len(offsets) == 2 and offsets[0] <= offsets[1]):
+        raise InputError(f"{source.path}:{name} has no sound offsets in the header; write it again")
+    return offsets
+
+
+def _refuse_overlaps(source: Source, tensors: dict[str, Any]) -> None:
+    """No two tensors share a byte: one of them would be read as another."""
+    spans = sorted((_offsets(source, name, tensors[name]), name) for name in tensors)
+    for (one, name), (other, following) in itertools.pairwise(spans):
+        if other[0] < one[1]:
+            raise InputError(f"{source.path}:{name} and {following!r} overlap; write it again")
+
+
+def _are_sizes(values: Any) -> TypeGuard[list[int]]:
+    return isinstance(values, list) and all(map(is_size, values))

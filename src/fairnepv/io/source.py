@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import Place, check_slashes, is_uri, local_text, split_uri
+from fairnepv.io.places import Place, check_slashes, is_uri, local_text, regular_file, split_uri
 
 _WITH_PARTS = (".npz", ".parquet", ".arrow", ".ipc", ".feather", ".safetensors", ".csv", ".json")
 
@@ -37,6 +37,8 @@ def parse_source(text: str, endings: tuple[str, ...], *, folders: bool = False) 
     source = split_source(text)
     if folders and source.path.is_dir():
         return _named_part(source, text)
+    if isinstance(source.path, Path) and source.path.exists() and not source.path.is_dir():
+        regular_file(source.path)  # first, since pipes have names without an ending
     check_ending(source.path, endings, " and is no folder that exists" if folders else "")
     if source.part is not None and source.ending not in _WITH_PARTS:
         raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")

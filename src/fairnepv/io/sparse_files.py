@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.memory import refuse_size, size_in_words
 from fairnepv.io.source import Source
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def read_sparse(source: Source, archive: Archive) -> Any:
             _check_bounds(source, coordinates, size, _AXES[axis], None)
         return sp.coo_array((data, tuple(indices)), shape=shape)
     if layout == "dia":
+        _check_diagonals(source, indices[0], shape)
         return sp.dia_array((data, indices[0]), shape=shape)
     indptr, minor = indices
     _check_compressed(source, layout, shape, data, indptr, minor)
@@ -56,7 +58,11 @@ def read_sparse(source: Source, archive: Archive) -> Any:
 def _shape(source: Source, shape: NDArray[Any]) -> tuple[int, int]:
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or (shape < 0).any():
         raise InputError(f"{source} has a broken shape {shape.tolist()}; write the file again")
-    return int(shape[0]), int(shape[1])
+    rows, columns = int(shape[0]), int(shape[1])
+    told = f"{source} has shape ({rows:,}, {columns:,}), of which a row or a column alone needs"
+    needed = 8 * (max(rows, columns) + 1)
+    refuse_size(f"{told} {size_in_words(needed)}", needed, "write the file again")
+    return rows, columns
 
 
 def _indices(source: Source, archive: Archive, name: str) -> NDArray[Any]:
@@ -96,6 +102,17 @@ def _check_compressed(
             f"its {len(data):,} values; write the file again"
         )
     _check_bounds(source, minor[: int(indptr[-1])], sizes[1 - axis], _AXES[1 - axis], indptr)
+
+
+def _check_diagonals(source: Source, offsets: NDArray[Any], shape: tuple[int, int]) -> None:
+    """SciPy makes 32-bit numbers of them, whatever they were."""
+    rows, columns = shape
+    for offset in offsets.tolist():
+        if not -rows < offset < columns:
+            raise InputError(
+                f"{source} is a broken sparse matrix: it names diagonal {offset:,}, but its "
+                f"diagonals are {1 - rows:,} to {columns - 1:,}; write the file again"
+            )
 
 
 def _check_bounds(

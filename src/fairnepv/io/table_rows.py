@@ -18,10 +18,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.arrow_columns import BINARY_KINDS, is_binary, refuse_ragged, to_numpy
+from fairnepv.io.arrow_columns import (
+    BINARY_KINDS,
+    decoded_bytes,
+    is_binary,
+    refuse_ragged,
+    to_numpy,
+)
+from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.rows import Fingerprint, Joined, Rows, part_starts, row_range
 from fairnepv.io.source import Source, choose_part, unreadable
 
+_REMEDY = "write each value once, or plainly"
 KEPT_BYTES = 1 << 28  # decoded rows that stay in memory, so that small tables are decoded once
 
 
@@ -133,6 +141,7 @@ class TableRows(Joined):
         pieces: list[Rows] = []
         with reading(self.column.source, row_range(first, last)):
             for chunk in self._chunks(s):
+                refuse_expansion(str(self.column), self.file.size, decoded_bytes(chunk), _REMEDY)
                 piece = to_numpy(chunk, str(self.column), first, self.column.kind)
                 pieces.append(self._numbers(piece))
                 if piece.ndim == 2 and piece.shape[1] != pieces[0].shape[1]:

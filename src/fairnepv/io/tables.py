@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.places import for_arrow
 from fairnepv.io.source import Source, choose_part, unreadable
+from fairnepv.io.texts import text_array
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
 
@@ -35,8 +36,9 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         table = pyarrow.csv.read_csv(
             for_arrow(source.path), convert_options=as_text, parse_options=every_line
         )
-        values = np.array(table.column(0).to_pylist(), dtype=str)
-        _refuse_gaps(values == "", f"{source.path}, column {column!r}")
+        what = f"{source.path}, column {column!r}"
+        values = text_array(table.column(0).to_pylist(), what)
+        _refuse_gaps(values == "", what)
         return _integers_if_all(values)
 
 
@@ -57,7 +59,7 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
             f"{source.path} must hold a list of integers or of strings, or an object with a list "
             "of picks"
         )
-    return np.array(content)
+    return text_array(content, str(source.path)) if kinds == {str} else np.array(content)
 
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -73,11 +75,11 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     if not lines:
         raise InputError(f"{source.path} has no lines; put one value on each")
     if at is None:
-        return _integers_if_all(np.array([line.strip() for line in lines]))
+        return _integers_if_all(text_array([line.strip() for line in lines], str(source.path)))
     cells = [line.split("\t") for line in lines]
     if any(len(row) <= at for row in cells):
         raise InputError(f"{source.path} has lines with too few columns; write it again")
-    return _integers_if_all(np.array([row[at].strip() for row in cells]))
+    return _integers_if_all(text_array([row[at].strip() for row in cells], str(source.path)))
 
 
 @contextlib.contextmanager

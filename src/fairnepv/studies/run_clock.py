@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairnepv.errors import InputError
-from fairnepv.io.documents import read_document
+from fairnepv.io.documents import parse_document
 from fairnepv.io.write import Output
 from fairnepv.loop import Progress, Step
 
@@ -65,10 +65,10 @@ class Clock:
 def _read(file: Path) -> Spent:
     if not file.is_file():
         return Spent()
-    remedy = "remove it and run again"
-    said = read_document(file, remedy)
     try:
-        bound, search = map(float, said)
+        bound, search = map(float, parse_document(file.read_bytes()))
     except (TypeError, ValueError) as error:
-        raise InputError(f"{file} holds no two numbers of seconds; {remedy}") from error
+        raise InputError(
+            f"{file} holds no two numbers of seconds; remove it and run again"
+        ) from error
     return Spent(bound, search)

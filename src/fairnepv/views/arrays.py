@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.texts import text_array
 
 
 def read_array(value: Any, what: str) -> NDArray[Any]:
     """`value` as an array, a mask still on it; ragged lists and the like are refused."""
     if hasattr(value, "detach"):  # a tensor, perhaps with a gradient or on a device
         value = value.detach().cpu()
+    if isinstance(value, list | tuple) and value and all(isinstance(x, str) for x in value):
+        return text_array(value, what)
     try:
         return np.asanyarray(value)
     except (ValueError, TypeError, RuntimeError) as error:

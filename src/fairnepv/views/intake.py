@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fairnepv.engines import Engine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
+from fairnepv.io.texts import KINDS, as_texts
 from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
@@ -119,13 +120,16 @@ def check_ids(ids: Any, n: int, what: str) -> NDArray[Any]:
         row = int(first[counts > 1][0])
         raise InputError(
             f"{what} repeat: {len(repeated)} id(s) occur more than once, the first is "
-            f"{repeated[0].item()!r} (row {row}); ids must be unique"
+            f"{repeated.tolist()[0]!r} (row {row}); ids must be unique"
         )
     return array
 
 
 def find_ids(wanted: NDArray[Any], ids: NDArray[Any]) -> Indices:
     """The row of every wanted id; any row at all for one that is not among the ids."""
+    if "T" in (ids.dtype.kind, wanted.dtype.kind):  # which NumPy's search cannot compare
+        rows = {name: row for row, name in enumerate(ids.tolist())}
+        return np.array([rows.get(name, 0) for name in wanted.tolist()], dtype=np.int64)
     by_id = np.argsort(ids, kind="stable")
     at = np.minimum(np.searchsorted(ids[by_id], wanted), len(ids) - 1)
     return by_id[at].astype(np.int64)
@@ -135,13 +139,12 @@ def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
     """Integers, strings, bytes or dates, so that ids of two views compare without guessing."""
     if array.dtype.kind == "O":  # as pandas hands out strings
         items = array.ravel().tolist()
-        if all(isinstance(item, str) for item in items):
-            array = array.astype(str)
-        elif all(type(item) is int and abs(item) < 2**63 for item in items):
+        array = as_texts(array, what)
+        if all(type(item) is int and abs(item) < 2**63 for item in items):
             array = array.astype(np.int64)
     if array.dtype.kind in "iu" and (array.dtype != np.uint64 or array.max(initial=0) < 2**63):
         return array.astype(np.int64)
-    if array.dtype.kind in "USM":
+    if array.dtype.kind in KINDS + "SM":
         return array
     raise InputError(f"{what} must be all integers or all strings, not {array.dtype}")
 

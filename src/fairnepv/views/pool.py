@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
+from fairnepv.io.texts import same_kind
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
@@ -283,7 +284,7 @@ def _alignment(
     reference, common = next(iter(by_view.items()))
     orders = {}
     for name, own in by_view.items():
-        if own.dtype.kind != common.dtype.kind:
+        if not same_kind(own, common):
             raise InputError(
                 f"ids of views {reference!r} and {name!r} differ in type ({common.dtype} and "
                 f"{own.dtype}); give the same type to both"
@@ -294,7 +295,7 @@ def _alignment(
         if len(strangers):
             raise InputError(
                 f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
-                f"in one and not in the other, for example {strangers[0].item()!r}"
+                f"in one and not in the other, for example {strangers.tolist()[0]!r}"
             )
         orders[name] = find_ids(common, own)
     return common, orders
