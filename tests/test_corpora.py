@@ -660,6 +660,39 @@ def test_simulated_marks_cannot_be_called_real(tmp_path):
     assert "says that nothing is simulated, and 10000000 is" in refused(low.check)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "simulate --n 3 --out s3://me:secret@bucket/raw",
+        "ingest a.xml --images images --out s3://me:secret@bucket/corpus",
+        "ingest s3://me:secret@bucket/a.xml --images images --out c",
+        "ingest a.xml --images s3://bucket/images.zip --out c",
+        "ingest --corpus openmoji --out gs://bucket/corpus",
+        "ingest --corpus folder --images images --texts s3://bucket/t.csv --out c",
+        "features s3://me:secret@bucket/corpus",
+        "features corpus --cache s3://me:secret@bucket/cache",
+        "split s3://me:secret@bucket/corpus",
+        "run hdfs://bucket/corpus",
+        "publish s3://bucket/corpus --out p",
+        "verify s3://bucket/p corpus",
+    ],
+)
+def test_corpora_are_on_a_local_disk(command, folder, line):
+    small()
+    Path("a.xml").touch()
+    before = sorted(path.name for path in folder.iterdir())
+    code, _, err = command(f"uspto {line}")
+    assert code == 2
+    assert "://... is not on a local disk" in err
+    assert "secret" not in err
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_path_that_was_a_uri_is_no_folder(folder):
+    assert "give it as text" in refused(ingest_openmoji, Path("s3://bucket/corpus"))
+    assert not list(folder.iterdir())
+
+
 def shorter(file: str) -> None:
     pq.write_table(pq.read_table(file).slice(0, 3), file)
 

@@ -8,12 +8,16 @@ import warnings
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 
 from fairnepv.errors import InputError
 from fairnepv.studies import packed
 from fairnepv.studies.embedding import survey_pictures
 from fairnepv.studies.stores import open_pictures
+from fairnepv.studies.texts import texts_at
 from fairnepv.studies.uspto import cutting, documents
 from fairnepv.studies.uspto.documents import Documents
 from pictures import png
@@ -161,6 +165,28 @@ def test_two_pictures_of_one_name_are_refused(kind):
 def test_two_documents_of_one_name_are_refused():
     with pytest.raises(InputError, match=r"a\.zip has two members of the name 'b/a\.xml'"):
         list(Documents(Path(twins("zip", ".xml"))).records())
+
+
+def test_one_picture_in_many_rows_is_held_once():
+    """Stored once, as a dictionary has it: 4 MB that would be 400."""
+    table = pa.table({"id": [str(i) for i in range(100)], "image": [bytes(4_000_000)] * 100})
+    pq.write_table(table, "a.parquet")
+    del table
+    before = pa.total_allocated_bytes()
+    with open_pictures("a.parquet") as pictures:
+        assert all(len(pictures.fetch(place)) == 4_000_000 for place in (0, 1, 99))
+        assert pa.total_allocated_bytes() - before < 50_000_000
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_text_that_stands_in_many_rows_is_counted_as_often(ending):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["x" * 10_000])
+    if ending == "parquet":
+        pq.write_table(pa.table({"text": texts}), "a.parquet")
+    else:
+        feather.write_feather(pa.table({"text": texts}), "a.arrow")
+    with pytest.raises(InputError, match=rf"a\.{ending}.* expands from .*-fold; write each value"):
+        texts_at(f"a.{ending}:text")
 
 
 def test_headers_of_a_tar_have_a_limit():

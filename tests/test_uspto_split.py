@@ -131,7 +131,7 @@ def test_a_changed_split_is_refused(corpus, tmp_path):
     odd = [json.dumps({**document, **fields}) for fields in wrong]
     for torn in ("{", "[]", "[" * 100_000, *odd):
         path.write_text(torn)
-        with pytest.raises(InputError, match="cannot be read|must hold a JSON object"):
+        with pytest.raises(InputError, match=r"cannot be read|must hold a JSON object"):
             read_split(own)
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
+from fairnepv.io.source import Source
 from fairnepv.studies.files import local, read_record, unreadable, write_record
 
 KINDS = ("uspto", "openmoji", "folder")
@@ -109,9 +110,10 @@ class Corpus:
 
         file = self.folder / ITEMS
         with _reading(file):
+            self._check_rows(file, pq.read_metadata(file).num_rows)
+            _refuse_bombs(file)
             table = pq.read_table(file)
             table.validate(full=True)
-        self._check_rows(file, table.num_rows)
         for name in ("id", "text", "image_sha256"):
             _check_column(file, table, name, "string")
         return table
@@ -149,7 +151,8 @@ class Corpus:
 
         name = self.folder / IMAGES
         with _reading(name):
-            file = pq.ParquetFile(name)
+            # One image that stands in many rows is held once.
+            file = pq.ParquetFile(name, read_dictionary=["image"])
         with file:
             self._check_rows(name, file.metadata.num_rows)
             seen = 0
@@ -159,7 +162,8 @@ class Corpus:
                     with _reading(name):
                         table = file.read_row_group(group, columns=["image"])
                     _check_column(name, table, "image", "binary")
-                    yield from table.column("image").to_pylist()[max(0, start - seen) :]
+                    for image in table.column("image")[max(0, start - seen) :]:
+                        yield image.as_py()
                 seen += rows
 
     def _check_rows(self, file: Path, rows: int) -> None:
@@ -199,13 +203,25 @@ def _reading(file: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # that, of a column
         raise unreadable(file, error, _REMEDY) from error
+
+
+def _refuse_bombs(file: Path) -> None:
+    """Before values that are stored once and stand in a million rows are held as often."""
+    from fairnepv.io.arrow_files import column_names, counted_chunks
+    from fairnepv.io.table_rows import Column
+
+    source = Source(file, None)
+    for at, name in enumerate(column_names(source)):
+        for _ in counted_chunks(Column(source, name, at, None)):
+            pass
 
 
 def _check_column(file: Path, table: Any, name: str, kind: str) -> None:
     if name not in table.column_names:
         raise unreadable(file, f"it has no column {name!r}", _REMEDY)
     column = table.column(name)
-    if str(column.type) != kind or column.null_count:
+    found = getattr(column.type, "value_type", column.type)  # of a dictionary
+    if str(found) != kind or column.null_count:
         raise unreadable(file, f"column {name!r} must hold a {kind} in every row", _REMEDY)

@@ -275,6 +275,10 @@ def _parquet(
 ) -> Pictures:
     """A column of bytes, or of the pairs (bytes, path) that Hugging Face data sets have."""
     import pyarrow.parquet as pq
+    from pyarrow.types import is_struct
+
+    from fairnepv.io.arrow_files import counted_chunks
+    from fairnepv.io.table_rows import Column
 
     try:
         file = stack.enter_context(pq.ParquetFile(path, memory_map=True))
@@ -284,13 +288,18 @@ def _parquet(
         _check_bytes(path, column, file.schema_arrow.field(column).type)
         ids = next((id for id in id_columns or ("id",) if id in names and id != column), None)
         if ids is not None:
-            found = file.read(columns=[ids]).column(ids).to_pylist()
+            found: Sequence[Any]
+            chunks = counted_chunks(Column(Source(path, None), ids, names.index(ids), None))
+            found = [id for chunk in chunks for id in chunk.to_pylist()]
         elif id_columns is None:
             found = range(file.metadata.num_rows)
         else:
             raise InputError(
                 f"{path} has no column {' or '.join(id_columns)}; it has {', '.join(names)}"
             )
+        # One picture that stands in many rows is held once.
+        leaf = f"{column}.bytes" if is_struct(file.schema_arrow.field(column).type) else column
+        once = stack.enter_context(pq.ParquetFile(path, memory_map=True, read_dictionary=[leaf]))
     except InputError:
         raise
     except Exception as error:  # PyArrow's words for damaged bytes are of many kinds
@@ -298,7 +307,7 @@ def _parquet(
     return Pictures(
         ["" if id is None else str(id) for id in found],
         "row {}".format,
-        _Column(file, column).fetch,
+        _Column(once, column).fetch,
         functools.partial(fingerprint, path),
     )
 

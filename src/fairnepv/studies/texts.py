@@ -37,6 +37,8 @@ def texts_at(text: str, ids: str | None = None) -> Texts:
         raise InputError(f"--texts {text}: give one of {', '.join(TEXT_TABLES)}")
     try:
         table = _READERS[source.ending](path)
+    except InputError:
+        raise
     except Exception as error:  # whatever parsers make of damaged bytes
         raise unreadable(str(path), source.ending[1:], error) from error
     given = "text" if source.part is None and "text" in table.names else source.part
@@ -87,18 +89,24 @@ def _csv(path: Path) -> Table:
 
 def _arrow(path: Path) -> Table:
     import pyarrow as pa
-    import pyarrow.feather
-    import pyarrow.parquet
 
-    is_parquet = path.suffix.lower() == ".parquet"
-    read = pyarrow.parquet.read_table if is_parquet else pyarrow.feather.read_table
-    table = read(path)
+    from fairnepv.io.arrow_files import column_types, counted_chunks
+    from fairnepv.io.table_rows import Column
+
+    source = Source(path, None)
+    types = column_types(source)
     kinds = {}
-    for place, found in enumerate(table.schema):
-        inner = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+    for place, (_, kind) in enumerate(types):
+        inner = kind.value_type if pa.types.is_dictionary(kind) else kind
         if str(inner) not in _PLAIN:
-            kinds[place] = str(found.type)
-    return Table(table.schema.names, lambda place: table.column(place).to_pylist(), kinds)
+            kinds[place] = str(kind)
+    names = [name for name, _ in types]
+
+    def read(place: int) -> list[Any]:
+        chunks = counted_chunks(Column(source, names[place], place, None))
+        return [value for chunk in chunks for value in chunk.to_pylist()]
+
+    return Table(names, read, kinds)
 
 
 _PLAIN = (
