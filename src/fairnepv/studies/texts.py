@@ -37,14 +37,14 @@ def texts_at(text: str, ids: str | None = None) -> Texts:
         raise InputError(f"--texts {text}: give one of {', '.join(TEXT_TABLES)}")
     try:
         table = _READERS[source.ending](path)
+        given = "text" if source.part is None and "text" in table.names else source.part
+        cells = table.column(path, given)
+        named = ids or ("id" if "id" in table.names else None)
+        numbers = table.column(path, named) if named else [str(i) for i in range(len(cells))]
     except InputError:
         raise
     except Exception as error:  # whatever parsers make of damaged bytes
         raise unreadable(str(path), source.ending[1:], error) from error
-    given = "text" if source.part is None and "text" in table.names else source.part
-    cells = table.column(path, given)
-    named = ids or ("id" if "id" in table.names else None)
-    numbers = table.column(path, named) if named else [str(i) for i in range(len(cells))]
     return Texts(path, [_cell(value) for value in numbers], [_cell(value) for value in cells])
 
 

@@ -86,7 +86,8 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGED as error:
-        raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error
+        said = " ".join(str(error).split())[:200]  # a name of a member may be any bytes
+        raise InputError(f"{path} is damaged or cut off ({said}); get it again") from error
     except OSError as error:  # of the disk; or bz2's word for bad data, which has no number
         why = error.strerror or str(error)
         raise InputError(f"{path} cannot be read ({why}); get it again") from error
