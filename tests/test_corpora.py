@@ -624,8 +624,11 @@ def test_what_corpus_json_says_has_its_type(fields):
     assert f"{name} is no " in said
 
 
-@pytest.mark.parametrize("fields", [{"kind": "register"}, {"n": -1}, {"format": 2}])
-def test_a_corpus_of_no_known_kind_is_refused(fields):
+@pytest.mark.parametrize(
+    "fields",
+    [{"kind": "register"}, {"n": -1}, {"format": 2}, {"funnel": []}, {"funnel": [["x", 4]]}],
+)
+def test_a_corpus_that_contradicts_itself_is_refused(fields):
     small()
     said_instead("corpus/corpus.json", **fields)
     assert "ingest again" in refused(Corpus.open, "corpus")

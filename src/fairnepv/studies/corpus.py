@@ -98,6 +98,7 @@ class Corpus:
         if about.kind not in KINDS or about.n < 0:
             said = f"it is of kind {about.kind!r} and has {about.n:,} items"
             raise unreadable(folder / ABOUT, said, _REMEDY)
+        _check_funnel(folder / ABOUT, about)
         for name in (ITEMS, IMAGES):
             if not (folder / name).is_file():
                 raise InputError(f"{folder} has no {name}: it is not complete; ingest again")
@@ -189,6 +190,15 @@ class Corpus:
             _check_serials(self.folder / ABOUT, self.ids)
 
 
+def _check_funnel(file: Path, about: About) -> None:
+    """It never widens, and ends with the items."""
+    left = [step[1] for step in about.funnel if len(step) == 2 and type(step[1]) is int]
+    falls = left == sorted(left, reverse=True) and left[-1:] == [about.n]
+    if len(left) < len(about.funnel) or not falls:
+        said = f"the steps of its funnel do not lead to its {about.n:,} items"
+        raise unreadable(file, said, _REMEDY)
+
+
 def _check_serials(file: Path, ids: list[str]) -> None:
     """Simulated marks have serial numbers that the register has not."""
     for id in ids:
@@ -203,6 +213,8 @@ def _reading(file: Path) -> Iterator[None]:
 
     try:
         yield
+    except InputError:
+        raise
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # that, of a column
         raise unreadable(file, error, _REMEDY) from error
 
