@@ -24,7 +24,7 @@ def make_corpus(
     folder: Path, n: int = 60, *, seed: int = 0, simulated: bool = True, kind: str = "uspto"
 ) -> Corpus:
     """Random words and noise as 16 x 16 PNGs: simulated, as everything here says."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(abs(seed))
     folder.mkdir(parents=True, exist_ok=True)
     counts = rng.integers(5, 40, size=n)
     texts = [" ".join(rng.choice(WORDS, size=count)) for count in counts]

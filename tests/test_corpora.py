@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora import make_corpus
 from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
 from fairnepv.studies import encoders, making, stores
@@ -472,7 +473,8 @@ def replace_texts(corpus: Corpus, texts: list[str]) -> Corpus:
     checksum = Checksum()
     for item in zip(corpus.ids, texts, corpus.image_hashes, strict=True):
         checksum.add(*item)
-    rows = corpus.items.set_column(1, "text", [texts])
+    rows = corpus.items.set_column(1, "text", [texts]).drop_columns(["words"])
+    rows = rows.append_column("words", [[len(text.split()) for text in texts]])
     pq.write_table(rows, corpus.folder / "items.parquet")
     replace(corpus.about, checksum=checksum.hexdigest()).write(corpus.folder)
     return Corpus.open(corpus.folder)
@@ -579,7 +581,8 @@ def test_whatever_is_done_to_features_is_found_out(tmp_path_factory, file, place
         ({"shape": [4, 5]}, "describes 4 x 5 features, and the corpus has 5 items"),
         ({"shape": [6, 5]}, "describes 6 x 5 features"),
         ({"shape": []}, "make the features again"),
-        ({"shape": [5, "5"]}, "its description says 5 x 5"),
+        ({"shape": [5, "5"]}, "one of shape is no int"),
+        ({"shape": [5.0, 5]}, "one of shape is no int"),
         ({"dtype": "float16"}, "holds 5 x 5 float32"),
     ],
 )
@@ -602,15 +605,95 @@ def test_a_document_that_is_not_one_is_refused(content):
         ("corpus/corpus.json", lambda: Corpus.open("corpus")),
     ):
         Path(file).write_bytes(content)
-        assert refused(read).startswith(f"{file} cannot be read (")
+        assert refused(read).startswith((f"{file} cannot be read (", f"{file} must hold a JSON"))
 
 
-@pytest.mark.parametrize("fields", [{"checksum": 5}, {"n": "5"}, {"simulated": 1}, {"funnel": {}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"checksum": 5}, {"n": "5"}, {"simulated": 1}, {"funnel": {}}, {"sources": ["x"]}),
+        *({"funnel": [5]}, {"notes": [None]}, {"n": True}, {"kind": None}, {"rules": []}),
+    ],
+)
 def test_what_corpus_json_says_has_its_type(fields):
     small()
     said_instead("corpus/corpus.json", **fields)
     (name,) = fields
-    assert f"corpus.json cannot be read ({name} is no " in refused(Corpus.open, "corpus")
+    said = refused(Corpus.open, "corpus")
+    assert "corpus.json cannot be read (" in said
+    assert f"{name} is no " in said
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"kind": "register"}, {"n": -1}, {"format": 2}, {"funnel": []}, {"funnel": [["x", 4]]}],
+)
+def test_a_corpus_that_contradicts_itself_is_refused(fields):
+    small()
+    said_instead("corpus/corpus.json", **fields)
+    assert "ingest again" in refused(Corpus.open, "corpus")
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "said"),
+    [
+        ("words", lambda words: [words[0] + 1, *words[1:]], "words are not those of the texts"),
+        ("words", lambda words: [None, *words[1:]], "words are not those of the texts"),
+        ("id", lambda ids: [ids[1], *ids[1:]], "an id is there twice"),
+    ],
+)
+def test_what_is_said_of_items_is_computed(column, change, said):
+    """With a checksum that fits."""
+    corpus = small()
+    table = pq.read_table(ITEMS)
+    values = pa.array(change(table[column].to_pylist()), table[column].type)
+    table = table.set_column(table.column_names.index(column), column, values)
+    pq.write_table(table, ITEMS)
+    checksum = Checksum()
+    for row in table.to_pylist():
+        checksum.add(row["id"], row["text"], row["image_sha256"])
+    said_instead("corpus/corpus.json", checksum=checksum.hexdigest())
+    assert said in refused(Corpus.open(corpus.folder).check)
+
+
+def test_simulated_marks_cannot_be_called_real(tmp_path):
+    corpus = make_corpus(tmp_path / "c", 3, simulated=False)
+    corpus.check()
+    low = make_corpus(tmp_path / "d", 3, simulated=False, seed=-60)  # ids from 10000000 on
+    assert "says that nothing is simulated, and 10000000 is" in refused(low.check)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "simulate --n 3 --out s3://me:secret@bucket/raw",
+        "ingest a.xml --images images --out s3://me:secret@bucket/corpus",
+        "ingest s3://me:secret@bucket/a.xml --images images --out c",
+        "ingest a.xml --images s3://bucket/images.zip --out c",
+        "ingest --corpus openmoji --out gs://bucket/corpus",
+        "ingest --corpus folder --images images --texts s3://bucket/t.csv --out c",
+        "features s3://me:secret@bucket/corpus",
+        "features corpus --cache s3://me:secret@bucket/cache",
+        "split s3://me:secret@bucket/corpus",
+        "run hdfs://bucket/corpus",
+        "publish s3://bucket/corpus --out p",
+        "verify s3://bucket/p corpus",
+    ],
+)
+def test_corpora_are_on_a_local_disk(command, folder, line):
+    small()
+    Path("a.xml").touch()
+    before = sorted(path.name for path in folder.iterdir())
+    code, _, err = command(f"uspto {line}")
+    assert code == 2
+    assert "://... is not on a local disk" in err
+    assert "secret" not in err
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_path_that_was_a_uri_is_no_folder(folder):
+    assert "give it as text" in refused(ingest_openmoji, Path("s3://bucket/corpus"))
+    assert not list(folder.iterdir())
 
 
 def shorter(file: str) -> None:

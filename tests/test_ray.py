@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -752,7 +753,6 @@ def test_a_lost_connection_is_said(cluster, monkeypatch, verb):
 
 def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
-    pool.map(sleepy_pids, 0.2)  # on both workers: one that still imports may miss its cancellation
     session, cancelled = cluster.session, []
 
     def interrupted(promise):
@@ -767,6 +767,58 @@ def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     began = time.monotonic()
     assert len(pool.map(pids, None)) == 230  # the workers are free again
     assert time.monotonic() - began < 20
+
+
+SLOW = """
+import os, pathlib, time
+part = pathlib.Path(__file__).with_suffix(".part")
+if not part.with_suffix(".pid").exists():
+    part.write_text(str(os.getpid()))
+    part.rename(part.with_suffix(".pid"))
+    time.sleep(60)
+"""
+
+
+def importing(block, state):
+    sys.path.insert(0, state)
+    __import__("slow_to_import")
+    return np.zeros(block.stop - block.start)
+
+
+def test_workers_whose_import_is_cut_are_replaced(cluster, monkeypatch, tmp_path):
+    (tmp_path / "slow_to_import.py").write_text(SLOW)
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
+    begun = tmp_path / "slow_to_import.pid"
+
+    def interrupted(promise):
+        while not begun.exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.session, "get", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.map(importing, str(tmp_path))
+    ends = time.monotonic() + 20
+    while _runs(int(begun.read_text())) and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert not _runs(int(begun.read_text()))
+    assert len(pool.map(pids, None)) == 230
+
+
+def _runs(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_nobody_else_may_look_into_the_folder_of_a_local_cluster(cluster):
+    folder = Path(cluster.session._folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    sockets = list(folder.rglob("plasma_store*"))
+    assert sockets
+    assert max(len(str(socket)) for socket in sockets) < 100  # of 107
 
 
 def test_a_local_cluster_listens_to_this_machine_alone(cluster):

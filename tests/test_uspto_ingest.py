@@ -315,10 +315,35 @@ def test_parts_are_read_once(raw, tmp_path, monkeypatch):
         patch.setattr(module, "move_in", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ingest(bulk(raw), f"{raw}/images.zip", tmp_path / "corpus")
-    assert list((tmp_path / "corpus").glob(f"{WORK}-*"))
+    (work,) = (tmp_path / "corpus").glob(f"{WORK}-*")
+    shutil.copytree(work, tmp_path / "kept")
     monkeypatch.setattr(parts, "_write", interrupted)
     monkeypatch.setattr(module, "verdict_on", interrupted)
     ingest(bulk(raw), f"{raw}/images.zip", tmp_path / "corpus")
+    for kind in ("*.parquet", "verdicts/*.parquet"):  # of damaged ones nothing is believed
+        shutil.copytree(tmp_path / "kept", tmp_path / "corpus" / work.name)
+        damaged = sorted((tmp_path / "corpus" / work.name).glob(kind))[0]
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+        with pytest.raises(KeyboardInterrupt):
+            ingest(bulk(raw), f"{raw}/images.zip", tmp_path / "corpus", force=True)
+        shutil.rmtree(tmp_path / "corpus" / work.name)
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-9], lambda content: b"", None])
+def test_a_damaged_state_is_made_anew(raw, corpus, tmp_path, monkeypatch, damage):
+    from fairnepv.studies.uspto import ingest as module
+
+    out = tmp_path / "corpus"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "move_in", lambda *_: None)
+        ingest(bulk(raw), f"{raw}/images.zip", out)
+    for file in list(out.rglob("*.parquet")):
+        content = file.read_bytes()
+        at = len(content) // 3
+        flipped = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        file.write_bytes(damage(content) if damage else flipped)
+    ingest(bulk(raw), f"{raw}/images.zip", out)
+    assert files_of(out) == files_of(corpus.folder)
 
 
 def test_an_unfinished_run_does_not_open_what_is_finished(raw, tmp_path):

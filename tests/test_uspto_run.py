@@ -532,3 +532,13 @@ def test_the_environment_names_neither_host_nor_paths():
     said = json.dumps(runs.environment())
     assert os.uname().nodename not in said
     assert "/" not in said
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]", b"{}", b"[NaN, 1]", b'["x", 1]', b"5", b"[" * 9999]
+)
+def test_a_damaged_clock_is_one_sentence(tmp_path, content):
+    (tmp_path / "a.state").touch()
+    (tmp_path / "a.seconds").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.seconds holds no two numbers of seconds; remove it"):
+        Clock(tmp_path / "a.state", None)

@@ -272,6 +272,22 @@ def test_a_header_claims_a_size():
         assert image.size == (1, 1)
 
 
+def test_a_chunk_that_lost_its_end_is_made_anew(tmp_path, monkeypatch):
+    from fairnepv.studies.uspto import simulate as module
+
+    monkeypatch.setattr(module, "CHUNK", 4)
+    simulate(8, 0, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_assemble", lambda *_: 0)
+        simulate(8, 0, tmp_path / "out")
+    (work,) = (tmp_path / "out").iterdir()
+    for ending in ("xml", "sums"):
+        file = sorted(work.glob(f"*{ending}"))[0]
+        file.write_bytes(file.read_bytes()[:-9])
+    simulate(8, 0, tmp_path / "out")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+
+
 # --- Killed ---------------------------------------------------------------------------------------
 
 

@@ -116,13 +116,22 @@ def test_a_changed_split_is_refused(corpus, tmp_path):
     own = Corpus.open(shutil.copytree(corpus.folder, tmp_path / "c"))
     path = write_split(own, split(own))
     document = json.loads(path.read_bytes())
-    for key, value in (("seed", 1), ("test", document["test"][1:]), ("checksums", {})):
+    changes: list = [
+        ("seed", 1),
+        ("test", document["test"][1:]),
+        ("checksums", {}),
+        ("format", True),
+    ]
+    for key, value in [*changes, ("more", [])]:
         path.write_text(json.dumps({**document, key: value}))
         with pytest.raises(InputError, match="it was changed; split again"):
             read_split(own)
-    for torn in ("{", "[" * 100_000, json.dumps({**document, "seed": float("inf")})):
+    wrong = [{"seed": float("inf")}, {"seed": 1.0}, {"shares": {}}, {"shares": 1}, {"corpus": 5}]
+    wrong += [{"shares": {"validation": share, "test": 0.1}} for share in (False, "0.1", None)]
+    odd = [json.dumps({**document, **fields}) for fields in wrong]
+    for torn in ("{", "[]", "[" * 100_000, *odd):
         path.write_text(torn)
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(InputError, match=r"cannot be read|must hold a JSON object"):
             read_split(own)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 @click.option("--out", required=True, metavar="FILE", help="Where the features go, .npy.")
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Encoded rows by content.  [default: FILE.cache, which may be deleted afterwards]",
 )
@@ -46,7 +44,7 @@ def embed(
     ids: str | None,
     encoder: str | None,
     out: str,
-    cache: Path | None,
+    cache: str | None,
     device: str,
     threads: int,
     allow_network: bool,
@@ -63,6 +61,7 @@ def embed(
     from fairnepv.cli.outputs import output_at, print_json, show
     from fairnepv.studies import embedding
     from fairnepv.studies.encoders import find
+    from fairnepv.studies.files import local
 
     _check_sources(images, texts, ids)
     output = output_at("--out", out, (".npy",), force=force)
@@ -72,7 +71,7 @@ def embed(
     name = encoder or ("minilm" if images is None else "efficientnet-lite0")
     kind: Kind = "text" if images is None else "image"
     found = find(name, kind, device=device, threads=threads, allow_network=allow_network)
-    kept = cache or target.with_name(f"{target.name}.cache")
+    kept = local(cache) if cache else target.with_name(f"{target.name}.cache")
     with _surveyed(images, texts, ids) as survey, encoding("encoding") as progress:
         description, encoded = embedding.embed(survey, found, target, cache=kept, progress=progress)
     named, rejected = embedding.ids_file(target), len(survey.rejects)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairnepv.errors import InputError
@@ -13,8 +12,8 @@ if TYPE_CHECKING:
 
 def ingest_other(
     corpus: str,
-    files: tuple[Path, ...],
-    out: Path,
+    files: tuple[str, ...],
+    out: str,
     *,
     images: str | None,
     texts: str | None,

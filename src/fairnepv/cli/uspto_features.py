@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("corpus", type=click.Path(path_type=Path))
+@click.argument("corpus", metavar="CORPUS")
 @click.option(
     "--vision",
     default="efficientnet-lite0",
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 @click.option("--minilm", is_flag=True, help="A dense text view too, by all-MiniLM-L6-v2.")
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Encoded rows by content, to be shared between corpora.  [default: CORPUS/cache]",
 )
@@ -35,10 +33,10 @@ if TYPE_CHECKING:
 @json_option
 @debug_option
 def features(
-    corpus: Path,
+    corpus: str,
     vision: str,
     minilm: bool,
-    cache: Path | None,
+    cache: str | None,
     device: str,
     threads: int,
     allow_network: bool,
@@ -54,8 +52,10 @@ def features(
     from fairnepv.studies.corpus import Corpus
     from fairnepv.studies.encoders import find
     from fairnepv.studies.features import encoded_features, text_features
+    from fairnepv.studies.files import local
 
     opened = Corpus.open(corpus)
+    kept = None if cache is None else local(cache)
     wanted = {
         "vision": find(vision, "image", device=device, threads=threads, allow_network=allow_network)
     }
@@ -67,14 +67,17 @@ def features(
     for view, encoder in wanted.items():
         with encoding(view) as progress:
             description, encoded = encoded_features(
-                opened, view, encoder, cache=cache, progress=progress
+                opened, view, encoder, cache=kept, progress=progress
             )
         found.append(description)
         lines.append(f"{view}: {said_of(description, encoded)}")
     if as_json:
         print_json(_document(found))
         return
-    show(f"Features of {opened.about.name}, {opened.n:,} items, in {corpus / 'features'}:", *lines)
+    show(
+        f"Features of {opened.about.name}, {opened.n:,} items, in {opened.folder / 'features'}:",
+        *lines,
+    )
 
 
 def _document(found: list[Description]) -> dict[str, Any]:

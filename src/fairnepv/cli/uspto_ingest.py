@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, metavar="[FILES]...")
 @click.option(
     "--corpus",
     default="uspto",
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
 )
 @click.option("--texts", metavar="TABLE[:COLUMN]", help="Of --corpus folder.")
 @click.option("--ids", metavar="COLUMN", help="Of --corpus folder, in --texts.  [default: id]")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the corpus.")
+@click.option("--out", required=True, metavar="PATH", help="Folder of the corpus.")
 @click.option("--min-words", type=int, help="Words of the shortest description.  [default: 40]")
 @click.option("--max-words", type=int, help="Words of the longest description.  [default: 100]")
 @force_option
 @json_option
 @debug_option
 def ingest(
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
     corpus: str,
     images: str | None,
     texts: str | None,
     ids: str | None,
-    out: Path,
+    out: str,
     min_words: int | None,
     max_words: int | None,
     force: bool,
@@ -86,7 +85,7 @@ def _given(**options: int | None) -> dict[str, int]:
 
 
 def refuse_others(
-    files: tuple[Path, ...], images: str | None, texts: str | None, ids: str | None
+    files: tuple[str, ...], images: str | None, texts: str | None, ids: str | None
 ) -> None:
     """What the bulk files need, and what is not for them."""
     if not files:

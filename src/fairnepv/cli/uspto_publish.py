@@ -15,16 +15,15 @@ from fairnepv.cli.options import debug_option, force_option
 @debug_option
 def publish(corpus: str, name: str, out: str, force: bool) -> None:
     """Publish a run: identifiers, features, split, selections, scores, bounds, checksums."""
-    from pathlib import Path
-
     from fairnepv.cli.outputs import show
     from fairnepv.studies.corpus import Corpus
+    from fairnepv.studies.files import local
     from fairnepv.studies.publication import publish as publish_run
     from fairnepv.studies.runs import Run, open_pool
 
     opened = Corpus.open(corpus)
     run = Run.open(opened, name)
-    files = publish_run(run, open_pool(opened, run.settings.views), Path(out), force=force)
+    files = publish_run(run, open_pool(opened, run.settings.views), local(out), force=force)
     show(
         f"Published {len(run.results)} selections ({run.settings.corpus_name}) in {out}: "
         f"{len(files)} files. To check them:",
@@ -42,17 +41,16 @@ def verify(published: str, corpus: str) -> None:
     Exit code 1 at the first difference, which is named. A bound without a proof takes as long as
     it took the run.
     """
-    from pathlib import Path
-
     from fairnepv.cli.outputs import show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.errors import NumericalError
     from fairnepv.studies.corpus import Corpus
+    from fairnepv.studies.files import local
     from fairnepv.studies.verification import UNCHECKED
     from fairnepv.studies.verification import verify as verify_publication
 
     try:
-        for sentence in verify_publication(Path(published), Corpus.open(corpus), stage_bar):
+        for sentence in verify_publication(local(published), Corpus.open(corpus), stage_bar):
             show(f"ok  {sentence}")
     except NumericalError as error:
         raise NumericalError(f"{published} differs: {error}") from error

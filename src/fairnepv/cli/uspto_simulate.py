@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from fairnepv.cli.options import debug_option, force_option, seed_option
@@ -12,10 +10,10 @@ from fairnepv.cli.options import debug_option, force_option, seed_option
 @click.command()
 @click.option("--n", default=20_000, show_default=True, help="Applications to simulate.")
 @seed_option
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--out", required=True, metavar="PATH", help="Folder to write to.")
 @force_option
 @debug_option
-def simulate(n: int, seed: int, out: Path, force: bool) -> None:
+def simulate(n: int, seed: int, out: str, force: bool) -> None:
     """Drawn marks with descriptions, as bulk XML and a zip of images (simulated)."""
     from fairnepv.cli.outputs import show
     from fairnepv.cli.progress import steps_bar

@@ -121,8 +121,10 @@ class Session:
             return list(self._ray.get(answered))
 
     def cancel(self, promise: Any) -> None:
+        """With its worker, if it is at work: one that is interrupted while it imports stays broken.
+        Ray starts another."""
         with contextlib.suppress(Exception):  # it may have ended, and so may the cluster
-            self._ray.cancel(promise)
+            self._ray.cancel(promise, force=True)
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends, and its files go. A connection that
@@ -201,7 +203,7 @@ def launch(workers: int | None = None, device: str | None = None) -> Session:
                 num_cpus=wanted,
                 include_dashboard=False,
                 _node_ip_address=_LOOPBACK,
-                _temp_dir=folder,
+                _temp_dir=os.path.join(folder, "r"),  # Ray opens its own to everybody
             ).address_info
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -105,10 +105,10 @@ def _refuse_bomb(source: Source, content: Any, batches: list[Batch]) -> None:
         refuse_expansion(str(source.path), content.size(), expanded, _REMEDY)
 
 
-def ipc_columns(source: Source) -> list[str]:
+def ipc_schema(source: Source) -> Any:
     with reading(source), _mapped(source) as content:
         opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
-        return list(opened(content).schema.names)
+        return opened(content).schema
 
 
 def _mapped(source: Source) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from fairnepv.io.arrow_batches import Batches, ipc_columns
+from fairnepv.io.arrow_batches import Batches, ipc_schema
 from fairnepv.io.arrow_columns import decoded_bytes, is_binary, is_text, to_numpy
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import Place, for_arrow
@@ -105,25 +105,38 @@ def open_arrow(source: Source, kept: Kept | None = None) -> ArrowRows:
 
 
 def column_names(source: Source) -> list[str]:
+    return [name for name, _ in column_types(source)]
+
+
+def column_types(source: Source) -> list[tuple[str, Any]]:
+    """Names of all columns with their types, in order; a name may come twice."""
     if source.ending != ".parquet":
-        return ipc_columns(source)
-    with reading(source):
-        return list(pq.read_schema(for_arrow(source.path)).names)
+        schema = ipc_schema(source)
+    else:
+        with reading(source):
+            schema = pq.read_schema(for_arrow(source.path))
+    return [(field.name, field.type) for field in schema]
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
     """A column in memory: lists of equal length as (n, p), plain values as (n,)."""
     pieces: list[NDArray[Any]] = []
-    first = expanded = 0
-    stored = Fingerprint.of(source.path).size
+    first = 0
     column = choose_column(source, column_names(source), default)
     with reading(source):
-        for chunk in _all_chunks(column, stored):
-            expanded += decoded_bytes(chunk)
-            refuse_expansion(str(column), stored, expanded, "write each value once, or plainly")
+        for chunk in counted_chunks(column):
             pieces.append(to_numpy(chunk, str(column), first, column.kind))
             first += len(chunk)
     return as_texts(np.concatenate(pieces), str(column)) if pieces else np.empty(0)
+
+
+def counted_chunks(column: Column) -> Iterator[Any]:
+    """The arrays of a column, refused before anybody repeats what their values share."""
+    stored, expanded = Fingerprint.of(column.source.path).size, 0
+    for chunk in _all_chunks(column, stored):
+        expanded += decoded_bytes(chunk)
+        refuse_expansion(str(column), stored, expanded, "write each value once, or plainly")
+        yield chunk
 
 
 def _all_chunks(column: Column, stored: int) -> Iterator[Any]:

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from fairnepv.data import has_words, openmoji
 from fairnepv.errors import InputError
+from fairnepv.io.checksums import fingerprint
 from fairnepv.studies.corpus import About
 from fairnepv.studies.encoding import Progress
-from fairnepv.studies.files import fingerprint
+from fairnepv.studies.files import local
 from fairnepv.studies.making import (
     ROWS,
     Verdict,
@@ -50,7 +51,7 @@ class Candidate:
 
 def ingest_openmoji(out: str | Path, *, force: bool = False) -> About:
     """The pictograms that come with the package."""
-    folder, pool = Path(out), openmoji()
+    folder, pool = local(out), openmoji()
     content = resources.files("fairnepv.data").joinpath("openmoji.parquet").read_bytes()
     about = {
         "name": "openmoji.parquet",
@@ -93,7 +94,7 @@ def ingest_folder(
     """Images (DIR, ZIP, TAR or PARQUET:COLUMN) with texts (TABLE[:COLUMN]), joined by id: that of
     the table, and the path of an image within its folder without its ending. Started again after
     an interruption it goes on and ends the same."""
-    folder, table = Path(out), texts_at(texts, ids)
+    folder, table = local(out), texts_at(texts, ids)
     with open_pictures(images) as pictures:
         sources = [fingerprint(table.path), pictures.about]
         work = work_folder(folder, [_RULES, sources, str(images), str(texts), ids], force=force)

@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.studies.files import read_record, unreadable, write_record
+from fairnepv.io.source import Source
+from fairnepv.studies.files import local, read_record, unreadable, write_record
 
 KINDS = ("uspto", "openmoji", "folder")
 ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
 REJECT_COLUMNS = ("source", "id", "reason", "detail")
 FORMAT = 1
+SIMULATED = "1"  # what their serial numbers begin with; the register's begin with 6 to 9
 _REMEDY = "ingest again"
 IMAGES_PER_GROUP = 256  # rows of a row group of images.parquet: some megabytes
 
@@ -82,7 +84,7 @@ class Corpus:
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
         """The corpus in this folder; an `InputError` says what is not as it should be."""
-        folder = Path(folder)
+        folder = local(folder)
         if not (folder / ABOUT).is_file():
             raise InputError(
                 f"{folder} is no corpus: it has no {ABOUT}; make one with fairnepv uspto ingest"
@@ -93,6 +95,10 @@ class Corpus:
                 f"{folder} has format {about.format}, expected {FORMAT}; ingest again, or use the "
                 f"version that made it ({about.made_by})"
             )
+        if about.kind not in KINDS or about.n < 0:
+            said = f"it is of kind {about.kind!r} and has {about.n:,} items"
+            raise unreadable(folder / ABOUT, said, _REMEDY)
+        _check_funnel(folder / ABOUT, about)
         for name in (ITEMS, IMAGES):
             if not (folder / name).is_file():
                 raise InputError(f"{folder} has no {name}: it is not complete; ingest again")
@@ -105,9 +111,10 @@ class Corpus:
 
         file = self.folder / ITEMS
         with _reading(file):
+            self._check_rows(file, pq.read_metadata(file).num_rows)
+            _refuse_bombs(file)
             table = pq.read_table(file)
             table.validate(full=True)
-        self._check_rows(file, table.num_rows)
         for name in ("id", "text", "image_sha256"):
             _check_column(file, table, name, "string")
         return table
@@ -131,13 +138,22 @@ class Corpus:
         hashes: list[str] = self.items.column("image_sha256").to_pylist()
         return hashes
 
+    @functools.cached_property
+    def words(self) -> list[int]:
+        """Of every text."""
+        if "words" not in self.items.column_names:
+            raise InputError(f"{self.folder} does not count the words of its items; ingest again")
+        words: list[int] = self.items.column("words").to_pylist()
+        return words
+
     def images(self, start: int = 0) -> Iterator[bytes]:
         """The bytes of all images from number `start` on, a row group at a time."""
         import pyarrow.parquet as pq
 
         name = self.folder / IMAGES
         with _reading(name):
-            file = pq.ParquetFile(name)
+            # One image that stands in many rows is held once.
+            file = pq.ParquetFile(name, read_dictionary=["image"])
         with file:
             self._check_rows(name, file.metadata.num_rows)
             seen = 0
@@ -147,7 +163,8 @@ class Corpus:
                     with _reading(name):
                         table = file.read_row_group(group, columns=["image"])
                     _check_column(name, table, "image", "binary")
-                    yield from table.column("image").to_pylist()[max(0, start - seen) :]
+                    for image in table.column("image")[max(0, start - seen) :]:
+                        yield image.as_py()
                 seen += rows
 
     def _check_rows(self, file: Path, rows: int) -> None:
@@ -155,7 +172,8 @@ class Corpus:
             raise unreadable(file, f"it has {rows:,} rows, and {ABOUT} says {self.n:,}", _REMEDY)
 
     def check(self) -> None:
-        """Whether the items are those of the checksum; reads ids, texts and hashes alone."""
+        """Whether the items are those of the checksum, and what else is said of them is so; reads
+        the table of items alone."""
         found = Checksum()
         for id, text, image in zip(self.ids, self.texts, self.image_hashes, strict=True):
             found.add(id, text, image)
@@ -164,6 +182,29 @@ class Corpus:
                 f"{self.folder} has changed since it was made: its items do not have the checksum "
                 f"in {ABOUT}; ingest again"
             )
+        if len(set(self.ids)) < self.n:
+            raise unreadable(self.folder / ITEMS, "an id is there twice", _REMEDY)
+        if self.words != [len(text.split()) for text in self.texts]:
+            raise unreadable(self.folder / ITEMS, "words are not those of the texts", _REMEDY)
+        if self.about.kind == "uspto" and not self.about.simulated:
+            _check_serials(self.folder / ABOUT, self.ids)
+
+
+def _check_funnel(file: Path, about: About) -> None:
+    """It never widens, and ends with the items."""
+    left = [step[1] for step in about.funnel if len(step) == 2 and type(step[1]) is int]
+    falls = left == sorted(left, reverse=True) and left[-1:] == [about.n]
+    if len(left) < len(about.funnel) or not falls:
+        said = f"the steps of its funnel do not lead to its {about.n:,} items"
+        raise unreadable(file, said, _REMEDY)
+
+
+def _check_serials(file: Path, ids: list[str]) -> None:
+    """Simulated marks have serial numbers that the register has not."""
+    for id in ids:
+        if id.startswith(SIMULATED):
+            said = f"it says that nothing is simulated, and {id} is"
+            raise unreadable(file, said, _REMEDY)
 
 
 @contextlib.contextmanager
@@ -172,13 +213,27 @@ def _reading(file: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # that, of a column
         raise unreadable(file, error, _REMEDY) from error
+
+
+def _refuse_bombs(file: Path) -> None:
+    """Before values that are stored once and stand in a million rows are held as often."""
+    from fairnepv.io.arrow_files import column_names, counted_chunks
+    from fairnepv.io.table_rows import Column
+
+    source = Source(file, None)
+    for at, name in enumerate(column_names(source)):
+        for _ in counted_chunks(Column(source, name, at, None)):
+            pass
 
 
 def _check_column(file: Path, table: Any, name: str, kind: str) -> None:
     if name not in table.column_names:
         raise unreadable(file, f"it has no column {name!r}", _REMEDY)
     column = table.column(name)
-    if str(column.type) != kind or column.null_count:
+    found = getattr(column.type, "value_type", column.type)  # of a dictionary
+    if str(found) != kind or column.null_count:
         raise unreadable(file, f"column {name!r} must hold a {kind} in every row", _REMEDY)

@@ -9,6 +9,7 @@ deletes a cache loses time and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -86,12 +87,13 @@ class Cache:
 
     def _learn(self, file: Path) -> None:
         """A file that is not what its name says, after a power cut perhaps, is not believed."""
-        content = file.read_bytes()
+        content = file.read_bytes() if file.is_file() else b""
         if hashlib.sha256(content).hexdigest()[:_NAME] != file.stem:
             return
-        records = np.load(io.BytesIO(content), allow_pickle=False)
-        if records.dtype == self._type:
-            self._note(file, records["key"])
+        with contextlib.suppress(ValueError, EOFError):  # whoever wrote it, it was not us
+            records = np.load(io.BytesIO(content), allow_pickle=False)
+            if records.dtype == self._type and records.ndim == 1:
+                self._note(file, records["key"])
 
     def _note(self, file: Path, keys: NDArray[Any]) -> None:
         for at, key in enumerate(keys.tolist()):

@@ -17,6 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairnepv.errors import InputError
+from fairnepv.io.numpy_files import read_npz
+from fairnepv.io.source import Source
 from fairnepv.studies.corpus import Corpus
 from fairnepv.studies.files import read_record, unreadable, write_record
 
@@ -79,6 +81,8 @@ def read_view(corpus: Corpus, view: str, *, check: bool = True) -> tuple[Any, De
             "with fairnepv uspto features"
         )
     description = read_record(about, Description, _REMEDY)
+    if description.view != view:
+        raise InputError(f"{about} describes view {description.view!r}; {_REMEDY}")
     if description.corpus != corpus.about.checksum:
         raise InputError(
             f"{about} describes features of another corpus (checksum {description.corpus[:12]}, "
@@ -104,8 +108,9 @@ def _read(folder: Path, view: str) -> tuple[Path, Any]:
     try:
         if file == dense:
             return file, np.lib.format.open_memmap(file, mode="r")
-        with file.open("rb") as stream:  # SciPy leaves what it opens open where it fails
-            return file, sp.csr_array(sp.load_npz(stream))
+        return file, sp.csr_array(read_npz(Source(file, None)))
+    except InputError as error:  # says what is wrong, and not what to do here
+        raise unreadable(file, str(error).partition(";")[0], _REMEDY) from error
     except Exception as error:  # zip, zlib, NumPy and SciPy each have their own
         raise unreadable(file, error, _REMEDY) from error
 

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.checksums import sha256_of
+from fairnepv.io.documents import read_document
+from fairnepv.io.places import check_slashes, is_uri, local_text
 from fairnepv.io.write import csv_line
 
 _BLOCK = 1 << 20
 Record = TypeVar("Record")  # a dataclass
+
+
+def local(given: str | Path) -> Path:
+    """Where a corpus lies, or what it is made of; `Path` would take a URI for a folder."""
+    text = local_text(str(given))
+    if is_uri(text):
+        raise InputError(
+            f"{text.partition('://')[0]}://... is not on a local disk, where corpora and what they "
+            "are made of have to be; name a local file or folder"
+        )
+    check_slashes(text)
+    return Path(text)
 
 
 @contextlib.contextmanager
@@ -50,6 +64,24 @@ def write_whole(file: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
+def kept(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """The file NAME.CHECKSUM.parquet of an unfinished step, made unless it is there: one that does
+    not have its checksum, after a power cut perhaps, is not believed but made anew."""
+    for found in folder.glob(f"{name}.*.parquet"):
+        if found.is_file() and found == _sealed(found, folder, name):
+            return found
+        found.unlink()
+    with appearing(folder / name) as whole:
+        make(whole)
+    file = _sealed(folder / name, folder, name)
+    os.replace(folder / name, file)
+    return file
+
+
+def _sealed(content: Path, folder: Path, name: str) -> Path:
+    return folder / f"{name}.{sha256_of(content)}.parquet"
+
+
 def write_record(file: Path, record: Any) -> None:
     """A dataclass as JSON."""
     text = json.dumps(asdict(record), indent=1, ensure_ascii=False, sort_keys=True)
@@ -58,20 +90,27 @@ def write_record(file: Path, record: Any) -> None:
 
 def read_record(file: Path, kind: type[Record], remedy: str) -> Record:
     """A dataclass as `write_record` wrote it; every field has the type that it should have."""
+    said = read_document(file, remedy)
     try:
-        said = json.loads(file.read_bytes())
         hints = get_type_hints(kind)
         return kind(**{name: _as(hints.get(name), value, name) for name, value in said.items()})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise unreadable(file, error, remedy) from error
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:
     """JSON has no tuples; a number that stands for a name would be found out much later."""
-    wanted = get_origin(hint) or hint
+    wanted, inner = get_origin(hint) or hint, get_args(hint)
     found = tuple(value) if wanted is tuple and isinstance(value, list) else value
-    if wanted is not None and type(found) is not wanted:
+    if wanted is Any or wanted is None:
+        return found
+    if type(found) is not wanted:
         raise TypeError(f"{name} is no {wanted.__name__}")
+    if wanted is list:
+        return [_as(inner[0], value, f"one of {name}") for value in found]
+    if wanted is tuple:
+        pairs = zip(inner, found, strict=True)
+        return tuple(_as(kind, value, f"one of {name}") for kind, value in pairs)
     return found
 
 
@@ -84,18 +123,3 @@ def unreadable(file: Path, error: object, remedy: str) -> InputError:
 def csv_content(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     """Names of files may hold what UTF-8 does not know."""
     return "".join(map(csv_line, [header, *rows])).encode("utf-8", "backslashreplace")
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of a file."""
-    found, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-            size += len(block)
-    return {"name": path.name, "bytes": size, "sha256": found.hexdigest()}
-
-
-def sha256_of(path: Path) -> str:
-    found: str = fingerprint(path)["sha256"]
-    return found

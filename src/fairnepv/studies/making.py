@@ -35,7 +35,7 @@ from fairnepv.studies.corpus import (
     About,
     Checksum,
 )
-from fairnepv.studies.files import appearing, read_record
+from fairnepv.studies.files import kept, read_record
 
 WORK = ".ingest"
 ROWS = 4096  # of a batch of candidates, and of a row group of items
@@ -118,26 +118,24 @@ class Verdicts:
     def __init__(self, work: Path) -> None:
         self._folder = work / "verdicts"
         self._folder.mkdir(exist_ok=True)
+        self._files: dict[str, Path] = {}
 
     def make(self, batch: str, judge: Callable[[], list[Verdict]]) -> None:
         """Unless it was made before."""
-        target = self._file(batch)
-        if not target.exists():
-            table = pa.Table.from_pylist(judge(), schema=_VERDICT)
-            with appearing(target) as beside:
-                pq.write_table(table, beside)
+
+        def write(target: Path) -> None:
+            pq.write_table(pa.Table.from_pylist(judge(), schema=_VERDICT), target)
+
+        self._files[batch] = kept(self._folder, batch, write)
 
     def read(self, batch: str) -> list[Verdict]:
-        verdicts: list[Verdict] = pq.read_table(self._file(batch)).to_pylist()
+        verdicts: list[Verdict] = pq.read_table(self._files[batch]).to_pylist()
         return verdicts
 
     def __iter__(self) -> Iterator[Verdict]:
         """All that were made, in the order of the batches' names."""
-        for file in sorted(self._folder.glob("*.parquet")):
-            yield from self.read(file.stem)
-
-    def _file(self, batch: str) -> Path:
-        return self._folder / f"{batch}.parquet"
+        for batch in sorted(self._files):
+            yield from self.read(batch)
 
 
 class Writer:

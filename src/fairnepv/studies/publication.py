@@ -18,9 +18,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fairnepv.errors import InputError
+from fairnepv.io.checksums import sha256_of
 from fairnepv.io.write import csv_line, to_json
 from fairnepv.studies.corpus import About, Corpus
-from fairnepv.studies.files import sha256_of
 from fairnepv.studies.run_report import write_report
 from fairnepv.studies.runs import Pool, Run, Settings
 from fairnepv.studies.split import Split

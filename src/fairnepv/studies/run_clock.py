@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from fairnepv.errors import InputError
+from fairnepv.io.documents import parse_document
 from fairnepv.io.write import Output
 from fairnepv.loop import Progress, Step
 
@@ -61,4 +63,12 @@ class Clock:
 
 
 def _read(file: Path) -> Spent:
-    return Spent(*json.loads(file.read_bytes())) if file.is_file() else Spent()
+    if not file.is_file():
+        return Spent()
+    try:
+        bound, search = map(float, parse_document(file.read_bytes()))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{file} holds no two numbers of seconds; remove it and run again"
+        ) from error
+    return Spent(bound, search)

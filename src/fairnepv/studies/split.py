@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.documents import read_document
 from fairnepv.io.write import Output
 from fairnepv.studies.corpus import Corpus
 
@@ -28,6 +29,7 @@ Counts = tuple[int, int]  # that validate, that test
 FILE = "split.json"
 BINS = 10
 _FORMAT = 1
+_LARGEST = 256 << 20  # bytes: ten million items take 20 MB
 _RULE = (
     f"strata: at most {BINS} quantile bins of the words of a description, 'words_up_to' being the "
     "last number of each bin but the last; in a bin by SHA-256 of '<seed>:<id>' the first items "
@@ -174,23 +176,33 @@ def read_split(corpus: Corpus, path: Path | None = None) -> Split:
         raise InputError(
             f"{corpus.folder} has no {FILE}; make it with fairnepv uspto split {corpus.folder}"
         )
+    said = read_document(path, "split again", most=_LARGEST)
     try:
-        said = json.loads(path.read_bytes())
-        origin, seed = str(said["corpus"]), int(said["seed"])
-        shares = (float(said["shares"]["validation"]), float(said["shares"]["test"]))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        origin, seed, shares = said["corpus"], said["seed"], said["shares"]
+        validation, test = shares["validation"], shares["test"]
+        if not isinstance(origin, str) or type(seed) is not int:
+            raise TypeError("its corpus is no text, or its seed no whole number")
+        if not {type(validation), type(test)} <= {int, float}:
+            raise TypeError("its shares are no numbers")
+        _check_shares(validation, test)
+    except (TypeError, KeyError) as error:
         raise InputError(f"{path} cannot be read ({error!r}); split again") from error
     if origin != corpus.about.checksum:
         raise InputError(
             f"{path} splits another corpus (checksum {origin[:12]}, this one has "
             f"{corpus.about.checksum[:12]}); split again"
         )
-    made = split(corpus, validation=shares[0], test=shares[1], seed=seed)
-    if json.loads(made.content) != said:
+    made = split(corpus, validation=validation, test=test, seed=seed)
+    if _plain(json.loads(made.content)) != _plain(said):
         raise InputError(
             f"{path} is not what seed {seed} and its shares give: it was changed; split again"
         )
     return made
+
+
+def _plain(document: Any) -> str:
+    """To Python true is 1, and 1.0 is too."""
+    return json.dumps(document, sort_keys=True)
 
 
 def _check_shares(validation: float, test: float) -> None:
@@ -202,10 +214,7 @@ def _check_shares(validation: float, test: float) -> None:
 
 
 def _words(corpus: Corpus) -> NDArray[np.int64]:
-    if "words" not in corpus.items.column_names:
-        raise InputError(f"{corpus.folder} does not count the words of its items; ingest again")
-    words: Any = corpus.items.column("words").to_numpy()
-    return np.asarray(words, dtype=np.int64)
+    return np.asarray(corpus.words, dtype=np.int64)
 
 
 def _shuffled(rows: NDArray[np.int64], ids: Sequence[str], seed: int) -> list[int]:

@@ -22,11 +22,16 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
+from fairnepv.io.checksums import fingerprint
+from fairnepv.io.places import open_regular
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
-from fairnepv.studies.files import fingerprint
+from fairnepv.studies.files import local
+from fairnepv.studies.packed import Allowance, members_of, open_member, refuse_twins
 from fairnepv.studies.pictures import ENDINGS, MOST_BYTES
 
 _AT_ONCE = 32  # rows of a Parquet file
+_MOST_HEADER = 1 << 20  # bytes of what a .tar says of one member
+_DAMAGED_ZIP = (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError)
 _TOO_LARGE = f"it has more than {MOST_BYTES >> 20} MiB"
 _COLUMNS = ("image", "image_bytes", "image_png", "bytes")  # those that need not be named
 
@@ -51,7 +56,7 @@ def open_pictures(text: str, id_columns: Sequence[str] | None = None) -> Iterato
     A Parquet file must have one of `id_columns`; without them it may have an `id`, or rows count.
     """
     source = split_source(text)
-    path = Path(str(source.path))
+    path = local(str(source.path))
     openers: dict[str, Callable[..., Pictures]]
     openers = {".zip": _zip, ".tar": _tar, ".parquet": functools.partial(_parquet, id_columns)}
     with contextlib.ExitStack() as stack:
@@ -110,10 +115,10 @@ def _folder(path: Path) -> Pictures:
 
     def fetch(place: int) -> bytes | str:
         try:
-            with (path / names[place]).open("rb") as stream:
+            with open_regular(path / names[place]) as stream:
                 return _bounded(stream)
-        except OSError as error:
-            return f"it cannot be opened ({error.strerror})"
+        except (OSError, InputError) as error:
+            return f"it cannot be opened ({getattr(error, 'strerror', None) or error})"
 
     def describe() -> dict[str, Any]:
         listing = "".join(f"{name}\t{size}\n" for name, size in sizes.items())
@@ -146,17 +151,27 @@ def _refuse(error: OSError) -> None:
 
 def _zip(source: Source, path: Path, stack: contextlib.ExitStack) -> Pictures:
     try:
-        archive = stack.enter_context(zipfile.ZipFile(path))
-    except (zipfile.BadZipFile, OSError) as error:
+        file = stack.enter_context(open_regular(path))
+        archive = stack.enter_context(zipfile.ZipFile(file))
+        found = members_of(archive, path, _is_picture)
+    except _DAMAGED_ZIP as error:
         raise unreadable(str(path), "zip", error) from error
-    members = _Members(archive)
+    allowance = Allowance(path)
+    allowance.foresee(sum(min(member.file_size, MOST_BYTES) for member in found))
+    members = _Members(archive, found)
+    paid = bytearray(len(found))  # which were read before: every step reads them once more
 
     def fetch(place: int) -> bytes | str:
+        spend = (lambda _: None) if paid[place] else allowance.spend
         try:
-            with archive.open(members[place]) as stream:
+            with open_member(archive, members[place], spend) as stream:
                 return _bounded(stream)
+        except InputError:
+            raise
         except Exception as error:  # one damaged member; the others are sound
             return f"it cannot be unpacked ({error})"
+        finally:
+            paid[place] = 1
 
     return _named(members.names, fetch, functools.partial(fingerprint, path))
 
@@ -165,10 +180,18 @@ class _Members:
     """The pictures of an archive in the order of their names, in a tenth of the memory that their
     `ZipInfo` take; those are made again when they are needed."""
 
-    _KEPT = ("header_offset", "compress_size", "file_size", "CRC", "compress_type", "flag_bits")
+    _KEPT: tuple[str, ...] = (
+        "header_offset",
+        "compress_size",
+        "file_size",
+        "CRC",
+        "compress_type",
+        "flag_bits",
+    )
+    if "_end_offset" in zipfile.ZipInfo.__slots__:  # by which later Pythons see overlaps
+        _KEPT += ("_end_offset",)
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        found = [m for m in archive.infolist() if _is_picture(m.filename) and not m.is_dir()]
+    def __init__(self, archive: zipfile.ZipFile, found: list[zipfile.ZipInfo]) -> None:
         found.sort(key=lambda member: member.filename)
         self.names = [member.filename for member in found]
         self._originals = {
@@ -191,11 +214,15 @@ class _Members:
 
 def _tar(source: Source, path: Path, stack: contextlib.ExitStack) -> Pictures:
     try:
-        with tarfile.open(path, "r:") as archive:
+        file = stack.enter_context(open_regular(path))
+        headers: Any = _Headers(file)
+        with tarfile.open(fileobj=headers, mode="r:") as archive:
             found = sorted(_tar_members(archive), key=lambda member: member[0])
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # `tarfile` has many kinds for broken headers
         raise unreadable(str(path), "tar", error) from error
-    file = stack.enter_context(path.open("rb"))
+    refuse_twins(path, [name for name, _, _ in found])
 
     def fetch(place: int) -> bytes | str:
         _, offset, size = found[place]
@@ -208,6 +235,19 @@ def _tar(source: Source, path: Path, stack: contextlib.ExitStack) -> Pictures:
 
     names = [name for name, _, _ in found]
     return _named(names, fetch, functools.partial(fingerprint, path))
+
+
+class _Headers:
+    """A file as `tarfile` reads it, whose longer headers have the size that they say."""
+
+    def __init__(self, file: Any) -> None:
+        self.name, self.seek, self.tell, self._file = file.name, file.seek, file.tell, file
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _MOST_HEADER:
+            raise tarfile.ReadError("a header has no end")
+        content: bytes = self._file.read(size)
+        return content
 
 
 def _tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, int]]:
@@ -236,6 +276,10 @@ def _parquet(
 ) -> Pictures:
     """A column of bytes, or of the pairs (bytes, path) that Hugging Face data sets have."""
     import pyarrow.parquet as pq
+    from pyarrow.types import is_struct
+
+    from fairnepv.io.arrow_files import counted_chunks
+    from fairnepv.io.table_rows import Column
 
     try:
         file = stack.enter_context(pq.ParquetFile(path, memory_map=True))
@@ -245,13 +289,18 @@ def _parquet(
         _check_bytes(path, column, file.schema_arrow.field(column).type)
         ids = next((id for id in id_columns or ("id",) if id in names and id != column), None)
         if ids is not None:
-            found = file.read(columns=[ids]).column(ids).to_pylist()
+            found: Sequence[Any]
+            chunks = counted_chunks(Column(Source(path, None), ids, names.index(ids), None))
+            found = [id for chunk in chunks for id in chunk.to_pylist()]
         elif id_columns is None:
             found = range(file.metadata.num_rows)
         else:
             raise InputError(
                 f"{path} has no column {' or '.join(id_columns)}; it has {', '.join(names)}"
             )
+        # One picture that stands in many rows is held once.
+        leaf = f"{column}.bytes" if is_struct(file.schema_arrow.field(column).type) else column
+        once = stack.enter_context(pq.ParquetFile(path, memory_map=True, read_dictionary=[leaf]))
     except InputError:
         raise
     except Exception as error:  # PyArrow's words for damaged bytes are of many kinds
@@ -259,7 +308,7 @@ def _parquet(
     return Pictures(
         ["" if id is None else str(id) for id in found],
         "row {}".format,
-        _Column(file, column).fetch,
+        _Column(once, column).fetch,
         functools.partial(fingerprint, path),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
+from fairnepv.studies.files import local
 
 TEXT_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".txt")
 
@@ -29,19 +30,21 @@ def texts_at(text: str, ids: str | None = None) -> Texts:
     Of a .txt every line is a text.
     """
     source = split_source(text)
-    path = Path(str(source.path))
+    path = local(str(source.path))
     if not path.is_file():
         raise InputError(f"--texts {text}: {path} does not exist; check the path")
     if source.ending not in TEXT_TABLES:
         raise InputError(f"--texts {text}: give one of {', '.join(TEXT_TABLES)}")
     try:
         table = _READERS[source.ending](path)
+        given = "text" if source.part is None and "text" in table.names else source.part
+        cells = table.column(path, given)
+        named = ids or ("id" if "id" in table.names else None)
+        numbers = table.column(path, named) if named else [str(i) for i in range(len(cells))]
+    except InputError:
+        raise
     except Exception as error:  # whatever parsers make of damaged bytes
         raise unreadable(str(path), source.ending[1:], error) from error
-    given = "text" if source.part is None and "text" in table.names else source.part
-    cells = table.column(path, given)
-    named = ids or ("id" if "id" in table.names else None)
-    numbers = table.column(path, named) if named else [str(i) for i in range(len(cells))]
     return Texts(path, [_cell(value) for value in numbers], [_cell(value) for value in cells])
 
 
@@ -86,18 +89,24 @@ def _csv(path: Path) -> Table:
 
 def _arrow(path: Path) -> Table:
     import pyarrow as pa
-    import pyarrow.feather
-    import pyarrow.parquet
 
-    is_parquet = path.suffix.lower() == ".parquet"
-    read = pyarrow.parquet.read_table if is_parquet else pyarrow.feather.read_table
-    table = read(path)
+    from fairnepv.io.arrow_files import column_types, counted_chunks
+    from fairnepv.io.table_rows import Column
+
+    source = Source(path, None)
+    types = column_types(source)
     kinds = {}
-    for place, found in enumerate(table.schema):
-        inner = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+    for place, (_, kind) in enumerate(types):
+        inner = kind.value_type if pa.types.is_dictionary(kind) else kind
         if str(inner) not in _PLAIN:
-            kinds[place] = str(found.type)
-    return Table(table.schema.names, lambda place: table.column(place).to_pylist(), kinds)
+            kinds[place] = str(kind)
+    names = [name for name, _ in types]
+
+    def read(place: int) -> list[Any]:
+        chunks = counted_chunks(Column(source, names[place], place, None))
+        return [value for chunk in chunks for value in chunk.to_pylist()]
+
+    return Table(names, read, kinds)
 
 
 _PLAIN = (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.io.checksums import sha256_of
 from fairnepv.studies.encoders.base import Kind, need, version_of
 from fairnepv.studies.encoders.devices import Device
-from fairnepv.studies.files import sha256_of
 from fairnepv.studies.pictures import TRANSPARENCY, decode
 
 _SIDE = 224

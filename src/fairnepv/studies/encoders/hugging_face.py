@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.checksums import sha256_of
 from fairnepv.studies.encoders.base import Kind, need
 from fairnepv.studies.encoders.devices import Device
 from fairnepv.studies.encoders.quiet import quiet
-from fairnepv.studies.files import sha256_of
 from fairnepv.studies.pictures import TRANSPARENCY, decode
 
 _NAME = re.compile(

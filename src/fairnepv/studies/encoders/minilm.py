@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.io.checksums import sha256_of
 from fairnepv.studies.encoders.base import Kind, need, version_of
 from fairnepv.studies.encoders.devices import Device
 from fairnepv.studies.encoders.quiet import quiet
-from fairnepv.studies.files import sha256_of
 
 _MOST_TOKENS = 256  # max_seq_length of the model's sentence_bert_config.json
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import NoReturn, Protocol
 
 from fairnepv.errors import InputError
 
 MAX_RECORD = 16 << 20  # bytes of one case file: the register's have kilobytes
 MAX_AROUND = 4 << 20  # bytes of everything that is no case file
+MAX_IDLE = 64 << 20  # bytes, blanks and comments too, in which no case file ends
 _CHUNK = 1 << 20
 _HEAD = 1 << 16  # bytes of a record without bounds that are looked at
 _LONGEST_TAG = 1 << 10  # what may lie across two chunks
@@ -33,14 +34,19 @@ class Oversized:
     head: bytes
 
 
+class Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Cutter:
-    def __init__(self, name: str, stream: BinaryIO, begin: Callable[[bytes], None]) -> None:
+    def __init__(self, name: str, stream: Stream, begin: Callable[[bytes], None]) -> None:
         """`begin` is told once what stands before the first record, and may refuse it."""
         self.name, self._stream = name, stream
         self._begin: Callable[[bytes], None] | None = begin
         self._kept: list[bytes] = []
         self._size = 0
         self._rest = b""  # what was read and is not cut yet
+        self._idle = 0  # bytes since the last piece
         self._open = False  # whether it begins with a start tag
         self._lost: bytes | None = None  # the head of a record that was given up
 
@@ -52,7 +58,10 @@ class Cutter:
     def pieces(self) -> Iterator[bytes | Oversized]:
         while chunk := self._stream.read(_CHUNK):
             self._rest += chunk
-            yield from self._cut(last=False)
+            self._idle += len(chunk)
+            for piece in self._cut(last=False):
+                self._idle = 0
+                yield piece
             self._bound()
         yield from self._cut(last=True)
         if self._open:
@@ -102,9 +111,13 @@ class Cutter:
         return begin
 
     def _bound(self) -> None:
-        """So that memory does not grow with what has no end."""
+        """So that neither memory nor time grows with what has no end."""
+        if self._idle > MAX_IDLE:
+            if not self._open:
+                self._keep(self._rest)
+            self._refuse(f"{MAX_IDLE >> 20} MiB in which no case file ends")
         if not self._open:
-            if len(self._rest) > MAX_AROUND:
+            if len(self._rest) >= _CHUNK:  # or the next search would go through them once more
                 self._rest = re.sub(rb"\s+", b" ", self._rest)
             if len(self._rest) > MAX_AROUND:
                 self._keep(self._rest)
@@ -119,11 +132,11 @@ class Cutter:
         self._kept.append(around)
         self._size += len(around)
         if self._size > MAX_AROUND:
-            self._start()  # another kind of document is told by its root
-            raise InputError(
-                f"{self.name} has more than {MAX_AROUND >> 20} MiB outside of its case files; it "
-                "is damaged or no bulk file"
-            )
+            self._refuse(f"{MAX_AROUND >> 20} MiB outside of its case files")
+
+    def _refuse(self, what: str) -> NoReturn:
+        self._start()  # another kind of document is told by its root
+        raise InputError(f"{self.name} has more than {what}; it is damaged or no bulk file")
 
     def _start(self) -> None:
         begin, self._begin = self._begin, None

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
+from fairnepv.io.places import open_regular
+from fairnepv.studies.packed import Allowance, Counted, members_of, open_member
 from fairnepv.studies.uspto.records import Document, Malformed, Record
 
+MOST_BYTES = 16 << 30  # of one document, unpacked; the register's have up to some hundred million
 _DAMAGED = (
     zipfile.BadZipFile,
     gzip.BadGzipFile,
@@ -22,6 +25,7 @@ _DAMAGED = (
     lzma.LZMAError,
     EOFError,
     NotImplementedError,
+    UnicodeDecodeError,  # of a name of a zip
 )
 
 
@@ -45,27 +49,31 @@ class Documents:
                 self.simulated |= document.simulated
 
     def _documents(self) -> Iterator[Document]:
-        with self.path.open("rb") as self._raw:
+        with open_regular(self.path) as self._raw:
             magic = self._raw.read(4)
             self._raw.seek(0)
+            if magic[:2] == b"PK":
+                yield from self._members()
+                return
+            spend = Allowance(self.path, MOST_BYTES).spend
             if magic[:2] == b"\x1f\x8b":
                 with gzip.open(self._raw) as stream:
-                    yield Document(str(self.path), io.BufferedReader(stream))
-            elif magic[:2] == b"PK":
-                yield from self._members()
+                    yield Document(str(self.path), Counted(io.BufferedReader(stream), spend))
             else:
-                yield Document(str(self.path), self._raw)
+                yield Document(str(self.path), Counted(self._raw, spend))
 
     def _members(self) -> Iterator[Document]:
         with zipfile.ZipFile(self._raw) as archive:
-            members = [member for member in archive.infolist() if _is_document(member.filename)]
+            members = members_of(archive, self.path, _is_document)
             if not members:
                 raise InputError(f"{self.path} has no .xml inside; give a zip of bulk XML")
+            allowance = Allowance(self.path, MOST_BYTES * len(members))
+            allowance.foresee(sum(member.file_size for member in members))
             for member in members:
                 if member.flag_bits & 1:
                     raise InputError(f"{self.path} needs a password; give it without one")
-                with archive.open(member) as stream:
-                    yield Document(f"{self.path}/{member.filename}", stream)  # type: ignore[arg-type]
+                with open_member(archive, member, allowance.spend) as stream:
+                    yield Document(f"{self.path}/{member.filename}", stream)
 
 
 def _is_document(name: str) -> bool:
@@ -78,7 +86,8 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGED as error:
-        raise InputError(f"{path} is damaged or cut off ({error}); get it again") from error
+        said = " ".join(str(error).split())[:200]  # a name of a member may be any bytes
+        raise InputError(f"{path} is damaged or cut off ({said}); get it again") from error
     except OSError as error:  # of the disk; or bz2's word for bad data, which has no number
         why = error.strerror or str(error)
         raise InputError(f"{path} cannot be read ({why}); get it again") from error

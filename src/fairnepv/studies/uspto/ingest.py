@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from fairnepv.data import has_words
 from fairnepv.errors import InputError
+from fairnepv.io.checksums import fingerprint
 from fairnepv.studies.corpus import About
-from fairnepv.studies.files import fingerprint
+from fairnepv.studies.files import local
 from fairnepv.studies.making import (
     Verdict,
     Verdicts,
@@ -80,28 +81,28 @@ class Words:
 
 
 def ingest(
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     logos: str,
-    out: Path,
+    out: str | Path,
     *,
     words: Words | None = None,
     force: bool = False,
     progress: Progress = lambda *_: None,
 ) -> About:
     """Make the corpus `out`; started again after an interruption it goes on and ends the same."""
-    words = words or Words()
-    for path in files:
+    words, folder, bulk = words or Words(), local(out), list(map(local, files))
+    for path in bulk:
         if not path.is_file():
             raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
     with open_images(logos) as pictures:
-        sources = [*map(fingerprint, files), pictures.about]
+        sources = [*map(fingerprint, bulk), pictures.about]
         settings = [parts.VERSION, cleaning.VERSION, images.RULES, vars(words), sources, logos]
-        work = work_folder(out, settings, force=force)
-        found = _read_files(files, sources[:-1], work, progress)
+        work = work_folder(folder, settings, force=force)
+        found = _read_files(bulk, sources[:-1], work, progress)
         checks = Checks(found, pictures, words, work)
         checks.run(progress)
         about = _write(checks, work, sources, progress)
-    move_in(work, out)
+    move_in(work, folder)
     return about
 
 

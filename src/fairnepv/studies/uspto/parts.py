@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from fairnepv.studies.files import appearing
+from fairnepv.studies.files import kept
 from fairnepv.studies.making import ROWS
 from fairnepv.studies.uspto.documents import Documents
 from fairnepv.studies.uspto.records import Malformed, Record
@@ -75,11 +75,8 @@ def read_part(
     path: Path, sha256: str, folder: Path, progress: Callable[[int], None] = lambda _: None
 ) -> Part:
     """The part of a bulk file: the one that is there, or a new one."""
-    part = Part(path.name, folder / f"{sha256}-{VERSION}.parquet")
-    if not part.path.exists():
-        with appearing(part.path) as beside:
-            _write(Documents(path), beside, progress)
-    return part
+    made = kept(folder, f"{sha256}-{VERSION}", lambda to: _write(Documents(path), to, progress))
+    return Part(path.name, made)
 
 
 def _write(documents: Documents, target: Path, progress: Callable[[int], None]) -> None:

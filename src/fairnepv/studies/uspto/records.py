@@ -14,10 +14,10 @@ import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.studies.uspto.cutting import COMMENT, Cutter, Oversized
+from fairnepv.studies.uspto.cutting import COMMENT, Cutter, Oversized, Stream
 
 ROOT = "trademark-applications-daily"
 SIMULATED = b"SIMULATED by fairnepv"  # in a comment before the root of a document of our own
@@ -56,7 +56,7 @@ class Malformed:
 class Document:
     """One XML document; `name` is what errors call it."""
 
-    def __init__(self, name: str, stream: BinaryIO) -> None:
+    def __init__(self, name: str, stream: Stream) -> None:
         self.name = name
         self._cutter = Cutter(name, stream, self._begin)
         self._parser: Any = None

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
-from fairnepv.studies.files import write_whole
+from fairnepv.io.checksums import sha256_of
+from fairnepv.studies.files import local, write_whole
 from fairnepv.studies.uspto.applications import Case, case_xml, document
 from fairnepv.studies.uspto.drawing import draw_picture
 from fairnepv.studies.uspto.marks import Mark, draw_mark, lot
@@ -39,7 +40,8 @@ LABEL, TRUTH, IMAGES, LATER = (
     "applications-later.xml",
 )
 WORK = ".simulate"
-_ENDINGS = ("xml", "later", "zip", "parquet")  # the files of a chunk
+_ENDINGS = ("xml", "later", "zip", "parquet")  # the files of a chunk,
+_SUMS = "sums"  # and their checksums
 Progress = Callable[[str, int, int], None]
 
 _TEXTS = (
@@ -69,7 +71,7 @@ _GOODS = (
 def simulate(
     n: int,
     seed: int,
-    out: Path,
+    out: str | Path,
     *,
     force: bool = False,
     progress: Progress = lambda *_: None,
@@ -77,13 +79,14 @@ def simulate(
     """Write n applications with their images under `out`; returns how many case files there are."""
     if not 1 <= n <= MOST_ITEMS:
         raise InputError(f"--n must be from 1 to {MOST_ITEMS:,}, not {n}")
-    work = _work_folder(out, f"{WORK}-{VERSION}-{n}-{seed}", force)
+    folder = local(out)
+    work = _work_folder(folder, f"{WORK}-{VERSION}-{n}-{seed}", force)
     chunks = [range(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
     for number, items in enumerate(chunks):
-        if not all((work / _name(number, ending)).exists() for ending in _ENDINGS):
+        if not _is_whole(number, work):
             _make_chunk(number, items, seed, work, lambda done: progress("drawing", done, n))
         progress("drawing", items.stop, n)
-    return _assemble(n, seed, len(chunks), work, out, progress)
+    return _assemble(n, seed, len(chunks), work, folder, progress)
 
 
 def _work_folder(out: Path, name: str, force: bool) -> Path:
@@ -172,6 +175,20 @@ def _make_chunk(
     table = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_CHUNK_SCHEMA), table)
     write_whole(work / _name(number, "parquet"), table.getvalue())
+    write_whole(work / _name(number, _SUMS), "\n".join(_sums(number, work)).encode())
+
+
+def _is_whole(number: int, work: Path) -> bool:
+    """Whether a chunk is there as it was made: a power cut may leave files that have lost their
+    ends."""
+    files = [work / _name(number, ending) for ending in (*_ENDINGS, _SUMS)]
+    if not all(file.is_file() for file in files):
+        return False
+    return files[-1].read_bytes().decode("ascii", "replace").split() == _sums(number, work)
+
+
+def _sums(number: int, work: Path) -> list[str]:
+    return [sha256_of(work / _name(number, ending)) for ending in _ENDINGS]
 
 
 def _truth(mark: Mark, record: Record, case: Case, file: str) -> dict[str, Any]:
