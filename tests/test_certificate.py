@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cases
+import fairnepv
 import reference
 from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.certificate import Dual, ViewDual, certify, check_proof, price, view_bound
@@ -725,3 +726,29 @@ def test_the_bound_of_nearly_alike_rows_does_not_drown_in_float32(gap):
     assert certificate.status is Status.CONVERGED
     assert certificate.duality_gap <= gap
     assert check_proof(problem.pool, certificate.proof).holds
+
+
+# --- Kernels that rounding has made indefinite ----------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:k = 3 exceeds the rank")
+@pytest.mark.parametrize(
+    ("dtype", "lost", "eps"),
+    [("float16", 4e-3, 1e-6), ("float16", 4e-3, 1e-2), ("float32", 5e-7, 1e-6)],
+)
+def test_nothing_is_proven_of_eigenvalues_below_zero_that_scores_count_as_zero(dtype, lost, eps):
+    """Hadamard's bound of K + eps I was 2.8 nats below a set that exists, and the sets that branch
+    and bound and enumeration called best were not."""
+    rng, n, k = np.random.default_rng(0), 9, 3
+    noise = np.triu(rng.uniform(-lost, lost, (n, n)), 1)
+    noise[0] = 0.0
+    K = (np.diag([1.0] + [0.0] * (n - 1)) + noise + noise.T).astype(dtype)
+    data, terms = {"a": KernelView(K)}, {"calibration": "none", "eps": eps}
+    subsets = combinations(range(n), k)
+    best = max(fairnepv.score(data, list(S), **terms).fair_score for S in subsets)
+    certificate = fairnepv.certify(data, k, **terms)
+    assert certificate.upper_bound >= best
+    assert certificate.spectral_bound >= best
+    assert min(certificate.diagonal.values()) >= best
+    assert fairnepv.exhaustive(data, k, **terms).fair_score == pytest.approx(best, abs=1e-12)
+    assert fairnepv.select(data, k, method="exact", **terms).status is Status.INEXACT

@@ -43,21 +43,23 @@ def spectral_bound(lam: Floats, view: View, k: int) -> float:
     """U_{k,q} = (1/k) sum of the k largest log eigenvalues of L_q [FairNEPv, appendix B].
 
     `lam` holds the eigenvalues of the feature Gram matrix, descending. They carry an error of the
-    order of rounding times the largest, which is added, so that the bound stays a bound.
+    order of rounding times the largest, which is added, so that the bound stays a bound; so is what
+    the features of a kernel leave out.
     """
     top = np.zeros(k)
     top[: min(k, len(lam))] = np.maximum(lam[:k], 0.0)
     allowance = len(lam) * np.finfo(np.float64).eps * top[0]
-    return float(np.log(top + allowance + view.ridge).mean() + view.offset)
+    return float(np.log(top + allowance + view.tail + view.ridge).mean() + view.offset)
 
 
 def diagonal_bound(view: View, k: int) -> float:
     """Hadamard: log det L[S, S] is at most the sum of the k largest log L_ii.
 
-    A norm carries the rounding of p products, a mean that of k terms, which are added.
+    A norm carries the rounding of p products, a mean that of k terms, which are added. Of a kernel
+    that was rounded and lost eigenvalues below zero, the diagonal is too small by what it lacks.
     """
     largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
-    logs = np.log(largest + view.ridge)
+    logs = np.log(largest + view.lack + view.ridge)
     rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
     bound = float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
     return bound + score_rounding(bound)

@@ -20,7 +20,7 @@ from fairnepv.objective import (
     subset_scores,
 )
 from fairnepv.problem import Problem
-from fairnepv.search.ties import rounding
+from fairnepv.search.ties import lost_below_zero, rounding
 from fairnepv.views.base import Floats, Indices
 
 LIMIT = 2_000_000
@@ -54,12 +54,12 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
             f"enumeration would take {count:,} determinants of size {k}; use select(), which "
             "searches and bounds instead"
         )
-    looked = 0
+    looked, unsure = 0, _unsure(problem)
     subsets, scores = np.empty((0, k), dtype=np.int64), np.empty(0)  # those tied with the best
     for batch in _batches(n, k):
         batch = _feasible(problem, batch)
         looked += len(batch)
-        batch, batch_scores = _contenders(problem, batch, scores.max(initial=-np.inf))
+        batch, batch_scores = _contenders(problem, batch, scores.max(initial=-np.inf), unsure)
         subsets = np.concatenate([subsets, batch])
         scores = np.concatenate([scores, batch_scores])
         tied = scores >= scores.max(initial=-np.inf) - problem.tolerances.tie
@@ -85,17 +85,22 @@ def _feasible(problem: Problem, batch: NDArray[np.int64]) -> NDArray[np.int64]:
     return batch[[rules.is_met(subset) for subset in batch]] if rules else batch
 
 
+def _unsure(problem: Problem) -> float:
+    """How far determinants of kernels may be from scores."""
+    pool, held = problem.pool, problem.pool.eps > 0
+    noise = rounding(pool.largest_norms[held], pool.eps[held], 1) + lost_below_zero(pool)
+    return steepness(problem) * noise
+
+
 def _contenders(
-    problem: Problem, batch: NDArray[np.int64], best: float
+    problem: Problem, batch: NDArray[np.int64], best: float, unsure: float
 ) -> tuple[NDArray[np.int64], Floats]:
     """The subsets of a batch that may be as good as any, and their scores.
 
     A small ridge drowns in the rounding of a kernel, whose determinant may then even be negative:
     whichever subset could be the best for all that this tells is scored from its rows.
     """
-    pool, tie = problem.pool, problem.tolerances.tie
-    held = pool.eps > 0
-    unsure = steepness(problem) * rounding(pool.largest_norms[held], pool.eps[held], 1)
+    tie = problem.tolerances.tie
     scores = _scores(problem, batch)
     if unsure <= tie:
         return batch, np.nan_to_num(scores, nan=-np.inf)

@@ -23,7 +23,7 @@ from fairnepv.errors import InputError, Status
 from fairnepv.objective import entropy_price, lifted_floors, merit, soft_min_weights, subset_merit
 from fairnepv.problem import Constraints, Problem
 from fairnepv.relaxation.topk import Rows, TopK, ascend
-from fairnepv.search.ties import rounding
+from fairnepv.search.ties import lost_below_zero, rounding
 from fairnepv.views.base import Floats, Indices
 
 MOST_ROWS = 2000
@@ -65,7 +65,7 @@ class Exact:
         self._tree = Tree.of(problem)
         # Determinants are conditioned step by step, each with the rounding of one comparison.
         noise = rounding(problem.pool.largest_norms, self._tree.eps, 1)
-        self._rounding = _SURE + noise
+        self._rounding = _SURE + noise + lost_below_zero(problem.pool)
         self.proves = self._rounding <= _PROVEN
 
     def init(self) -> ExactState:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairnepv.objective import steepness
 from fairnepv.problem import Problem
+from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
 
 SLACK = 1e-8  # whoever comes this close to the best of a pass gets confirmed
@@ -36,6 +37,15 @@ def rounding(norms: Floats, eps: Floats, size: int) -> float:
     with np.errstate(divide="ignore"):
         worst = float((norms / eps).max(initial=0.0))
     return 16.0 * float(np.finfo(np.float64).eps) * worst / size
+
+
+def lost_below_zero(pool: Pool) -> float:
+    """How far determinants of K + eps I may be from scores, per item, where a kernel was rounded:
+    scores count its eigenvalues below zero as zero."""
+    lacks = [(view.lack, view.ridge) for view in pool.views]
+    shares = [lack / eps if lack < eps else 1.0 for lack, eps in lacks if lack > 0]
+    with np.errstate(divide="ignore"):
+        return float(-np.log1p(-max(shares, default=0.0)))
 
 
 def coarse_error(problem: Problem) -> float:

@@ -141,6 +141,12 @@ class View(ABC):
         return 0.0
 
     @property
+    def lack(self) -> float:
+        """How far below zero eigenvalues of K may lie, which scores count as zero: K + lack I is
+        semidefinite, and no less than what is scored."""
+        return max(-self.smallest_eigenvalue(), 0.0)
+
+    @property
     def coarse_error(self) -> float:
         """How far an entry of `RowBlock.coarse` may be off, for row and anchor of length one."""
         return SURE * float(np.sqrt(self.p)) * 2.0**-53
