@@ -4,6 +4,7 @@ variables that are to make arithmetic fail. Whatever is accepted is true under t
 import copy
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ import reference
 from fairnepv import Calibration, FairnepvError, InputError, KernelView, certify, verify_bound
 from fairnepv.certificate import Dual, Proof, Terms, ViewDual, proof_arrays, read_proof
 from fairnepv.report import verified_summary
+from fairnepv.report.terms import terms_lines
 from problems import feasible_subsets
 
 N, K = 10, 3
@@ -124,6 +126,13 @@ def forgeries(proof: Proof) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     yield from changed_arrays(arrays)
 
 
+def same_terms(left: Terms, right: Terms) -> bool:
+    arrays, others = left.arrays(), right.arrays()
+    return left.record() == right.record() and all(
+        np.array_equal(array, others[name]) for name, array in arrays.items()
+    )
+
+
 @pytest.mark.parametrize(
     ("calibration", "ruled"),
     [*((calibration, False) for calibration in CALIBRATIONS), ("unit-diagonal", True)],
@@ -148,7 +157,7 @@ def test_every_field_is_computed_again_checked_or_printed(calibration, ruled):
         accepted += 1
         terms = verified.claimed.terms
         assert verified.claimed.upper_bound >= optimum(terms) - 1e-9, what
-        if terms.record() != proof.terms.record():
+        if not same_terms(terms, proof.terms):
             assert verified_summary(verified) != honest, what
     assert refused > accepted > 0
 
@@ -158,12 +167,81 @@ def test_an_honest_certificate_says_its_terms():
     summary = "\n".join(verified_summary(verified))
     assert "3 of 10 items, tau = 0.1" in summary
     assert "view 'vision': eps = 0.2" in summary
-    assert f"text L times exp {math.log(1.5):.9g}" in summary
+    assert f"'text' L times exp {math.log(1.5)!r}" in summary
     assert "explicit" in summary
     assert "include: 1 row(s), 3 (of the certificate)" in summary
     assert "exclude: 2 row(s), 0, 7" in summary
-    assert "groups: 2 of rows, with quotas 0: 1 to 2, 1: 1 to 2" in summary
+    assert re.search(
+        r"groups: 2 of rows \(sha256 [0-9a-f]{16}\), with quotas 0: 1 to 2, 1: 1 to 2", summary
+    )
     assert summary.endswith("The bound holds under these terms.")
+
+
+@pytest.mark.parametrize(
+    ("honest", "forged"),
+    [
+        ({"tau": 0.05}, {"tau": 0.05 * (1 - 1e-12)}),
+        ({"eps": 0.2}, {"eps": 0.2 * (1 - 1e-12)}),
+        ({"priorities": {"text": 0.5, "vision": 0.5}}, {"priorities": {"text": 0.5 - 1e-12}}),
+        ({"calibration": {"text": 1.5}}, {"calibration": {"text": 1.5 * (1 - 1e-12)}}),
+        ({"exclude": range(9)}, {"exclude": [*range(8), 9]}),
+        ({"groups": np.arange(12) % 2}, {"groups": np.arange(12) // 6}),
+        (
+            {"groups": np.arange(12) % 10, "quotas": {9: 1}},
+            {"groups": np.arange(12) % 10, "quotas": {9: 0}},
+        ),
+    ],
+    ids=str,
+)
+def test_terms_that_differ_in_anything_are_printed_differently(honest, forged):
+    """Numbers were rounded to six digits, long lists cut, and groups not shown at all."""
+    rng = np.random.default_rng(0)
+    data = {"text": rng.standard_normal((12, 3)), "vision": rng.standard_normal((12, 3))}
+
+    def terms(options: dict[str, Any]) -> list[str]:
+        whole = {"priorities": 1.0, "calibration": 2.3}
+        filled = {
+            name: {**value, "vision": whole[name] - value["text"]} if name in whole else value
+            for name, value in options.items()
+        }
+        return list(terms_lines(certify(data, 3, **filled).proof.terms))
+
+    assert terms(honest) != terms(forged)
+
+
+def test_priorities_that_do_not_sum_to_one_are_refused():
+    """A tau of 1e12 made a bound of -902 out of 9e-10 beyond one, under terms that were all named
+    and seemed to agree."""
+    even = {"text": 0.5, "vision": 0.5}
+    proof = certify(DATA, K, tau=1e12, priorities=even).proof
+    assert verify_bound(DATA, proof, tau=1e12, priorities=even).holds
+    assert proof.terms.priorities is not None
+    forged = replace(proof.terms, priorities=proof.terms.priorities * (1 + 9e-10))
+    with pytest.raises(InputError, match="cannot be posed"):
+        verify_bound(DATA, replace(proof, terms=forged), tau=1e12, priorities=even)
+    with pytest.raises(InputError, match="cannot be posed"):
+        read_proof(proof_arrays(replace(proof, terms=forged)))
+
+
+def test_small_priorities_are_compared_by_their_digits():
+    """1e-8 was close enough to 1e-12, which tau = 0.05 makes 0.46 nats."""
+    proof = certified(priorities={"text": 1e-8, "vision": 1 - 1e-8})
+    with pytest.raises(InputError, match="priorities is"):
+        verify_bound(DATA, proof, priorities={"text": 1e-12, "vision": 1 - 1e-12})
+
+
+@pytest.mark.parametrize("kind", [str, complex, "datetime64[s]", bool])
+def test_numbers_of_other_kinds_are_refused(kind):
+    arrays = dict(proof_arrays(certified(priorities={"text": 0.3, "vision": 0.7})))
+    for name in ("priorities", "joint/weights", "joint/combine-0"):
+        with pytest.raises(InputError, match=f"{name} must be numbers"):
+            read_proof({**arrays, name: np.nan_to_num(arrays[name]).astype(kind)})
+
+
+def test_wild_claims_are_printed_too():
+    for claim in (1e305, -1e305):
+        verified = verify_bound(DATA, replace(certified(), upper_bound=claim))
+        assert repr(claim) in verified_summary(verified)[0]
 
 
 # --- Calibrations that no rule gives --------------------------------------------------------------

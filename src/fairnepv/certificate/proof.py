@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairnepv.certificate.dual import Dual, ViewDual, price
 from fairnepv.certificate.spectral import diagonal_bound, score_rounding
-from fairnepv.certificate.terms import Terms, whole_numbers
+from fairnepv.certificate.terms import Terms, real_numbers, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.io.documents import parse_document
 from fairnepv.objective import fair_value
@@ -188,10 +188,10 @@ def _read_dual(name: str, arrays: Mapping[str, NDArray[Any]], views: int) -> Dua
 def _numbers(
     arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]
 ) -> Floats:
-    array = arrays[name].astype(np.float64)
+    array = real_numbers(arrays, name)
     fits = array.ndim == len(shape) and all(
         wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
     )
-    if not fits or not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite numbers in the right shape")
+    if not fits:
+        raise ValueError(f"{name} has the wrong shape")
     return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -35,8 +36,8 @@ class Terms:
         return cls(
             n=problem.n,
             k=problem.k,
-            tau=problem.tau,
-            eps={name: view.ridge for name, view in pool.items()},
+            tau=float(problem.tau),
+            eps={name: float(view.ridge) for name, view in pool.items()},
             calibration=problem.calibration,
             constraints=problem.constraints,
             priorities=problem.priorities,
@@ -45,14 +46,15 @@ class Terms:
 
     def check_pool(self, pool: Pool) -> None:
         """Whether these terms can be about the data that is handed in."""
+        self._check()
         self.check_views(pool.names)
         if pool.n != self.n:
             raise InputError(f"the certificate is about {self.n} rows, but the data has {pool.n}")
         for name, view in pool.items():
             if view.ridge != self.eps[name]:
                 raise InputError(
-                    f"the certificate is about eps = {self.eps[name]:g} of view {name!r}, but the "
-                    f"data has {view.ridge:g}"
+                    f"the certificate is about eps = {self.eps[name]!r} of view {name!r}, but the "
+                    f"data has {view.ridge!r}"
                 )
         if (pool.quality is not None) != self.quality:
             raise InputError(
@@ -147,7 +149,6 @@ class Terms:
                 whole_numbers(arrays, name) for name in ("groups", "least", "most")
             )
             quotas = Quotas(groups, least, most)
-        priorities = arrays.get("priorities")
         terms = cls(
             n=_typed("n", record["n"], int),
             k=_typed("k", record["k"], int),
@@ -157,7 +158,7 @@ class Terms:
             constraints=Constraints(
                 whole_numbers(arrays, "include"), whole_numbers(arrays, "exclude"), quotas
             ),
-            priorities=None if priorities is None else priorities.astype(np.float64),
+            priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,
             quality=_typed("quality", record["quality"], bool),
         )
         terms._check()
@@ -168,12 +169,13 @@ class Terms:
         sound = 1 <= self.k <= self.n and self.tau > 0 and len(self.eps) > 0
         if weights is not None:
             sound &= weights.shape == (len(self.eps),) and bool((weights > 0).all())
-            sound = sound and abs(float(weights.sum()) - 1.0) < 1e-9
+            # A large tau multiplies what is missing from one.
+            sound = sound and abs(math.fsum(weights) - 1.0) <= len(weights) * 2.0**-53
         if quotas is not None:
             sound &= quotas.groups.shape == (self.n,) and quotas.least.shape == quotas.most.shape
             sound = sound and 0 <= quotas.groups.min() <= quotas.groups.max() < len(quotas.least)
         if not sound:
-            raise ValueError("its problem cannot be posed")
+            raise InputError("the certificate is about a problem that cannot be posed")
 
 
 def _read_calibration(record: Mapping[str, Any]) -> Calibration:
@@ -212,12 +214,21 @@ def whole_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.i
     return array.astype(np.int64)
 
 
+def real_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> Floats:
+    if arrays[name].dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numbers")
+    with np.errstate(over="ignore"):  # of a wider type
+        array = arrays[name].astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite numbers")
+    return array
+
+
 def _same(left: Any, right: Any) -> bool:
     if isinstance(left, Calibration):
         return left.agrees(right)
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        close = np.isclose if left.dtype.kind == "f" else np.equal
-        return left.shape == right.shape and bool(close(left, right).all())
+        return np.array_equal(left, right)
     return type(left) is type(right) and bool(left == right)
 
 

@@ -20,6 +20,8 @@ from fairnepv.relaxation import Relaxation
 from fairnepv.report.terms import terms_lines
 from fairnepv.selection import Comparison, Score, Selection
 
+_WIDEST = 1e9  # a bound beyond this has no digits to round
+
 
 class PlainTable(RichTable):
     """A table whose texts are taken as they are: names come from data, and are no markup."""
@@ -155,6 +157,8 @@ def rounded_up(bound: float, digits: int = 4) -> str:
     """A bound as text that still holds as printed."""
     if not math.isfinite(bound):
         return "nothing"
+    if abs(bound) > _WIDEST:
+        return repr(bound)
     return f"{math.ceil(bound * 10**digits) / 10**digits:.{digits}f}"
 
 

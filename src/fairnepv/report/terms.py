@@ -1,28 +1,38 @@
-"""The terms under which a bound holds, for whoever has to say whether they are the right ones."""
+"""The terms under which a bound holds, for whoever has to say whether they are the right ones.
+
+Numbers have all their digits, and what is too long to be listed has a checksum: two problems that
+differ in anything are told apart by these lines.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 
 from fairnepv.calibration import described
 from fairnepv.certificate import Terms
 from fairnepv.problem import Constraints
 from fairnepv.views.base import Indices
+from fairnepv.views.scales import SOLVED
 
 _FEW = 8  # rows or groups that are listed one by one
+_ORIGINS = {
+    "explicit": "of the certificate",
+    "efficiency": f"of the certificate; computed again, the same to {SOLVED:g}",
+}
 
 
 def terms_lines(terms: Terms, sources: Mapping[str, str] | None = None) -> Iterator[str]:
     """A line per term, with where it comes from; `sources` says what a view was read from."""
-    yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau:g} (of the certificate)"
+    yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau!r} (of the certificate)"
     for name, eps in terms.eps.items():
         source = f", {sources[name]}" if sources else ""
-        yield f"view {name!r}{source}: eps = {eps:g} (of the certificate)"
-    origin = "of the certificate" if terms.calibration.rule == "explicit" else "computed again"
+        yield f"view {name!r}{source}: eps = {eps!r} (of the certificate)"
+    origin = _ORIGINS.get(terms.calibration.rule, "computed again")
     yield f"calibration: {described(terms.calibration)} ({origin})"
     if terms.priorities is not None:
         pairs = zip(terms.eps, terms.priorities.tolist(), strict=True)
-        weights = ", ".join(f"{name} {weight:g}" for name, weight in pairs)
+        weights = ", ".join(f"{name!r} {weight!r}" for name, weight in pairs)
         yield f"priorities: {weights} (of the certificate)"
     if terms.quality:
         yield "quality: rows weighted as handed in now"
@@ -39,9 +49,19 @@ def _constraint_lines(rules: Constraints) -> Iterator[str]:
     if (quotas := rules.quotas) is not None:
         limits = list(zip(quotas.least.tolist(), quotas.most.tolist(), strict=True))
         some = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits[:_FEW]))
-        more = ", ..." if len(limits) > _FEW else ""
-        yield f"groups: {len(limits):,} of rows, with quotas {some}{more}"
+        more = f", ... ({_mark(quotas.least, quotas.most)})" if len(limits) > _FEW else ""
+        groups = f"groups: {len(limits):,} of rows ({_mark(quotas.groups)})"
+        yield f"{groups}, with quotas {some}{more}"
 
 
 def _listed(rows: Indices) -> str:
-    return ", ".join(map(str, rows[:_FEW].tolist())) + (", ..." if len(rows) > _FEW else "")
+    more = f", ... ({_mark(rows)})" if len(rows) > _FEW else ""
+    return ", ".join(map(str, rows[:_FEW].tolist())) + more
+
+
+def _mark(*numbers: Indices) -> str:
+    """What tells long lists apart; whoever names his own has them compared."""
+    found = hashlib.sha256()
+    for each in numbers:
+        found.update(each.astype("<i8").tobytes())
+    return f"sha256 {found.hexdigest()[:16]}"

@@ -16,7 +16,7 @@ from fairnepv.errors import InputError
 from fairnepv.views.base import Floats, View
 from fairnepv.views.pool import Pool
 
-_COMPUTED, _SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
+_COMPUTED, SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Calibration:
     def agrees(self, other: Calibration) -> bool:
         """Whether both are one, but for digits in which two machines may differ; those of
         'efficiency' come from a solver."""
-        apart = _SOLVED if self.rule == "efficiency" else _COMPUTED
+        apart = SOLVED if self.rule == "efficiency" else _COMPUTED
         return (
             (self.rule, self.normalize) == (other.rule, other.normalize)
             and _close(self.factors, other.factors, rel_tol=_COMPUTED)
-            and _close(self.offsets, other.offsets, abs_tol=apart)
+            and _close(self.offsets, other.offsets, rel_tol=0.0, abs_tol=apart)
         )
 
     def apply(self, pool: Pool) -> Pool:
