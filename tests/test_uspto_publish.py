@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,8 @@ def test_the_round_trip_says_what_was_checked(made, command):
     for words in (
         "corpus: simulated uspto, 60 items",
         "split: seed 5 gives it; 48 items",
+        "settings, which are the publisher's choice: Simulated uspto corpus, selection pool of",
+        "48 items, tau = 0.05, eps = 0.1, unit-diagonal, effort fast",
         "features of text: by hand 1",
         "results: 18 selections scored again, none off by more than 1e-09",
         "tables: results.csv, results.tex, selections.csv",
@@ -503,6 +506,52 @@ def test_every_file_has_to_be_there_itself(folder, name):
     path.symlink_to(folder / name)
     seal(folder)
     assert difference(folder).startswith(f"{name} is no file of its own")
+
+
+@pytest.mark.parametrize("name", ["bounds/k5.npz", "bounds/k04.npz", "README.md", ".hidden"])
+def test_files_that_nobody_checks_are_found(folder, name):
+    shutil.copyfile(folder / "published/bounds/k4.npz", folder / "published" / name)
+    seal(folder)
+    assert difference(folder) == f"{name} is not expected: nothing vouches for it"
+
+
+def test_a_name_that_is_listed_twice_is_found(folder):
+    path = folder / "published" / "SHA256SUMS"
+    path.write_text(f"{'0' * 64}  results.csv\n" + path.read_text())
+    assert difference(folder) == "SHA256SUMS lists results.csv twice"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("seconds.csv", lambda text: text + "nepv is the best,4,0,1.0\n"),
+        ("seconds.csv", lambda text: text.replace("seconds", "seconds of the winner")),
+        ("seconds.csv", lambda text: text.replace("nepv", "auto")),
+        ("seconds.csv", lambda text: re.sub(r"[0-9.e-]+\n$", "-1.0\n", text)),
+        ("seconds.csv", lambda text: re.sub(r"[0-9.e-]+\n$", "nan\n", text)),
+        ("seconds.tex", lambda text: text.replace("FairNEPv, the", "Optimal, proven: the")),
+        ("seconds.tex", lambda text: text.replace("Simulated", "Real")),
+    ],
+)
+def test_tables_of_seconds_say_nothing_else(folder, name, change):
+    """Anything could be written there, F and bounds of a selector among it."""
+    path = folder / "published" / name
+    text = path.read_text()
+    assert change(text) != text
+    path.write_text(change(text))
+    seal(folder)
+    difference(folder)
+
+
+def test_a_caption_rounds_nothing_away(made):
+    settings = open_settings(made)
+    assert "tau = 0.05, eps = 0.1," in settings.caption
+    assert f"tau = {0.05 * (1 + 1e-9)!r}," in replace(settings, tau=0.05 * (1 + 1e-9)).caption
+
+
+def open_settings(folder: Path) -> Settings:
+    document = json.loads((folder / "published" / "manifest.json").read_text())
+    return Settings.read(document["settings"], "manifest.json")
 
 
 def test_links_to_folders_are_found(folder):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fairnepv.report import draw_efficiency, draw_view_scores
 from fairnepv.search import check_effort
 from fairnepv.studies.results import (
     Result,
+    Unit,
     label,
     results_csv,
     results_tex,
@@ -39,8 +40,7 @@ def write_report(run: Run) -> list[str]:
     settings, results = run.settings, run.results
     files = {
         **tables(results, settings),
-        "seconds.csv": seconds_csv(run.seconds),
-        "seconds.tex": seconds_tex(run.seconds, seconds_caption(settings)).encode("utf-8"),
+        **tables_of_seconds(run.seconds, settings),
         "views.png": views_figure(run),
         "efficiency.png": efficiency_figure(results, settings),
     }
@@ -55,6 +55,13 @@ def tables(results: Sequence[Result], settings: Settings) -> dict[str, bytes]:
         "results.csv": results_csv(results, settings.corpus_name),
         "results.tex": results_tex(results, results_caption(settings)).encode("utf-8"),
         "selections.csv": selections_csv(results),
+    }
+
+
+def tables_of_seconds(seconds: Mapping[Unit, float], settings: Settings) -> dict[str, bytes]:
+    return {
+        "seconds.csv": seconds_csv(seconds),
+        "seconds.tex": seconds_tex(seconds, seconds_caption(settings)).encode("utf-8"),
     }
 
 

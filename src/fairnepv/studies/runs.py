@@ -103,6 +103,11 @@ class Settings:
         ]
 
     @property
+    def timed(self) -> list[Unit]:
+        """What has seconds of its own: the bounds, then all selections."""
+        return [Unit(k, BOUND, 0) for k in self.sizes] + self.units
+
+    @property
     def count(self) -> int:
         """Of the units, without a list of them."""
         drawn = sum(len(sizes) for sizes in self.drawn.values())
@@ -113,8 +118,8 @@ class Settings:
         """For tables and figures: simulated data is called that."""
         return (
             f"{self.corpus_name[:1].upper()}{self.corpus_name[1:]} corpus, selection pool of "
-            f"{self.n:,} items, tau = {self.tau:g}, eps = {self.eps:g}, {self.calibration}, "
-            f"effort {self.effort}"
+            f"{self.n:,} items, tau = {_digits(self.tau)}, eps = {_digits(self.eps)}, "
+            f"{self.calibration}, effort {self.effort}"
         )
 
     @classmethod
@@ -123,6 +128,12 @@ class Settings:
             return cls(**document)
         except TypeError as error:
             raise InputError(f"{where} holds no settings of a run ({error})") from error
+
+
+def _digits(number: float) -> str:
+    """As short as it can be said without saying another number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
 
 
 @dataclass(frozen=True)
@@ -373,8 +384,7 @@ class Run:
     @functools.cached_property
     def seconds(self) -> dict[Unit, float]:
         self.check_complete()
-        units = [Unit(k, BOUND, 0) for k in self.settings.sizes] + self.settings.units
-        return {unit: _read_number(self._seconds_file(unit)) for unit in units}
+        return {unit: _read_number(self._seconds_file(unit)) for unit in self.settings.timed}
 
     @property
     def environments(self) -> list[Any]:

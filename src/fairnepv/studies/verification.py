@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,7 +35,7 @@ from fairnepv.studies.publication import (
     items_csv,
 )
 from fairnepv.studies.results import ROUNDING, Result, measures
-from fairnepv.studies.run_report import tables
+from fairnepv.studies.run_report import tables, tables_of_seconds
 from fairnepv.studies.runs import Pool, Settings, make_settings, short
 from fairnepv.studies.split import read_split
 
@@ -84,6 +85,7 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
     pool = _check_pool(published, settings, corpus)
     yield f"split: seed {pool.split.seed} gives it; {len(pool.rows):,} items may be selected"
     _check_claims(manifest, settings, pool)
+    yield f"settings, which are the publisher's choice: {settings.caption}"
     for view, description in pool.descriptions.items():
         yield f"features of {view}: {description.encoder} {description.version}, same numbers"
     results = _check_results(published, settings)
@@ -92,9 +94,11 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
         _check_score(result, settings, pool, bounds[result.k])
     yield f"results: {len(results)} selections scored again, none off by more than {TOLERANCE:g}"
     yield _check_tables(published, results, settings)
+    _check_seconds(published, settings)
     yield from _check_optima(results, settings, pool, watched)
     for entry in manifest["bounds"]:
         yield _check_bound(published, entry, settings, pool, watched)
+    _refuse_more(published, manifest)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -129,8 +133,19 @@ def _listed(folder: Path) -> dict[str, str]:
         found = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if not found:
             raise Difference(f"{SUMS} has a line that is no checksum: {line[:80]!r}")
+        if found[2] in listed:
+            raise Difference(f"{SUMS} lists {short(found[2])} twice")
         listed[found[2]] = found[1]
     return listed
+
+
+def _refuse_more(published: Path, manifest: Any) -> None:
+    """Files that nobody checks: readers may take them for checked ones."""
+    proofs = (entry["proof"] for entry in manifest["bounds"])
+    known = {MANIFEST, RESULTS, ITEMS, "split.json", *COPIED, *proofs}
+    for name in _listed(published):
+        if name not in known:
+            raise Difference(f"{short(name)} is not expected: nothing vouches for it")
 
 
 def _read(folder: Path, name: str) -> Any:
@@ -320,6 +335,18 @@ def _check_tables(published: Path, results: list[Result], settings: Settings) ->
         if (published / name).read_bytes() != content:
             raise Difference(f"{name} does not say what {RESULTS} says")
     return f"tables: {', '.join(expected)} say the same"
+
+
+def _check_seconds(published: Path, settings: Settings) -> None:
+    """They are what a clock said, but both tables say the same, and nothing else."""
+    lines = (published / "seconds.csv").read_text(encoding="utf-8").splitlines()[1:]
+    values = [float(line.rpartition(",")[2]) for line in lines]
+    if not all(0 <= value < math.inf for value in values):
+        raise Difference("seconds.csv holds what no clock says")
+    seconds = dict(zip(settings.timed, values, strict=True))
+    for name, content in tables_of_seconds(seconds, settings).items():
+        if (published / name).read_bytes() != content:
+            raise Difference(f"{name} does not say the seconds of every selection, or says more")
 
 
 # --- proofs ---------------------------------------------------------------------------------------
