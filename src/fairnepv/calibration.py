@@ -68,7 +68,7 @@ def described(calibration: Calibration) -> str:
     """A calibration with all its numbers."""
     kinds = {"K times": calibration.factors, "L times exp": calibration.offsets}
     numbers = [
-        f"{name} {words} {value:.9g}"
+        f"{name} {words} {value!r}"
         for words, values in kinds.items()
         for name, value in values.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 
 from fairnepv.calibration import described
@@ -9,20 +10,20 @@ from fairnepv.certificate import Terms
 from fairnepv.problem import Constraints
 from fairnepv.views.base import Indices
 
-_FEW = 8  # rows or groups that are listed one by one
+_FEW = 8  # rows that are listed one by one
 
 
 def terms_lines(terms: Terms, sources: Mapping[str, str] | None = None) -> Iterator[str]:
     """A line per term, with where it comes from; `sources` says what a view was read from."""
-    yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau:g} (of the certificate)"
+    yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau!r} (of the certificate)"
     for name, eps in terms.eps.items():
         source = f", {sources[name]}" if sources else ""
-        yield f"view {name!r}{source}: eps = {eps:g} (of the certificate)"
+        yield f"view {name!r}{source}: eps = {eps!r} (of the certificate)"
     origin = "of the certificate" if terms.calibration.rule == "explicit" else "computed again"
     yield f"calibration: {described(terms.calibration)} ({origin})"
     if terms.priorities is not None:
         pairs = zip(terms.eps, terms.priorities.tolist(), strict=True)
-        weights = ", ".join(f"{name} {weight:g}" for name, weight in pairs)
+        weights = ", ".join(f"{name} {weight!r}" for name, weight in pairs)
         yield f"priorities: {weights} (of the certificate)"
     if terms.quality:
         yield "quality: rows weighted as handed in now"
@@ -37,11 +38,14 @@ def _constraint_lines(rules: Constraints) -> Iterator[str]:
         if len(rows):
             yield f"{words}: {len(rows):,} row(s), {_listed(rows)}"
     if (quotas := rules.quotas) is not None:
-        limits = list(zip(quotas.least.tolist(), quotas.most.tolist(), strict=True))
-        some = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits[:_FEW]))
-        more = ", ..." if len(limits) > _FEW else ""
-        yield f"groups: {len(limits):,} of rows, with quotas {some}{more}"
+        limits = zip(quotas.least.tolist(), quotas.most.tolist(), strict=True)
+        each = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits))
+        yield f"groups of the rows: {_listed(quotas.groups)}; quotas {each}"
 
 
 def _listed(rows: Indices) -> str:
-    return ", ".join(map(str, rows[:_FEW].tolist())) + (", ..." if len(rows) > _FEW else "")
+    """Whole numbers; of many of them the first, and what tells the others apart."""
+    if len(rows) <= _FEW:
+        return ", ".join(map(str, rows.tolist()))
+    digest = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
+    return f"{', '.join(map(str, rows[:_FEW].tolist()))}, ... (sha256 as int64 {digest})"
