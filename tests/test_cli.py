@@ -524,6 +524,21 @@ def test_score_for_people(run, folder, pool):
     assert "vision" in out
 
 
+@pytest.mark.parametrize("ending", [".csv", ".json", ".parquet", ".txt"])
+def test_rows_that_have_moved_since_they_were_picked_are_found_out(run, folder, ending):
+    """Row numbers of another order are other items, and their score looks like any other."""
+    Path("names.json").write_text(json.dumps([f"item {i}" for i in range(N)]))
+    Path("moved.json").write_text(json.dumps([f"item {i}" for i in reversed(range(N))]))
+    out = f"picks{ending}"
+    assert run(f"select {POSED} --ids names.json --effort fast --out {out}").code == 0
+    assert run(f"score {VIEWS} --ids names.json --picks {out}").code == 0
+    assert run(f"score {VIEWS} --picks {out}").code == 0  # nobody says what rows are called
+    code, shown, err = run(f"score {VIEWS} --ids moved.json --picks {out}")
+    assert (code, shown) == (2, "")
+    assert "so the rows have moved; score by --by-id" in err
+    assert run(f"score {VIEWS} --ids moved.json --picks {out} --by-id").code == 0
+
+
 # --- Rules, weights and proofs --------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from corpora import add_features, make_corpus, write_view
@@ -597,6 +599,16 @@ def test_another_corpus_is_found(folder, command):
     assert err.startswith("fairnepv: ")
     assert "corpus, checksum: published" in err
     assert err.count("\n") == 1
+
+
+def test_a_changed_image_is_found(folder):
+    """Features are of images; whoever exchanges one leaves the table of items as it was."""
+    file = folder / "corpus/images.parquet"
+    table = pq.read_table(file)
+    images = table.column("image").to_pylist()
+    images[3] = images[4]
+    pq.write_table(pa.table({"id": table.column("id"), "image": images}), file)
+    assert "does not have the checksum in items.parquet" in difference(folder)
 
 
 def test_changed_items_are_found(folder):

@@ -542,3 +542,21 @@ def test_a_damaged_clock_is_one_sentence(tmp_path, content):
     (tmp_path / "a.seconds").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.seconds holds no two numbers of seconds; remove it"):
         Clock(tmp_path / "a.state", None)
+
+
+@pytest.mark.parametrize("kept", ["foreign", "no place for a key"])
+def test_a_state_that_cannot_be_believed_costs_only_itself(tmp_path, monkeypatch, kept):
+    """A run that was moved to another machine brings states along whose key is not there."""
+    corpus = make_corpus(tmp_path / "corpus", 60)
+    add_features(corpus)
+    write_split(corpus, split(corpus))
+    pool = open_pool(corpus)
+    settings = make_settings(pool, [3], methods=["greedy"], effort="fast")
+    run = Run.start(corpus, "main", settings)
+    if kept == "foreign":
+        (run.unfinished / "k3-greedy-seed0.state").write_bytes(b"no state")
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
+    [result] = carry_out(run, pool).results
+    expected = fairnepv.select(pool.views, 3, method="greedy", effort="fast")
+    assert result.rows == pool.rows[expected.indices].tolist()

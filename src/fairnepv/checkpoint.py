@@ -30,7 +30,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import CheckpointError, InputError, Status
 from fairnepv.loop import Kept, Method, Step, pack, unpack
 
 _SHARE = 20.0  # writing may take one part in so many of the time
@@ -67,13 +67,18 @@ class Journal:
             self._file = _opened(path)
             self._begin(self._file, fingerprint)
             self._file.set_progress_handler(lambda: 1, _MOST_WORK)
-        except InputError:
+        except CheckpointError:
             self.close()
             raise
         except (sqlite3.Error, OSError, ValueError) as error:
             self.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise InputError(
+                    f"another selection is using the checkpoint {path}; wait for it, or name "
+                    "another file"
+                ) from error
             reason = getattr(error, "strerror", None) or error
-            raise InputError(
+            raise CheckpointError(
                 f"checkpoint {path} cannot be used ({reason}); name another file"
             ) from error
 
@@ -89,13 +94,13 @@ class Journal:
             raise sqlite3.DatabaseError("it is no checkpoint of this version")
         known = file.execute("select fingerprint, seal from about").fetchmany(2)
         if len(known) != 1 or not _same(known[0][1], self._seal(known[0][0])):
-            raise InputError(
+            raise CheckpointError(
                 f"checkpoint {self._path} is not sealed with your key {_key_path()}: somebody else "
                 "wrote it, or another machine, or it was changed since, so its claims cannot be "
                 "believed; remove it to begin anew, or set XDG_STATE_HOME to where its key is"
             )
         if known[0][0] != fingerprint:
-            raise InputError(
+            raise CheckpointError(
                 f"checkpoint {self._path} is of another problem: the data, k or an option differs, "
                 "or the version of fairnepv; name another file, or remove this one"
             )
@@ -117,7 +122,7 @@ class Journal:
             return None
         stage, steps, objective, status, blob, seal = row
         if stage != method.stage:
-            raise InputError(
+            raise CheckpointError(
                 f"checkpoint {self._path} has {stage!r} where {method.stage!r} is next: another "
                 "version of a library wrote it; remove it"
             )
@@ -163,7 +168,7 @@ class Journal:
             row = self._file.execute(query, (self._number,)).fetchone()
         if row is None or _same(row[-1], self._seal(self._before, self._number, *row[:-1])):
             return row
-        raise InputError(
+        raise CheckpointError(
             f"checkpoint {self._path} was damaged or changed after it was written (run "
             f"{self._number}); remove it to begin anew"
         )
@@ -271,7 +276,7 @@ def own_key() -> bytes:
             raise OSError(None, "others may read it")
         return path.read_bytes()
     except OSError as error:
-        raise InputError(
+        raise CheckpointError(
             f"checkpoints are sealed with a key of yours, but {path} cannot be used "
             f"({error.strerror}); set XDG_STATE_HOME to a folder of your own that lasts"
         ) from error
@@ -281,7 +286,7 @@ def _key_path() -> Path:
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     folder = given if given.is_absolute() else Path(os.path.expanduser("~/.local/state"))
     if not folder.is_absolute():
-        raise InputError(
+        raise CheckpointError(
             "checkpoints are sealed with a key of yours, but you have no home folder to keep it "
             "in; set XDG_STATE_HOME to a folder of your own that lasts"
         )

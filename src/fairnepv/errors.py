@@ -22,6 +22,10 @@ class InputError(FairnepvError, ValueError):
     """The input cannot be used; nothing was computed and nothing was written."""
 
 
+class CheckpointError(InputError):
+    """A stored state is another problem's, another user's or damaged, or there is no key for it."""
+
+
 class UnsupportedError(InputError):
     """A combination of method and constraints that is not supported; the message says what is."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import click
 
@@ -44,11 +46,34 @@ def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> No
     posed = problem.read()
     if by_id and posed["ids"] is None:
         raise InputError("--by-id needs --ids, which say what the rows are called")
+    if not by_id:
+        _check_names(picks, chosen, posed["ids"])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", RankWarning)
         result = score_rows(indices=chosen, by_id=by_id, **posed)
     if as_json:
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:
+        terms = ", ".join(f"{name} = {value}" for name, value in problem.knobs.items())
         show(f"{len(chosen)} items: fair score {result.fair_score:.4f} nats per item.")
+        show(f"Terms, of your options and not of {picks}: {terms}.")
         show(score_table(result), *(f"Note: {note.message}." for note in notes))
+
+
+def _check_names(picks: str, rows: Any, ids: Any) -> None:
+    """A table that `select` wrote names its rows; other names stand there once rows have moved."""
+    from fairnepv.io import read_picks
+
+    names = next(iter(ids.values())) if isinstance(ids, Mapping) else ids
+    try:
+        written = read_picks(picks, column="id")
+    except InputError:  # it has no names
+        return
+    if names is None or len(written) != len(rows) or list(written) == list(rows):
+        return
+    for row, name in zip(rows.tolist(), written.tolist(), strict=True):
+        if 0 <= row < len(names) and str(names[row]) != str(name):
+            raise InputError(
+                f"--picks {picks}: row {row} is {names[row]!s} by --ids, but was {name} when it "
+                "was picked, so the rows have moved; score by --by-id"
+            )

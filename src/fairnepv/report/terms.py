@@ -15,7 +15,7 @@ from fairnepv.problem import Constraints
 from fairnepv.views.base import Indices
 from fairnepv.views.scales import SOLVED
 
-_FEW = 8  # rows or groups that are listed one by one
+_FEW = 8  # rows that are listed one by one
 _ORIGINS = {
     "explicit": "of the certificate",
     "efficiency": f"of the certificate; computed again, the same to {SOLVED:g}",
@@ -47,21 +47,14 @@ def _constraint_lines(rules: Constraints) -> Iterator[str]:
         if len(rows):
             yield f"{words}: {len(rows):,} row(s), {_listed(rows)}"
     if (quotas := rules.quotas) is not None:
-        limits = list(zip(quotas.least.tolist(), quotas.most.tolist(), strict=True))
-        some = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits[:_FEW]))
-        more = f", ... ({_mark(quotas.least, quotas.most)})" if len(limits) > _FEW else ""
-        groups = f"groups: {len(limits):,} of rows ({_mark(quotas.groups)})"
-        yield f"{groups}, with quotas {some}{more}"
+        limits = zip(quotas.least.tolist(), quotas.most.tolist(), strict=True)
+        each = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits))
+        yield f"groups of the rows: {_listed(quotas.groups)}; quotas {each}"
 
 
 def _listed(rows: Indices) -> str:
-    more = f", ... ({_mark(rows)})" if len(rows) > _FEW else ""
-    return ", ".join(map(str, rows[:_FEW].tolist())) + more
-
-
-def _mark(*numbers: Indices) -> str:
-    """What tells long lists apart; whoever names his own has them compared."""
-    found = hashlib.sha256()
-    for each in numbers:
-        found.update(each.astype("<i8").tobytes())
-    return f"sha256 {found.hexdigest()[:16]}"
+    """Whole numbers; of many of them the first, and what tells the others apart."""
+    if len(rows) <= _FEW:
+        return ", ".join(map(str, rows.tolist()))
+    digest = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
+    return f"{', '.join(map(str, rows[:_FEW].tolist()))}, ... (sha256 as int64 {digest})"

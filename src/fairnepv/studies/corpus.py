@@ -189,6 +189,13 @@ class Corpus:
         if self.about.kind == "uspto" and not self.about.simulated:
             _check_serials(self.folder / ABOUT, self.ids)
 
+    def check_images(self) -> None:
+        """Whether the images are those whose checksums the items have; reads all of them."""
+        for id, expected, image in zip(self.ids, self.image_hashes, self.images(), strict=True):
+            if hashlib.sha256(image).hexdigest() != expected:
+                said = f"the image of {id} does not have the checksum in {ITEMS}"
+                raise unreadable(self.folder / IMAGES, said, _REMEDY)
+
 
 def _check_funnel(file: Path, about: About) -> None:
     """It never widens, and ends with the items."""

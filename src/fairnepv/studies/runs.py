@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -36,8 +35,9 @@ from numpy.typing import NDArray
 
 from fairnepv import __version__
 from fairnepv.certificate import Certificate, Proof, proof_arrays, read_proof
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import CheckpointError, InputError, Status
 from fairnepv.io import read_archive, write_arrays
+from fairnepv.io.documents import parse_document
 from fairnepv.io.write import Output, to_json
 from fairnepv.loop import Progress, Step
 from fairnepv.methods import check_method
@@ -427,7 +427,7 @@ def _check_name(name: str) -> str:
 
 def _read_json(file: Path) -> Any:
     try:
-        return json.loads(file.read_bytes())
+        return parse_document(file.read_bytes())
     except ValueError as error:
         raise InputError(f"{file} cannot be read ({error}); remove it and run again") from error
 
@@ -481,19 +481,17 @@ def _select(
     local = engine in (None, "local")  # the states of others have other last bits
     state = run.unfinished / f"{unit.name}.state" if local else None
     clock = Clock(state, progress)
-    found = select(
-        pool.views,
-        unit.k,
-        method=unit.method,
-        effort=settings.effort,
-        certify=proves,
-        gap=settings.gap,
-        random_state=unit.seed,
-        checkpoint=state,
-        engine=engine,
-        progress=clock,
+    options = {
+        "method": unit.method,
+        "effort": settings.effort,
+        "certify": proves,
+        "gap": settings.gap,
+        "random_state": unit.seed,
+        "engine": engine,
+        "progress": clock,
         **settings.posing,
-    )
+    }
+    found = _resumed(pool, unit.k, state, options)
     spent, found = clock.spent(found.seconds), found.looked_around()
     if found.status is Status.INTERRUPTED:
         clock.write()
@@ -502,6 +500,18 @@ def _select(
         run.keep_bound(unit.k, found.certificate, spent.bound)
     scored = found if local else score(pool.views, found.indices, **settings.posing)
     run.keep(unit, _result(run, pool, unit, found, scored), spent.search)
+
+
+def _resumed(pool: Pool, k: int, state: Path | None, options: dict[str, Any]) -> Selection:
+    """From a state that another user or machine left, or that is damaged, nothing can go on: the
+    selection begins anew, and where no key can be kept for a state, without one."""
+    for checkpoint in (state, state):
+        try:
+            return select(pool.views, k, checkpoint=checkpoint, **options)
+        except CheckpointError:
+            assert checkpoint is not None
+            checkpoint.unlink(missing_ok=True)
+    return select(pool.views, k, **options)
 
 
 def _result(run: Run, pool: Pool, unit: Unit, found: Selection, scored: Score) -> Result:

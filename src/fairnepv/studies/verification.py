@@ -81,6 +81,7 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
     settings = _settings(manifest)
     _same("corpus", manifest["corpus"], corpus_record(corpus.about))
     corpus.check()
+    corpus.check_images()
     yield f"corpus: {corpus.about.name}, {corpus.n:,} items, checksum {corpus.about.checksum[:12]}"
     pool = _check_pool(published, settings, corpus)
     yield f"split: seed {pool.split.seed} gives it; {len(pool.rows):,} items may be selected"
