@@ -423,6 +423,11 @@ def test_a_selector_that_does_not_exist_is_found(folder):
     assert "method must be one of auto" in difference(folder)
 
 
+def test_a_draw_is_no_local_optimum(folder):
+    forge(folder, lambda r: r[7].update(status="LOCAL_OPTIMUM"))
+    assert difference(folder).startswith("status of 'random', k = 4, seed 0: published LOCAL_OPTI")
+
+
 def test_an_optimum_that_nobody_proved_is_found(folder):
     forge(folder, lambda r: r[1].update(status="OPTIMAL"))
     assert difference(folder).startswith(

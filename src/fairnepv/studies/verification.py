@@ -312,6 +312,11 @@ def _check_draw(result: Result, settings: Settings, pool: Pool, indices: Any) ->
         raise Difference(
             f"{result.unit}: the seed draws other items (with NumPy {np.__version__} here)"
         )
+    if result.status != drawn.status.name:
+        raise Difference(
+            f"status of {result.unit}: published {result.status}, but a draw ends as "
+            f"{drawn.status.name}"
+        )
 
 
 def _select(result: Result, settings: Settings, pool: Pool, **options: Any) -> Any:
