@@ -167,6 +167,14 @@ def test_a_row_between_the_remembered_ones_is_found_by_its_norm():
             question()
 
 
+def test_ids_that_were_overwritten_do_not_rename_rows():
+    ids = np.array([f"item {row}" for row in range(40)])
+    found = fairnepv.select(pool(n=40), 4, ids=ids, **FAST)
+    before = fairnepv.explain(found).rival_ids
+    ids[:] = ids[::-1].copy()
+    assert fairnepv.explain(found).rival_ids == before
+
+
 def test_a_stored_selection_says_that_its_data_was_overwritten():
     data = pool()
     found = fairnepv.select(data, 4, **FAST)
