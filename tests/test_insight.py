@@ -162,9 +162,17 @@ def test_a_row_between_the_remembered_ones_is_found_by_its_norm():
     found = fairnepv.select(data, 4, **FAST)
     others = np.setdiff1d(np.arange(700), found.imprint.rows)
     data["text"][others[0]] *= 1.5
-    for question in (lambda: found.coverage, lambda: fairnepv.assign(found)):
+    for question in LATE.values():
         with pytest.raises(InputError, match="the data has been overwritten"):
-            question()
+            question(found)
+
+
+def test_ids_that_were_overwritten_do_not_rename_rows():
+    ids = np.array([f"item {row}" for row in range(40)])
+    found = fairnepv.select(pool(n=40), 4, ids=ids, **FAST)
+    before = fairnepv.explain(found).rival_ids
+    ids[:] = ids[::-1].copy()
+    assert fairnepv.explain(found).rival_ids == before
 
 
 def test_a_stored_selection_says_that_its_data_was_overwritten():
@@ -527,13 +535,13 @@ def count_passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 originals = {"map": LocalEngine.map, "reduce": LocalEngine.reduce}
 
 
-def test_explain_and_assign_look_at_the_rows_once(monkeypatch):
+def test_explain_looks_at_norms_and_swaps_once_and_assign_at_the_rows(monkeypatch):
     result = fairnepv.select(pool(), 4, **FAST)
     passes = count_passes(monkeypatch)
     fairnepv.explain(result)
-    assert passes == ["reduce"]  # and keep no table of (n, M, k) numbers
+    assert passes == ["map", "reduce"]  # and keep no table of (n, M, k) numbers
     fairnepv.assign(result)
-    assert passes == ["reduce", "map"]
+    assert passes == ["map", "reduce", "map"]
 
 
 def test_a_selection_looks_around_once(monkeypatch):

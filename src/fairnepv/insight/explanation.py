@@ -20,6 +20,7 @@ from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
 from fairnepv.selection import Selection
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.cosines import check_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,7 @@ def explain(selection: Selection) -> Explanation:
     """
     problem = problem_of(selection, "explain")
     with block_threads(problem.work()):
+        check_norms(problem.pool)
         try:
             subset = Subset.of(problem, selection.indices)
         except np.linalg.LinAlgError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.engines import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
@@ -21,6 +22,7 @@ from fairnepv.search import check_effort
 from fairnepv.selection import Plan, Selection
 from fairnepv.views.arrays import brief, check_positive, plain_array
 from fairnepv.views.base import Indices
+from fairnepv.views.cosines import check_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,8 @@ def stability(
     if not posed:
         raise InputError("stability has nothing to vary; give factors for tau or eps, or seeds")
     listener = check_progress(progress)
+    with block_threads(problem.work()):
+        check_norms(problem.pool)
     assert selection.plan is not None, "where there is a problem there is a plan"
     plan = selection.plan
     if effort is not None:

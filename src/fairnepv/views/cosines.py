@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fairnepv.engines import Block
+from fairnepv.engines import Block, RowBlock
 from fairnepv.views.base import Floats, Indices, inverse_norms
-from fairnepv.views.imprint import changed
+from fairnepv.views.imprint import changed, in_file
 from fairnepv.views.pool import Pool
 
 _ROUNDING = 1e-6  # by which a squared norm may differ from what it was at the edge
@@ -52,7 +52,27 @@ class CosinePool:
 def cosines(block: Block, anchors: Anchors, inverse: Floats) -> Iterator[Floats]:
     """(b, m) for one view after the other, so that only one of them is held at a time."""
     for q, (view, anchor) in enumerate(zip(block.views, anchors.anchors, strict=True)):
-        lengths = view.squared_norms() * inverse[:, q] ** 2
-        if (abs(lengths - 1.0) > _ROUNDING)[inverse[:, q] > 0].any():
-            raise changed("the data")
+        _refuse_other_norms(view, inverse[:, q])
         yield view.cross(anchor) * inverse[:, q, None] * anchors.inverse[:, q]
+
+
+def check_norms(pool: Pool) -> None:
+    """The same look at all rows without cosines, for passes that would not notice; rows in files
+    are held against what they were whenever they are read."""
+    held = [(name, view) for name, view in pool.items() if not in_file(view)]
+    if held:
+        names, views = zip(*held, strict=True)
+        space = CosinePool.of(pool.with_views(names, views))
+        space.pool.map(_check_rows, None, space.inverse)
+
+
+def _check_rows(block: Block, state: None, inverse: Floats) -> Floats:
+    for q, view in enumerate(block.views):
+        _refuse_other_norms(view, inverse[:, q])
+    return inverse[:, 0]
+
+
+def _refuse_other_norms(rows: RowBlock, inverse: Floats) -> None:
+    lengths = rows.squared_norms() * inverse**2
+    if (abs(lengths - 1.0) > _ROUNDING)[inverse > 0].any():
+        raise changed("the data")

@@ -2,7 +2,7 @@
 
 A pool does not copy the user's rows, and some questions about a result are answered by another pass
 over them. An imprint remembers a checksum of some rows, so that what was overwritten in between is
-found out; passes that compare rows with their norms (`cosines`) look at the others.
+found out; the others are compared with their norms (`cosines`).
 """
 
 from __future__ import annotations
@@ -50,9 +50,13 @@ def changed(what: str) -> InputError:
     )
 
 
-def _checksum(view: View, rows: Indices) -> bytes:
+def in_file(view: View) -> bool:
     data = getattr(view, "data", None)
-    if isinstance(data, RowFile) and not isinstance(data, TensorRows):
+    return isinstance(data, RowFile) and not isinstance(data, TensorRows)
+
+
+def _checksum(view: View, rows: Indices) -> bytes:
+    if in_file(view):
         return b""  # a file is held against what it was whenever rows are read
     found: Any
     if isinstance(view, KernelView):

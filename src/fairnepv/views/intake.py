@@ -137,7 +137,8 @@ def find_ids(wanted: NDArray[Any], ids: NDArray[Any]) -> Indices:
 
 
 def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
-    """Integers, strings, bytes or dates, so that ids of two views compare without guessing."""
+    """Integers, strings, bytes or dates, so that ids of two views compare without guessing; a copy,
+    since results name rows by them long after."""
     if array.dtype.kind == "O":  # as pandas hands out strings
         items = array.ravel().tolist()
         array = as_texts(array, what)
@@ -146,7 +147,7 @@ def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
     if array.dtype.kind in "iu" and (array.dtype != np.uint64 or array.max(initial=0) < 2**63):
         return array.astype(np.int64)
     if array.dtype.kind in KINDS + "SM":
-        return array
+        return array.copy()
     raise InputError(f"{what} must be all integers or all strings, not {array.dtype}")
 
 
