@@ -213,6 +213,8 @@ def test_engines_that_cannot_be_are_refused(run, folder):
         "--device cpu": "device is for the workers of Ray, not for 'local'; name 'torch:cpu'",
         "--engine local-ray --device tpu": "'tpu' is not one of 'cuda', 'cpu'",
         "--engine ray://host": "write the address as in 'ray://HOST:10001'",
+        "--engine ray://host:²": "write the address as in 'ray://HOST:10001'",
+        "--engine ray://no..host:1": "does not answer (",
         "--engine local-ray --workers 0": "0 is not in the range x>=1",
     }.items():
         if "ray" in options:
