@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.places import local_path
+from fairnepv.io.places import followed, local_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
 
@@ -43,7 +43,7 @@ class Output:
         path = local_path(text)
         check_ending(path, endings)
         refuse_folder(path)
-        for folder in (path.parent, _followed(path).parent):
+        for folder in (path.parent, followed(path).parent):
             if not folder.is_dir():
                 raise InputError(f"the folder {folder} does not exist; make it first")
             if not os.access(folder, os.W_OK):
@@ -54,7 +54,7 @@ class Output:
 
     def write(self, content: bytes) -> None:
         """Through a file beside it, so that an interruption leaves the old one or the new one."""
-        target = _followed(self.path)
+        target = followed(self.path)
         try:
             prefix = f".{target.name[:_PREFIX]}."
             handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=prefix)
@@ -212,11 +212,6 @@ def _columns(
         columns[name] = [cell or "" for cell in cells]
     about = {**table.about, GUARDED: guarded} if guarded else table.about
     return columns, to_json(about, indent=None)
-
-
-def _followed(path: Path) -> Path:
-    """What is written to, so that a link stays a link; one that leads to itself is replaced."""
-    return Path(os.path.realpath(path))
 
 
 def _mode(target: Path) -> int:
