@@ -70,6 +70,7 @@ SHAPES = {
     "bytes": (b"text", r"data must be a mapping.*not bytes"),
     "empty name": ({"": TEXT}, r"view names must be non-empty strings, not ''"),
     "number as name": ({3: TEXT}, r"view names must be non-empty strings, not 3"),
+    "half a character": ({"a\udcff": TEXT}, r"has half a character .* in its name"),
     "lengths": ({"text": TEXT, "vision": VISION[:-1]}, r"'text' has 20 and 'vision' has 19"),
     "third length": (DATA | {"audio": TEXT[:7]}, r"'text' has 20 and 'audio' has 7"),
     "lengths of a list": ([TEXT, VISION[:4]], r"'view0' has 20 and 'view1' has 4"),

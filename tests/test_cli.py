@@ -213,6 +213,8 @@ def test_engines_that_cannot_be_are_refused(run, folder):
         "--device cpu": "device is for the workers of Ray, not for 'local'; name 'torch:cpu'",
         "--engine local-ray --device tpu": "'tpu' is not one of 'cuda', 'cpu'",
         "--engine ray://host": "write the address as in 'ray://HOST:10001'",
+        "--engine ray://host:²": "write the address as in 'ray://HOST:10001'",
+        "--engine ray://no..host:1": "does not answer (",
         "--engine local-ray --workers 0": "0 is not in the range x>=1",
     }.items():
         if "ray" in options:
@@ -361,6 +363,25 @@ def test_people_get_a_table_and_the_picks(run, folder, pool):
     assert f"Chose {K} of {N} items: fair score {expected.fair_score:.4f}" in out
     assert f"The search ended so: {expected.status.value}." in out
     assert "Picks in order: " + ", ".join(f"{i:02}x" for i in expected.indices) in out
+
+
+def test_picks_that_are_addresses_are_told_apart(run, folder, pool):
+    names = [f"https://pictures.example/show?v={i}" for i in range(N)]
+    Path("names.txt").write_text("\n".join(names))
+    chosen = fairnepv.select(pool, K).indices
+    out = run(f"select {POSED} --ids names.txt").out
+    assert "Picks in order: " + ", ".join(names[i] for i in chosen) in out
+
+
+def test_all_files_are_written_though_nobody_reads(folder):
+    """`head` has seen enough, or a log has no room left."""
+    files = "--out o.csv --bound b.npz --explain e.csv --assign a.csv"
+    for options in (f"-k {K} {files}", f"-k {K},{K + 1} --out m.csv"):
+        command = [sys.executable, "-m", "fairnepv", *f"select {VIEWS} {options}".split()]
+        with Path("/dev/full").open("w") as full:
+            assert subprocess.run(command, stdout=full, stderr=subprocess.PIPE).returncode == 2
+    written = {path.name for path in Path.cwd().iterdir()}
+    assert written >= {"o.csv", "b.npz", "e.csv", "a.csv", f"m-{K}.csv", f"m-{K + 1}.csv"}
 
 
 def test_the_same_seed_gives_the_same_bytes(run, folder):

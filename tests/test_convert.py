@@ -389,6 +389,13 @@ def test_a_manifest_that_is_no_document_is_refused(converted, content, words):
         assert words in message
 
 
+def test_a_link_to_itself_is_not_replaced():
+    np.save("a.npy", ROWS)
+    Path("out").symlink_to("out")
+    assert "exists already" in refused(convert, ["a.npy"], "out")
+    assert "so it is not replaced" in refused(convert, ["a.npy"], "out", force=True)
+
+
 def test_no_more_shards_are_written_than_are_read(monkeypatch):
     np.save("a.npy", ROWS)
     monkeypatch.setattr(conversion, "MOST_SHARDS", 5)

@@ -180,7 +180,7 @@ def test_one_picture_in_many_rows_is_held_once():
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_a_text_that_stands_in_many_rows_is_counted_as_often(ending):
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["x" * 10_000])
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 40_000, pa.int32()), ["x" * 10_000])
     if ending == "parquet":
         pq.write_table(pa.table({"text": texts}), "a.parquet")
     else:

@@ -40,11 +40,30 @@ def read(path: Path) -> list[str]:
 @example(ids=["'a", "b"])
 @example(ids=[""])
 @example(ids=["-1", "2"])
+@example(ids=["a\0b", "a\0c", "\0d"])
+@example(ids=["x" * 3_000_000, "b"])
 def test_any_text_is_read_as_it_was(tmp_path, ending, ids):
     path = tmp_path / f"t{ending}"
     write(path, ids)
     assert read(path) == ids
     assert read_picks(str(path), "row").tolist() == list(range(len(ids)))
+
+
+@pytest.mark.parametrize("ids", [[2**64 - 1, 1], [2**63 + 1, 2**63 + 2], [-1, 5], [0]])
+def test_whole_numbers_of_json_stay_whole(tmp_path, ids):
+    (tmp_path / "t.json").write_text(json.dumps(ids))
+    assert read_picks(str(tmp_path / "t.json"), "id").tolist() == ids
+
+
+def test_outputs_lie_where_links_lead(tmp_path):
+    """Or nothing is begun; a link to itself leads nowhere and is replaced."""
+    (tmp_path / "nowhere.csv").symlink_to(tmp_path / "missing" / "t.csv")
+    with pytest.raises(InputError, match="missing does not exist"):
+        Output.at(str(tmp_path / "nowhere.csv"), TABLES, force=True)
+    (tmp_path / "itself.csv").symlink_to("itself.csv")
+    for name in ("itself.csv", "n" * 251 + ".csv"):
+        Output.at(str(tmp_path / name), TABLES, force=True).write(b"it")
+        assert (tmp_path / name).read_bytes() == b"it"
 
 
 @pytest.mark.parametrize("ids", [[text, "b"] for text in RUN])

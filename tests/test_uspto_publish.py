@@ -638,14 +638,16 @@ def test_changed_items_are_found(folder):
         ("--out published", "exists already; add --force to replace it"),
         ("--out corpus", "exists already; name another one"),
         ("--out no/where", "does not exist; make it first"),
+        ("--out itself --force", "exists already; name another one"),
     ],
 )
 def test_publish_refuses(folder, command, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
+    Path("itself").symlink_to("itself")
     code, out, err = command(f"uspto publish corpus {arguments}")
     assert (code, out) == (2, "")
     assert message in err
-    assert sorted(p.name for p in folder.iterdir()) == ["corpus", "published"]
+    assert sorted(p.name for p in folder.iterdir()) == ["corpus", "itself", "published"]
 
 
 def test_publish_refuses_what_is_incomplete_or_changed(folder, command, monkeypatch):

@@ -27,7 +27,12 @@ _HOST = re.compile(r"(\[[^]]*\]|[^:@\[\]]*)(:(\d*|PORT))?")  # or the word in ou
 
 def shown(text: object) -> str:
     """A line as a person may see it: addresses without secrets, controls as \\x1b and the like."""
-    return _HIDDEN.sub(_escape, _ADDRESS.sub(lambda found: shown_uri(found[0]), str(text)))
+    return visible(_ADDRESS.sub(lambda found: shown_uri(found[0]), str(text)))
+
+
+def visible(text: object) -> str:
+    """Without the controls alone: ids that are the answer, be they addresses, are whole."""
+    return _HIDDEN.sub(_escape, str(text))
 
 
 def shown_uri(text: str) -> str:

@@ -26,6 +26,7 @@ from fairnepv.cli.options import (
     strict_option,
     time_limit_option,
 )
+from fairnepv.display import visible
 from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
@@ -126,19 +127,21 @@ def select(
         found = choose(k=k, **problem.read(), **wishes, random_state=seed, progress=progress)
         whole = _by_size(found, sizes) if sizes else {None: found}
         chosen = {size: selection.looked_around() for size, selection in whole.items()}
-    selections = list(chosen.values())
-    unwritten: list[FairnepvError] = []
-    documents = []
-    for size, selection in chosen.items():
-        table, output = selection_table(selection), tables[size]
-        unwritten += deliver(output, table)
-        documents.append(table_document(table))
-        if not as_json:
-            _show(selection, output.path if output and not unwritten else None)
-    for name, output in others.items():
-        unwritten += deliver(output, _extra(name, selections[0]) if output else None)
-    if as_json:
-        print_json(documents if sizes else documents[0])
+    found_tables = {size: selection_table(selection) for size, selection in chosen.items()}
+    failed = {size: deliver(tables[size], table) for size, table in found_tables.items()}
+    unwritten: list[FairnepvError] = [error for errors in failed.values() for error in errors]
+    try:
+        if as_json:
+            documents = [table_document(table) for table in found_tables.values()]
+            print_json(documents if sizes else documents[0])
+        else:
+            for size, selection in chosen.items():
+                output = tables[size]
+                _show(selection, output.path if output and not failed[size] else None)
+    finally:  # whoever reads along may leave
+        for name, output in others.items():
+            extra = _extra(name, next(iter(chosen.values()))) if output else None
+            unwritten += deliver(output, extra)
     if unwritten:
         raise unwritten[0]
     worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
@@ -191,7 +194,7 @@ def _show(selection: Selection, written: Path | None) -> None:
 
     show(score_table(selection), selection_summary(selection))
     if written is None:
-        show("Picks in order: " + ", ".join(map(str, selection.ids.tolist())))
+        click.echo("Picks in order: " + ", ".join(map(visible, selection.ids.tolist())))
     else:
         show(f"Wrote {written}.")
 

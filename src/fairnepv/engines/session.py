@@ -358,11 +358,11 @@ def _address_of(ray: Any) -> str:
 def _knock(address: str) -> None:
     """Ray itself tries for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not host or not port.isdigit():
+    if not colon or not host or not port.isdecimal():
         raise InputError(f"engine {address!r}: write the address as in 'ray://HOST:10001'")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # the last, of names no host can have
         raise InputError(
             f"the Ray cluster at {address} does not answer ({error}); check the address, and that "
             "it runs"

@@ -18,7 +18,7 @@ from fairnepv.display import shown_uri
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, checksum, is_at
 from fairnepv.io.memory import size_in_words
-from fairnepv.io.places import local_path
+from fairnepv.io.places import followed, local_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows, blocks
 from fairnepv.io.source import split_source
@@ -85,9 +85,9 @@ def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
         raise InputError(f"the folder {target.parent} cannot be written to; name another one")
     for text in sources:
         read = split_source(text).path
-        if isinstance(read, Path) and _holds(target.resolve(), read.resolve()):
+        if isinstance(read, Path) and _holds(followed(target), followed(read)):
             raise InputError(f"{target} holds {text}, which is read; write to another folder")
-    around = next((path for path in target.resolve().parents if is_at(path)), None)
+    around = next((path for path in followed(target).parents if is_at(path)), None)
     if around is not None:
         raise InputError(f"{target} is inside of {around}, which is converted rows; name another")
     if not os.path.lexists(target):
@@ -126,7 +126,7 @@ class _Unfinished:
         self._target = target
 
     def __enter__(self) -> Path:
-        target = self._target.resolve()
+        target = followed(self._target)
         try:
             self._path = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         except OSError as error:
@@ -147,7 +147,7 @@ class _Unfinished:
             ) from error
 
     def _put_into_place(self) -> None:
-        target = self._target.resolve()
+        target = followed(self._target)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(self._path, 0o777 & ~mask)  # mkdtemp makes private folders

@@ -15,7 +15,7 @@ from fairnepv.errors import InputError
 
 _MEMINFO = Path("/proc/meminfo")
 LARGEST_EXPANSION = 100  # times what lies in a file
-HARMLESS = 1 << 26  # bytes; below, a file may expand as it likes
+HARMLESS = 1 << 28  # bytes; below, a file may expand as it likes: labels of a million rows do
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}

@@ -247,6 +247,12 @@ def local_path(text: str) -> Path:
     return Path(plain)
 
 
+def followed(path: Path) -> Path:
+    """What is written to, so that a link stays a link; one that leads to itself, of which
+    `Path.resolve` makes an error that is none of the system's, stands for itself."""
+    return Path(os.path.realpath(path))
+
+
 def for_arrow(place: Place) -> Any:
     """What Arrow opens: the name of a local file, an open one elsewhere."""
     return regular_file(place) if isinstance(place, Path) else place.opened()

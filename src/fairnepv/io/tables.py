@@ -21,6 +21,7 @@ from fairnepv.io.texts import text_array
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
 SETTINGS = "settings"  # the column of a CSV table with what holds for it as a whole
 GUARDED = "guarded_columns"  # of those settings: texts that are not written as they are
+_LARGEST_BLOCK = 1 << 28  # bytes of a CSV file that are taken apart together
 GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this reader for a gap
 
 
@@ -39,7 +40,10 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         )
         every_line = pyarrow.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
         table = pyarrow.csv.read_csv(
-            for_arrow(source.path), convert_options=as_text, parse_options=every_line
+            for_arrow(source.path),
+            pyarrow.csv.ReadOptions(block_size=_block(source.path.stat().st_size)),
+            convert_options=as_text,
+            parse_options=every_line,
         )
         cells = table.column(0).to_pylist()
         about = table.column(1)[0].as_py() if told and cells else ""
@@ -67,7 +71,7 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
             f"{source.path} must hold a list of integers or of strings, or an object with a list "
             "of picks"
         )
-    return text_array(content, str(source.path)) if kinds == {str} else np.array(content)
+    return text_array(content, str(source.path)) if kinds == {str} else _integers(content)
 
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -91,6 +95,11 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     with _reading(source, "text"):
         texts = [json.loads(row[at]) if guarded else row[at].strip() for row in cells]
         return _integers_if_all(text_array(texts, str(source.path)))
+
+
+def _block(size: int) -> int:
+    """All of a file, since PyArrow finds no end of a row that is longer than a block."""
+    return min(max(size, 1), _LARGEST_BLOCK)
 
 
 def _guarded(about: str) -> list[str]:
@@ -117,6 +126,12 @@ def _choose(source: Source, names: list[str], default: str | None) -> str:
     if source.part is None and default in names:
         source = Source(source.path, default)
     return choose_part(source, names, "column")
+
+
+def _integers(values: list[int]) -> NDArray[Any]:
+    """Of one type that holds all; NumPy would make floats of small and large ones."""
+    unsigned = min(values) >= 0 and 2**63 <= max(values) < 2**64
+    return np.array(values, np.uint64 if unsigned else None)
 
 
 def _integers_if_all(values: NDArray[Any]) -> NDArray[Any]:

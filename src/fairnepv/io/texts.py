@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.memory import HARMLESS
 
 KINDS = "UT"  # of dtypes that hold texts
+HARMLESS = 1 << 26  # bytes; below, texts are of one width, however much of it is padding
 _WIDEST = 16  # times the mean length; beyond, most of an array of one width would be padding
 
 

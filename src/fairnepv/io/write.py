@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.places import local_path
+from fairnepv.io.places import followed, local_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
 
 TABLES = (".parquet", ".csv", ".json", ".txt")
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+_PREFIX = 40  # letters of a file's name before that of the one beside it: names have 255 bytes
 _BLANKS = re.compile(r"^\s|[\t\r\n\ud800-\udfff]|\s$")
 
 
@@ -42,19 +43,21 @@ class Output:
         path = local_path(text)
         check_ending(path, endings)
         refuse_folder(path)
-        if not path.parent.is_dir():
-            raise InputError(f"the folder {path.parent} does not exist; make it first")
-        if not os.access(path.parent, os.W_OK):
-            raise InputError(f"the folder {path.parent} cannot be written to; name another one")
+        for folder in (path.parent, followed(path).parent):
+            if not folder.is_dir():
+                raise InputError(f"the folder {folder} does not exist; make it first")
+            if not os.access(folder, os.W_OK):
+                raise InputError(f"the folder {folder} cannot be written to; name another one")
         if os.path.lexists(path) and not force:
             raise InputError(f"{path} exists already; add --force to replace it")
         return cls(path)
 
     def write(self, content: bytes) -> None:
         """Through a file beside it, so that an interruption leaves the old one or the new one."""
-        target = self.path.resolve()  # a link stays a link
+        target = followed(self.path)
         try:
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            prefix = f".{target.name[:_PREFIX]}."
+            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=prefix)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
@@ -141,15 +144,18 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def _parquet(table: Table) -> bytes:
-    columns = {
-        name: pa.array(values, pa.string() if values.dtype == object else None)
-        for name, values in table.columns.items()
-    }
-    arrow = pa.table(columns)
+    arrow = pa.table({name: _arrow(values) for name, values in table.columns.items()})
     arrow = arrow.replace_schema_metadata({"fairnepv": to_json(table.about, indent=None)})
     buffer = io.BytesIO()
     pq.write_table(arrow, buffer)
     return buffer.getvalue()
+
+
+def _arrow(values: NDArray[Any]) -> Any:
+    """Of NumPy's texts Arrow takes what stands before a NUL, and of Python's all."""
+    if values.dtype.kind in "OU":
+        return pa.array(values.tolist(), pa.string())
+    return pa.array(values)
 
 
 def _csv(table: Table) -> bytes:

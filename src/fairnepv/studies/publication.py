@@ -12,6 +12,7 @@ published/
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path, PurePath
@@ -19,6 +20,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.checksums import sha256_of
+from fairnepv.io.places import followed
 from fairnepv.io.write import csv_line, to_json
 from fairnepv.studies.corpus import About, Corpus
 from fairnepv.studies.run_report import write_report
@@ -37,12 +39,12 @@ _LARGEST_PROOF = 32 * 2**20  # bytes
 def publish(run: Run, pool: Pool, out: Path, *, force: bool = False) -> list[str]:
     """The folder, whole or not at all; names of its files."""
     _refuse(run, pool)
-    target = out.resolve()
+    target = followed(out)
     if not target.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist; make it first")
     new, old = (target.with_name(f".{target.name}.{what}") for what in ("new", "old"))
     _put_back(old, target)
-    if target.exists() and not (force and (target / MANIFEST).is_file()):
+    if os.path.lexists(target) and not (force and (target / MANIFEST).is_file()):
         hint = "add --force to replace it" if (target / MANIFEST).is_file() else "name another one"
         raise InputError(f"{out} exists already; {hint}")
     write_report(run)

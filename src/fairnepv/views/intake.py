@@ -49,6 +49,11 @@ def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in named:
         if not isinstance(name, str) or not name:
             raise InputError(f"view names must be non-empty strings, not {name!r}")
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise InputError(
+                f"view {name!r} has half a character (a lone surrogate) in its name, which neither "
+                "tables nor figures can hold; rename it"
+            )
     return named
 
 
