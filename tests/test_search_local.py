@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cases
+import fairnepv
 import reference
 from fairnepv import DiagonalView, InputError, KernelView, Status
 from fairnepv.loop import Budget, Outcome, Session, pack, run, unpack
@@ -617,3 +618,24 @@ def test_enumeration_looks_at_exactly_as_many_as_the_limit_allows():
     assert enumerate_subsets(problem, limit=20).subsets == 20
     with pytest.raises(InputError, match="more than the limit of 19"):
         enumerate_subsets(problem, limit=19)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "eps"), [("float16", 1e-2), ("float32", 1e-4), ("float64", 1e-3)]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kernel_that_was_rounded_has_no_local_optimum_that_is_none(dtype, eps, seed):
+    """Swaps take K as it stands, and scores count its eigenvalues below zero as zero."""
+    rows = reference.unit_diagonal(np.random.default_rng(seed).standard_normal((30, 5)))
+    view = KernelView((rows @ rows.T).astype(dtype), eps=eps)
+    found = fairnepv.select({"a": view}, 8, method="nepv", calibration="none", certify=False)
+    assert (found.status is Status.LOCAL_OPTIMUM) == (dtype == "float64")
+    if found.status is Status.LOCAL_OPTIMUM:
+        L = reference.kernel(rows, eps)
+        others = sorted(set(range(30)) - set(found.indices.tolist()))
+        swapped = [
+            reference.subset_score(L, [*np.delete(found.indices, j), i])
+            for j in range(8)
+            for i in others
+        ]
+        assert max(swapped) <= reference.subset_score(L, found.indices) + 1e-9

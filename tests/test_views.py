@@ -697,3 +697,13 @@ def test_float16_rows_do_not_overflow():
     np.testing.assert_array_equal(view.squared_norms, np.full(3, exact))
     np.testing.assert_array_equal(view.block(0, 3).squared_norms(), np.full(3, exact))
     np.testing.assert_array_equal(view.inner(np.array([0]), np.array([1, 2])), [[exact, exact]])
+
+
+def test_the_smallest_eigenvalue_follows_the_scale():
+    """It is kept by the view that it was asked of, and not by one with other scales."""
+    K = np.diag([3.0, 2.0, 1.0])
+    view = KernelView(K, eps=0.1)
+    assert view.smallest_eigenvalue() == pytest.approx(1.0)
+    scaled = view.scaled(np.array([1.0, 0.5, 2.0]), 0.0)
+    assert scaled.smallest_eigenvalue() == pytest.approx(0.5)
+    assert view.smallest_eigenvalue() == pytest.approx(1.0)

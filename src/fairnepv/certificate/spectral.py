@@ -59,7 +59,7 @@ def diagonal_bound(view: View, k: int) -> float:
     that was rounded and lost eigenvalues below zero, the diagonal is too small by what it lacks.
     """
     largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
-    logs = np.log(largest + view.lack + view.ridge)
+    logs = np.log(largest + view.lack() + view.ridge)
     rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
     bound = float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
     return bound + score_rounding(bound)

@@ -24,7 +24,7 @@ from fairnepv.objective import Standing, steepness, subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.table import RowSource, SwapTable
-from fairnepv.search.ties import blur, tie_groups
+from fairnepv.search.ties import blur, lost_below_zero, tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
@@ -97,7 +97,7 @@ class LocalSearch:
         value = self._value_of(after) if moves else state.value
         self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
-            unsure = best.crowded or table.subset.score_rounding > self._gain
+            unsure = best.crowded or table.subset.score_rounding > self._gain or self._rounded
             return replace(
                 state,
                 local=True,
@@ -106,6 +106,12 @@ class LocalSearch:
                 unsure=unsure,
             )
         return LocalState(after.subset.indices, value, state.passes + 1, state.swaps + len(moves))
+
+    @functools.cached_property
+    def _rounded(self) -> bool:
+        """Whether a kernel was rounded so that swaps, which take it as it stands, and scores, which
+        count its eigenvalues below zero as zero, may disagree."""
+        return lost_below_zero(self.problem.pool, margin=0.0) > self._gain
 
     def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
         """The swaps to make, each an improvement on those before it."""

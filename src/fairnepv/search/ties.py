@@ -39,10 +39,10 @@ def rounding(norms: Floats, eps: Floats, size: int) -> float:
     return 16.0 * float(np.finfo(np.float64).eps) * worst / size
 
 
-def lost_below_zero(pool: Pool) -> float:
+def lost_below_zero(pool: Pool, margin: float = 1.0) -> float:
     """How far determinants of K + eps I may be from scores, per item, where a kernel was rounded:
-    scores count its eigenvalues below zero as zero."""
-    lacks = [(view.lack, view.ridge) for view in pool.views]
+    scores count its eigenvalues below zero as zero. `margin`: as of `View.smallest_eigenvalue`."""
+    lacks = [(view.lack(margin), view.ridge) for view in pool.views]
     shares = [lack / eps if lack < eps else 1.0 for lack, eps in lacks if lack > 0]
     with np.errstate(divide="ignore"):
         return float(-np.log1p(-max(shares, default=0.0)))

@@ -140,11 +140,10 @@ class View(ABC):
         """
         return 0.0
 
-    @property
-    def lack(self) -> float:
+    def lack(self, margin: float = 1.0) -> float:
         """How far below zero eigenvalues of K may lie, which scores count as zero: K + lack I is
         semidefinite, and no less than what is scored."""
-        return max(-self.smallest_eigenvalue(), 0.0)
+        return max(-self.smallest_eigenvalue(margin), 0.0)
 
     @property
     def coarse_error(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,14 +87,24 @@ class KernelView(View):
         largest = 1.0 if self.scale is None else float((self.scale**2).max())
         return 10.0 * self.n * kernel_tolerance(self.kernel) * largest
 
+    def scaled(self, scale: Floats | None, offset: float) -> Self:
+        other = super().scaled(scale, offset)
+        vars(other).pop("_least", None)  # which is of the scaled kernel
+        return other
+
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         if self.n > _WIDEST_SPECTRUM:
-            return -self._missed
+            return -margin * self._missed  # not known: all of it is allowance
+        smallest, rounding = self._least
+        return smallest - margin * rounding
+
+    @functools.cached_property
+    def _least(self) -> tuple[float, float]:
+        """The smallest eigenvalue, and what it may owe to rounding."""
         K = self.whole_kernel()
         smallest = float(eigvalsh(K, subset_by_index=[0, 0], check_finite=False)[0])
         largest_row = float(np.abs(K).sum(axis=1).max())  # at least the norm of K
-        rounding = 8.0 * self.n * np.finfo(np.float64).eps * largest_row
-        return smallest - margin * rounding
+        return smallest, 8.0 * self.n * np.finfo(np.float64).eps * largest_row
 
     def spectrum(self, indices: Indices) -> Floats:
         return spectrum_of_gram(self.inner(indices, indices))
