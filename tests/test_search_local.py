@@ -620,6 +620,7 @@ def test_enumeration_looks_at_exactly_as_many_as_the_limit_allows():
         enumerate_subsets(problem, limit=19)
 
 
+@pytest.mark.filterwarnings("ignore:k = 8 exceeds the rank")
 @pytest.mark.parametrize(
     ("dtype", "eps"), [("float16", 1e-2), ("float32", 1e-4), ("float64", 1e-3)]
 )

@@ -233,12 +233,16 @@ def _refuse_odd_digits(folder: Place, names: Sequence[str]) -> None:
 
 
 def _files(folder: Place, endings: tuple[str, ...]) -> list[str]:
-    """Those with one of these endings; one that is no file is no gap to be passed over."""
-    return sorted(
-        regular_file(path).name
+    """Those with one of these endings; one among them that is no file is no gap to be passed over,
+    while folders alone may have whatever names they like."""
+    found = [
+        path
         for path in folder.iterdir()
-        if path.suffix.lower() in endings and path.name[0] not in "._" and not path.is_dir()
-    )
+        if path.suffix.lower() in endings and path.name[0] not in "._"
+    ]
+    if all(path.is_dir() for path in found):
+        return []
+    return sorted(regular_file(path).name for path in found)
 
 
 def _numbered(names: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
