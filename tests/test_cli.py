@@ -2051,8 +2051,9 @@ def check_harmless(*texts: str) -> None:
 
 
 @pytest.fixture
-def hostile(folder, pool) -> Path:
+def hostile(folder, pool, monkeypatch) -> Path:
     """Ids, groups, columns and keys that would speak to the terminal."""
+    monkeypatch.setenv("COLUMNS", "200")  # so that no name is broken into two lines
     Path("i.json").write_text(json.dumps([f"{EVIL}{i}" for i in range(N)]))
     Path("g.json").write_text(json.dumps([EVIL if i % 2 else "b" for i in range(N)]))
     Path("chosen.json").write_text(json.dumps([f"{EVIL}{i}" for i in CHOSEN]))

@@ -82,14 +82,17 @@ class Plan:
         return self.certificate.upper_bound + math.log(self.target)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SubsetScore(Score):
-    """The score of a subset that somebody has chosen."""
+    """The score of a subset that somebody has chosen: numbers alone, which are compared."""
 
     scores: Mapping[str, float]
     fair_score: float
     view_weights: Mapping[str, float]
     coverage: Mapping[str, float]
+
+    def __hash__(self) -> int:
+        return hash(self.fair_score)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -227,6 +230,8 @@ class Optimum(SubsetScore):
     ids: NDArray[Any]
     subsets: int  # how many were looked at
     ties: int  # how many are optimal
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # as all results that hold arrays
 
     def suboptimality(self, other: Score) -> float:
         """max_S F_tau(S) - F_tau(S') [FairNEPv, appendix B]."""
