@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Any
 
+from fairnepv.display import shown_uri
 from fairnepv.engines.freight import Freight
 from fairnepv.errors import ClusterError, InputError
 
@@ -49,7 +50,7 @@ class Session:
         self._remote = functools.cache(self._made_remote)
 
     def __repr__(self) -> str:
-        return f"<Ray at {self.address}, {self.workers} workers>"
+        return f"<Ray at {shown_uri(self.address)}, {self.workers} workers>"
 
     @property
     def started_here(self) -> bool:

@@ -22,13 +22,9 @@ _WIDEST = 16  # times the mean length; beyond, most of an array of one width wou
 
 def text_array(values: Sequence[str], what: str) -> NDArray[Any]:
     """(n,) texts, of one width where that is not wasteful."""
-    nul = next((row for row, value in enumerate(values) if value.endswith("\0")), None)
-    if nul is not None:
-        raise InputError(
-            f"{what} has {values[nul]!r} in row {nul:,}, which ends in a NUL that NumPy drops; "
-            "take it away"
-        )
-    lengths = [len(value) for value in values]
+    if "\0" in "".join(values):  # or each would have to be asked, a second for a million
+        _refuse_nul_ends(values, what)
+    lengths = list(map(len, values))
     width, letters = max(lengths, default=0), sum(lengths)
     if 4 * width * len(values) <= HARMLESS or width * len(values) <= _WIDEST * letters:
         return np.array(values, dtype=str)
@@ -38,11 +34,22 @@ def text_array(values: Sequence[str], what: str) -> NDArray[Any]:
         raise InputError(f"{what} has half a character ({error}); write it again") from error
 
 
+def _refuse_nul_ends(values: Sequence[str], what: str) -> None:
+    for row, value in enumerate(values):
+        if value.endswith("\0"):
+            raise InputError(
+                f"{what} has {value!r} in row {row:,}, which ends in a NUL that NumPy drops; take "
+                "it away"
+            )
+
+
 def as_texts(array: NDArray[Any], what: str) -> NDArray[Any]:
     """Texts that came as objects, as Arrow and pandas hand them out; other arrays as they are."""
-    if array.dtype == object and array.ndim == 1 and all(isinstance(x, str) for x in array):
-        return text_array(array.tolist(), what)
-    return array
+    if array.dtype != object or array.ndim != 1:
+        return array
+    values = array.tolist()
+    texts = all(issubclass(kind, str) for kind in set(map(type, values)))
+    return text_array(values, what) if texts else array
 
 
 def same_kind(one: NDArray[Any], other: NDArray[Any]) -> bool:

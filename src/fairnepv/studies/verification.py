@@ -45,6 +45,7 @@ UNCHECKED = (
     "and features, that the encoders would give these features again, how searches ended (apart "
     "from claims of optimality), and that they would find the same items in the same order"
 )
+_LARGEST = 1 << 28  # bytes of a document
 _TIGHTER = 10.0  # the gap of a second try at a bound that came without its proof
 _BY_THE_WAY = ("made_by", "details")  # who made the same numbers, and how fast
 Watched = Callable[[], AbstractContextManager[Progress | None]]
@@ -151,6 +152,8 @@ def _refuse_more(published: Path, manifest: Any) -> None:
 
 def _read(folder: Path, name: str) -> Any:
     try:
+        if (folder / name).stat().st_size > _LARGEST:
+            raise ValueError(f"it has more than {_LARGEST:,} bytes")
         return parse_document((folder / name).read_bytes())
     except ValueError as error:
         raise Difference(f"{name} cannot be read ({error})") from error
