@@ -90,8 +90,10 @@ def test_showing_twice_changes_nothing(text):
 
 
 def test_long_texts_are_shown_in_no_time():
-    for text in ("a" * 10**5, "s3://" + ":" * 10**5 + "x", "s3://a@" * 10**4):
-        shown(text)
+    """Patterns that try every way to match would take hours."""
+    assert shown("a" * 10**5) == "a" * 10**5
+    assert shown("s3://" + ":" * 10**5 + "x") == "s3://..."
+    assert shown("s3://a@" * 10**4) == "s3://"
 
 
 def test_errors_have_nothing_to_hide():
