@@ -133,7 +133,7 @@ class Journal(Protocol):
 def run(
     method: Method[S],
     *,
-    budget: Budget = Budget(),  # noqa: B008 (frozen, so safe to share)
+    budget: Budget | None = None,
     state: S | None = None,
     steps: int = 0,
     progress: Progress | None = None,
@@ -143,7 +143,7 @@ def run(
 
     A run that goes on from a stored state passes the `steps` that led to it.
     """
-    began = time.monotonic()
+    began, budget = time.monotonic(), budget or Budget()
     try:
         state = method.init() if state is None else state
     except np.linalg.LinAlgError as error:
