@@ -1559,7 +1559,7 @@ BAD = {
     f"select {POSED} --out x.csv --explain sub/../x.csv": ["--explain", "named twice"],
     f"select {POSED} --out x.csv --checkpoint ./x.csv": ["--checkpoint", "x.csv is named twice"],
     f"select {POSED} --bound b.npz --checkpoint sub/../b.npz": ["--checkpoint", "named twice"],
-    f"select {POSED} --checkpoint pool.npz": ["--checkpoint", "pool.npz is named twice"],
+    f"select {POSED} --checkpoint pool.npz": ["--checkpoint", "pool.npz is also read"],
     f"select {POSED} --groups ids.txt --out ids.txt --force": ["--out", "also read"],
     f"select {POSED} --quality text=rows.txt --out rows.txt --force": ["--out", "also read"],
     f"select {POSED} --target-efficiency 0": ["--target-efficiency", "0"],

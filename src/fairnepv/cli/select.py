@@ -153,6 +153,7 @@ class Files:
 
     def __init__(self, problem: ProblemOptions, force: bool) -> None:
         self._inputs, self._force = problem.files, force
+        self._claimed: list[Path] = []
 
     def at(self, option: str, text: str | None, endings: tuple[str, ...]) -> Any:
         from fairnepv.cli.outputs import output_at
@@ -164,9 +165,13 @@ class Files:
 
     def claim(self, option: str, path: Path) -> None:
         """For this option alone, whatever the others call the same file."""
-        if os.path.realpath(path) in map(os.path.realpath, self._inputs):
-            raise InputError(f"{option}: {path} is named twice; give each output its own file")
-        self._inputs = [*self._inputs, path]
+        for others, why in (
+            (self._inputs, "is also read; write to another file"),
+            (self._claimed, "is named twice; give each output its own file"),
+        ):
+            if os.path.realpath(path) in map(os.path.realpath, others):
+                raise InputError(f"{option}: {path} {why}")
+        self._claimed.append(path)
 
 
 def _with_size(out: str | None, size: Any) -> str | None:

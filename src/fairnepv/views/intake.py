@@ -153,7 +153,10 @@ def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
         return array.astype(np.int64)
     if array.dtype.kind in KINDS + "SM":
         return array.copy()
-    raise InputError(f"{what} must be all integers or all strings, not {array.dtype}")
+    raise InputError(
+        f"{what} must be all integers below 2^63 or all strings, not {array.dtype}; write other "
+        "numbers as strings"
+    )
 
 
 def _quality_vector(name: str, values: Any, n: int) -> Floats:
