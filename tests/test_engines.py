@@ -522,6 +522,7 @@ def _run_everything(data, recorder=None):
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)
     fairnepv.score(data, picks.indices, engine=recorder)
     fairnepv.assign(picks)
+    fairnepv.explain(picks)
     fairnepv.typicality(data, sample=20, engine=recorder)
     pipeline.relax(data, K, start=picks.indices, solver="damped", max_steps=2, engine=recorder)
     problem = Problem(Pool.of(data, engine=recorder), K, 0.05, Calibration("none"))

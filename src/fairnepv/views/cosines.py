@@ -63,10 +63,10 @@ def check_norms(pool: Pool) -> None:
     if held:
         names, views = zip(*held, strict=True)
         space = CosinePool.of(pool.with_views(names, views))
-        space.pool.map(_check_rows, None, space.inverse)
+        space.pool.map(_check_lengths, None, space.inverse)
 
 
-def _check_rows(block: Block, state: None, inverse: Floats) -> Floats:
+def _check_lengths(block: Block, state: None, inverse: Floats) -> Floats:
     for q, view in enumerate(block.views):
         _refuse_other_norms(view, inverse[:, q])
     return inverse[:, 0]
