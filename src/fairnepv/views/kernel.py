@@ -89,7 +89,8 @@ class KernelView(View):
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         other = super().scaled(scale, offset)
-        vars(other).pop("_least", None)  # which is of the scaled kernel
+        if scale is not self.scale:
+            vars(other).pop("_least", None)  # which is of the scaled kernel
         return other
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
