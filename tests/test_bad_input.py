@@ -319,6 +319,13 @@ def test_quality_under_which_squares_overflow(rule, factor):
     )
 
 
+@pytest.mark.parametrize("function", [fairnepv.certify, fairnepv.exhaustive])
+def test_rows_that_vanish_need_a_ridge(function):
+    """`exhaustive` ended in an AssertionError, `certify` in a ZeroDivisionError."""
+    data = {"text": DiagonalView(np.geomspace(1e-280, 1e280, N), eps=0)}
+    refused(lambda: function(data, 3, calibration="trace"), "nothing of row 0 of view 'text'")
+
+
 def test_factors_under_which_an_average_overflows_are_no_matter():
     data, factors = DATA | {"text": 1e50 * TEXT}, {"text": 1e300, "vision": 1e-300}
     assert np.isfinite(select(data, 3, calibration=factors, method="averaged").fair_score)

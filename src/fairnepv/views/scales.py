@@ -94,11 +94,18 @@ def _close(left: Mapping[str, float], right: Mapping[str, float], **tolerance: f
 def _check_lengths(name: str, view: View) -> None:
     """As `intake` has checked the rows before they were multiplied."""
     with np.errstate(over="ignore"):
-        total = float(view.squared_norms.sum())
+        norms = view.squared_norms
+        total = float(norms.sum())
     if not total <= LARGEST_SQUARE:
         raise InputError(
             f"calibration and quality make the rows of view {name!r} too long for float64; divide "
             "them"
+        )
+    if view.ridge == 0 and not norms.all():
+        raise InputError(
+            f"calibration and quality leave nothing of row {np.argmin(norms)} of view {name!r} in "
+            "float64, but the view has eps = 0 and its score would be minus infinity; use a "
+            "positive eps"
         )
 
 
