@@ -301,6 +301,36 @@ def test_values_whose_sums_overflow(rule):
     refused(lambda: select({"huge": rows}, 3, calibration=rule), r"view 'huge'.*too large")
 
 
+@pytest.mark.parametrize("kind", [DiagonalView, lambda values: KernelView(np.diag(values))])
+@pytest.mark.parametrize("rule", ["unit-diagonal", "trace", "none"])
+@pytest.mark.parametrize(("size", "words"), [(1e308, "too large"), (1e-322, "too small")])
+def test_kernels_have_the_magnitudes_of_rows(kind, rule, size, words):
+    """A trace that overflowed made a kernel of zeros, of which any set was OPTIMAL."""
+    view = kind(size * np.linspace(0.5, 1.7, N))
+    refused(lambda: select({"text": view}, 3, calibration=rule, eps=0.1), rf"view 'text'.*{words}")
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("none", 1e100), ("unit-diagonal", 1.0)])
+def test_quality_under_which_squares_overflow(rule, factor):
+    weights = np.full(N, 1.7e308)
+    refused(
+        lambda: select({"text": factor * TEXT}, 3, calibration=rule, quality=weights),
+        "quality make the rows of view 'text' too long",
+    )
+
+
+@pytest.mark.parametrize("function", [fairnepv.certify, fairnepv.exhaustive])
+def test_rows_that_vanish_need_a_ridge(function):
+    """`exhaustive` ended in an AssertionError, `certify` in a ZeroDivisionError."""
+    data = {"text": DiagonalView(np.geomspace(1e-280, 1e280, N), eps=0)}
+    refused(lambda: function(data, 3, calibration="trace"), "nothing of row 0 of view 'text'")
+
+
+def test_factors_under_which_an_average_overflows_are_no_matter():
+    data, factors = DATA | {"text": 1e50 * TEXT}, {"text": 1e300, "vision": 1e-300}
+    assert np.isfinite(select(data, 3, calibration=factors, method="averaged").fair_score)
+
+
 @pytest.mark.parametrize("factor", [1e-150, 1e-155, 1e-160, 1e-170, 1e150])
 def test_extreme_values_are_refused_or_right(factor):
     """Unit-diagonal calibration does not see the scale of a view."""

@@ -769,3 +769,19 @@ def test_a_kernel_that_is_symmetric_but_for_rounding_has_one_score_in_any_order(
         score, reverse = (fairnepv.score(data, rows, **terms).fair_score for rows in (S, S[::-1]))
         assert reverse == pytest.approx(score, abs=1e-8)
         assert score <= bound
+
+
+@pytest.mark.parametrize("ridge", [None, 0])
+@pytest.mark.parametrize("large", [1e8, 1e12, 1e14])
+def test_no_score_of_a_graded_kernel_passes_its_bound(large, ridge):
+    """Rows that are nearly orthogonal, one of them long: Hadamard's bound is tight, and eigenvalues
+    of the short ones owed 1e-16 of the long one's to rounding."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        Q = np.linalg.qr(rng.standard_normal((6, 6)))[0][:5]
+        lengths = rng.uniform(0.8, 1.2, 5) * np.where(np.arange(5) == seed % 5, large, 1.0) ** 0.5
+        K = lengths[:, None] * (Q @ Q.T) * lengths
+        data, options = {"a": KernelView((K + K.T) / 2, eps=ridge)}, {"calibration": "none"}
+        bound = fairnepv.certify(data, 3, **options).upper_bound
+        for rows in combinations(range(5), 3):
+            assert fairnepv.score(data, rows, **options).fair_score <= bound + 1e-9

@@ -8,7 +8,7 @@ import pytest
 
 import cases
 import reference
-from fairnepv import DiagonalView, InputError, Status
+from fairnepv import DiagonalView, InputError, KernelView, Status, select
 from fairnepv.loop import Budget, Outcome, pack, run, unpack
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import Exact
@@ -335,3 +335,9 @@ def test_children_cover_every_set_of_their_parent():
         assert all(reference.fair_score(Ls, S, 0.1) <= bound + 1e-9 for S in sets)
     parent = Constraints(fixed_in=indices(2), fixed_out=indices(5))
     assert sorted(seen) == feasible_subsets(parent, 9, 4)
+
+
+def test_a_set_too_strained_for_float64_is_no_traceback():
+    kernel = KernelView(np.eye(3) + 0.1, eps=0)
+    found = select({"a": kernel}, 1, method="exact", quality=np.array([1e-230, 1e-42, 1e-239]))
+    assert found.indices.tolist() == [1]

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 import cases
 import reference
-from fairnepv import Calibration, FairnepvError, InputError, KernelView, certify, verify_bound
+from fairnepv import (
+    Calibration,
+    FairnepvError,
+    InputError,
+    KernelView,
+    certify,
+    score,
+    verify_bound,
+)
 from fairnepv.certificate import Dual, Proof, Terms, ViewDual, proof_arrays, read_proof
 from fairnepv.report import verified_summary
 from fairnepv.report.terms import terms_lines
@@ -333,6 +341,23 @@ def test_a_row_whose_price_overflows_is_not_cheap():
     forged = replace(proof, dual=dual, alone={"a": dual}, upper_bound=0.0, by_view={"a": 0.0})
     with np.errstate(all="ignore"):
         assert not verify_bound({"a": X}, forged).holds
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_norms_hold_where_squares_of_scales_vanish(seed):
+    """A factor of 1e-290 times a quality of 1e-33 has few digits left, though the norms that it
+    belongs to are of moderate size: bounds were too low by 0.15."""
+    rng = np.random.default_rng(seed)
+    X = 1e145 * rng.uniform(0.5, 2.0, (6, 1))
+    options = {
+        "calibration": "trace",
+        "eps": 1e-40,
+        "quality": 10.0 ** rng.uniform(-33.5, -32.5, 6),
+    }
+    bound = certify({"a": X}, 1, **options)
+    verified = verify_bound({"a": X}, bound, quality=options["quality"])
+    best = max(score({"a": X}, [row], **options).fair_score for row in range(6))
+    assert min(bound.upper_bound, verified.upper_bound) >= best - 1e-9
 
 
 WILD = st.sampled_from([0.0, 1.0, -1.0, 1e-300, 1e-150, 1e-8, 1e8, 1e150, 1e300, 1e307, 0.3])

@@ -48,9 +48,11 @@ def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
 
 
 def averaged(pool: Pool) -> Pool:
-    """The pool whose one view is the averaged kernel (1/M) sum_q L_q."""
-    weights = tuple(float(w) for w in np.exp(pool.offsets) / len(pool.views))
-    return pool.with_views(("average",), (SumView(pool.views, weights),))
+    """The pool whose one view is the averaged kernel (1/M) sum_q L_q; the largest factor on a view
+    stays a factor on the sum, or large entries would overflow."""
+    largest = float(pool.offsets.max())
+    weights = tuple(float(w) for w in np.exp(pool.offsets - largest) / len(pool.views))
+    return pool.with_views(("average",), (SumView(pool.views, weights).scaled(None, largest),))
 
 
 def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:

@@ -29,7 +29,7 @@ class Inverse(NamedTuple):
 
     def rounding(self, strain: float) -> float:
         """How far the logarithm of a swap's ratio may be off."""
-        return _UNIT * strain**2
+        return _UNIT * strain * strain  # which may be infinite, where a power would raise
 
     def respond(
         self, block: Block, rows: RowBlock, anchor: Any, squared_norms: Any, out: Any

@@ -23,6 +23,8 @@ from fairnepv.views.trail import Trail
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
 
+LARGEST_SQUARE = 1e300  # of all rows of a view together: what float64 can go on computing with
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -81,13 +83,11 @@ class View(ABC):
     @property
     def squared_norms(self) -> Floats:
         """(n,) diagonal of K."""
-        raw = self.raw_squared_norms()
-        return raw if self.scale is None else raw * self.scale**2
+        return _scaled_twice(self.raw_squared_norms(), self.scale)
 
     def squared_norms_at(self, indices: Indices) -> Floats:
         """Those of few rows, without a look at the others."""
-        raw, scale = self.raw_squared_norms()[indices], self._scales(indices)
-        return raw if scale is None else raw * scale**2
+        return _scaled_twice(self.raw_squared_norms()[indices], self._scales(indices))
 
     def trail(self, most: int, coarse: bool) -> Trail:
         """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
@@ -215,6 +215,12 @@ def square_root(X: Floats, eps: float) -> Floats:
 def inverse_norms(squared_norms: Floats) -> Floats:
     """1 / sqrt, and 0 for a norm of zero."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
+
+
+def _scaled_twice(squares: Floats, scale: Floats | None) -> Floats:
+    """squares * scale^2, where scale^2 alone may underflow: then norms, and every bound that is
+    made of them, would be those of other rows."""
+    return squares if scale is None else squares * scale * scale
 
 
 def multiply_rows(scale: Floats | None, rows: Floats) -> Floats:

@@ -18,13 +18,12 @@ from fairnepv.io.rows import Columns, RowFile
 from fairnepv.io.sparse_files import refuse_unbounded
 from fairnepv.io.texts import KINDS, as_texts
 from fairnepv.views.arrays import check_positive, plain_array, read_array
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.base import LARGEST_SQUARE, Floats, Indices, View
 from fairnepv.views.dense import DenseView
 from fairnepv.views.kernel import KernelView, SketchedKernel, kernel_tolerance
 from fairnepv.views.sparse import DiagonalView, SparseView
 from fairnepv.views.tensor_rows import SparseRows, TensorRows, tensor_rows
 
-_LARGEST_SQUARE = 1e300
 _SMALLEST_SQUARE = 1e-290
 _FEW_ROWS = 1024
 
@@ -329,6 +328,7 @@ def _checked_diagonal(name: str, view: DiagonalView) -> DiagonalView:
             f"{'positive (eps is 0)' if view.eps == 0 else 'not negative'}; row {bad[0]} has "
             f"{values[bad[0]]}"
         )
+    _check_diagonal(name, values.astype(np.float64))
     _check_own_ridge(name, view)
     return view
 
@@ -342,8 +342,7 @@ def _checked_kernel(name: str, view: KernelView) -> KernelView:
     _check_finite(name, kernel, np.arange(len(kernel)))
     if kernel.dtype.kind != "f":
         kernel = kernel.astype(np.float64)
-    if np.abs(np.diagonal(kernel)).sum(dtype=np.float64) > _LARGEST_SQUARE:
-        raise InputError(f"view {name!r}: the kernel is too large for float64; divide it")
+    _check_diagonal(name, np.abs(np.diagonal(kernel)).astype(np.float64))
     tolerance = kernel_tolerance(kernel)
     skew = float(np.abs(kernel - kernel.T).max())
     if skew > tolerance:
@@ -357,6 +356,19 @@ def _checked_kernel(name: str, view: KernelView) -> KernelView:
     _check_own_ridge(name, checked)
     _check_definite(name, checked, tolerance)
     return checked
+
+
+def _check_diagonal(name: str, values: Floats) -> None:
+    """As squared norms of rows: their sum must not overflow, nor their inverses."""
+    with np.errstate(over="ignore"):
+        if values.sum() > LARGEST_SQUARE:
+            raise InputError(f"view {name!r}: the kernel is too large for float64; divide it")
+    tiny = np.flatnonzero((values > 0) & (values < _SMALLEST_SQUARE))
+    if len(tiny):
+        raise InputError(
+            f"view {name!r}: the kernel is too small for float64, row {tiny[0]} has "
+            f"{values[tiny[0]]:.3g} on the diagonal; multiply it, or make that 0"
+        )
 
 
 def _check_definite(name: str, view: KernelView, tolerance: float) -> None:
@@ -397,7 +409,7 @@ def _check_magnitude(name: str, view: View) -> None:
     with np.errstate(over="ignore"):
         norms = view.raw_squared_norms()
         total = norms.sum()
-    if total > _LARGEST_SQUARE:
+    if total > LARGEST_SQUARE:
         raise InputError(
             f"view {name!r} has values too large to square in float64, the largest in row "
             f"{int(np.argmax(norms))}; divide the view by a constant"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.views.base import Floats, View
+from fairnepv.views.base import LARGEST_SQUARE, Floats, View
 from fairnepv.views.pool import Pool
 
 _COMPUTED, SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
@@ -55,7 +55,9 @@ class Calibration:
             if pool.quality is not None:
                 root = _quality_root(name, view, pool.quality[name])
                 scale = root if scale is None else scale * root
-            views.append(view.scaled(scale, float(self.offsets.get(name, 0.0))))
+            view = view.scaled(scale, float(self.offsets.get(name, 0.0)))
+            _check_lengths(name, view)
+            views.append(view)
         return pool.with_views(pool.names, tuple(views))
 
     def _row_scale(self, name: str, view: View) -> Floats | None:
@@ -87,6 +89,24 @@ def _close(left: Mapping[str, float], right: Mapping[str, float], **tolerance: f
     return set(left) == set(right) and all(
         math.isclose(value, right[name], **tolerance) for name, value in left.items()
     )
+
+
+def _check_lengths(name: str, view: View) -> None:
+    """As `intake` has checked the rows before they were multiplied."""
+    with np.errstate(over="ignore"):
+        norms = view.squared_norms
+        total = float(norms.sum())
+    if not total <= LARGEST_SQUARE:
+        raise InputError(
+            f"calibration and quality make the rows of view {name!r} too long for float64; divide "
+            "them"
+        )
+    if view.ridge == 0 and not norms.all():
+        raise InputError(
+            f"calibration and quality leave nothing of row {np.argmin(norms)} of view {name!r} in "
+            "float64, but the view has eps = 0 and its score would be minus infinity; use a "
+            "positive eps"
+        )
 
 
 def _quality_root(name: str, view: View, quality: Floats) -> Floats:
