@@ -29,7 +29,7 @@ def single_view(name: str) -> Baseline:
 
 def averaged_kernel(problem: Problem, effort: Effort, session: Session) -> Found:
     """log det of (1/M) sum_q L_q."""
-    return _optimise(problem.over(averaged(problem.pool)), effort, session)
+    return _optimise(problem.over(averaged(problem.pool, factor_apart=True)), effort, session)
 
 
 def fixed_weight(problem: Problem, effort: Effort, session: Session) -> Found:
@@ -44,13 +44,16 @@ def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
         view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in problem.pool.views
     )
     pool = problem.pool.with_views(problem.pool.names, units)
-    return _optimise(problem.over(averaged(pool)), effort, session)
+    return _optimise(problem.over(averaged(pool, factor_apart=True)), effort, session)
 
 
-def averaged(pool: Pool) -> Pool:
-    """The pool whose one view is the averaged kernel (1/M) sum_q L_q; the largest factor on a view
-    stays a factor on the sum, or large entries would overflow."""
-    largest = float(pool.offsets.max())
+def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
+    """The pool whose one view is the averaged kernel (1/M) sum_q L_q.
+
+    `factor_apart`: the largest factor on a view stays a factor on the sum, so that entries do not
+    overflow; for objectives to which it adds a constant, as log-determinants of k items.
+    """
+    largest = float(pool.offsets.max()) if factor_apart else 0.0
     weights = tuple(float(w) for w in np.exp(pool.offsets - largest) / len(pool.views))
     return pool.with_views(("average",), (SumView(pool.views, weights).scaled(None, largest),))
 
