@@ -16,14 +16,14 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src studies tests benchmarks
+	$(BIN)/ruff check src studies tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-dev
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src studies tests benchmarks
+	$(BIN)/ruff check --fix src studies tests benchmarks
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py --write
@@ -46,8 +46,8 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch,studies,encoders]" $(TORCH)
+$(VENV)/.installed-dev: pyproject.toml studies/pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch]" -e "./studies[encoders]" $(TORCH)
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

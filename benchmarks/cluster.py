@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from fairnepv import LocalEngine
-from fairnepv.certificate.dual import Dual, ViewDual, row_prices
-from fairnepv.engines import block_threads
-from fairnepv.engines.cluster import RayEngine
+from fairnepv.api.inputs import pose
+from fairnepv.compute import block_threads
+from fairnepv.compute.ray.cluster import RayEngine
+from fairnepv.concave.dual import Dual, ViewDual, row_prices
 from fairnepv.io import read_features
-from fairnepv.posing import pose
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable

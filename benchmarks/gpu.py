@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 import fairnepv
-from fairnepv.engines import block_threads
-from fairnepv.engines.device import TorchEngine
+from fairnepv.api.inputs import pose
+from fairnepv.compute import block_threads
+from fairnepv.compute.device import TorchEngine
 from fairnepv.loop import run
-from fairnepv.posing import pose
 from fairnepv.search import Greedy
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from fairnepv.certificate.dual import Dual, ViewDual, row_prices
-from fairnepv.engines import block_threads, engine_of
-from fairnepv.posing import pose
+from fairnepv.api.inputs import pose
+from fairnepv.compute import block_threads, engine_of
+from fairnepv.concave.dual import Dual, ViewDual, row_prices
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.calibration import calibrate
+from fairnepv.api.calibration import calibrate
 from fairnepv.data import openmoji, paper_instance
 from fairnepv.problem import Problem
 from fairnepv.views import Pool

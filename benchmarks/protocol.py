@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 
 from fairnepv.report.terminal import rounded_up
-from fairnepv.studies.corpus import Corpus
-from fairnepv.studies.results import BOUND, Unit, best_methods, cells, headings
-from fairnepv.studies.run_report import budget_sentence, seeds_sentence
-from fairnepv.studies.runs import Run
+from fairnepv_studies.corpus import Corpus
+from fairnepv_studies.results import BOUND, Unit, best_methods, cells, headings
+from fairnepv_studies.run_report import budget_sentence, seeds_sentence
+from fairnepv_studies.runs import Run
 from sections import markdown, provenance, publish
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairnepv.problem import Problem
 from fairnepv.report import draw_traces
-from fairnepv.studies.convergence import Convergence, convergence_study, halves
+from fairnepv_studies.convergence import Convergence, convergence_study, halves
 from pools import openmoji_minilm, pose, synthetic, uci
 from sections import benchmark, markdown, provenance, publish
 

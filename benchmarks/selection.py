@@ -6,10 +6,10 @@ import argparse
 from typing import Any
 
 import fairnepv
+from fairnepv.api.selection import Comparison
 from fairnepv.loop import Session
 from fairnepv.objective import fair_score
 from fairnepv.search import check_effort, greedy, improve
-from fairnepv.selection import Comparison
 from pools import openmoji_tf_idf, pose, synthetic, uci
 from sections import benchmark, markdown, provenance, publish
 

@@ -23,11 +23,11 @@ from pymanopt.optimizers import ConjugateGradient, TrustRegions
 
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
-from fairnepv.relaxation import make_solver, relax
-from fairnepv.relaxation.coordinates import Reduced
-from fairnepv.relaxation.maps import MatrixMaps
-from fairnepv.relaxation.starts import spectral_start
 from fairnepv.report import trace_table
+from fairnepv.stiefel import make_solver, relax
+from fairnepv.stiefel.coordinates import Reduced
+from fairnepv.stiefel.maps import MatrixMaps
+from fairnepv.stiefel.starts import spectral_start
 from pools import openmoji_minilm, pose, uci
 from sections import benchmark, markdown, provenance, publish
 

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fairnepv
-from fairnepv.engines import block_threads
-from fairnepv.posing import pose
-from fairnepv.relaxation import make_solver, relax
+from fairnepv.api.inputs import pose
+from fairnepv.compute import block_threads
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from fairnepv.stiefel import make_solver, relax
 from sections import markdown, provenance, publish
 
 N, P, K = 50_000, 384, 200

@@ -30,7 +30,7 @@ import json, re, sys, time
 from pathlib import Path
 import pyarrow
 pyarrow.set_cpu_count(1); pyarrow.set_io_thread_count(1)
-from fairnepv.studies.uspto.ingest import ingest
+from fairnepv_studies.uspto.ingest import ingest
 folder = Path(sys.argv[1])
 began, cpu, ends, cpus = time.perf_counter(), time.process_time(), {}, {}
 def listen(stage, done, of):
@@ -46,8 +46,8 @@ print(json.dumps([ends["reading XML"], cpus["reading XML"], total, peak, about.f
 
 def write_files(n: int, folder: Path) -> int:
     """Simulated applications, noise and all, and small logos; returns the bytes of XML."""
-    from fairnepv.studies.uspto.applications import case_xml, document
-    from fairnepv.studies.uspto.simulate import simulated_record
+    from fairnepv_studies.uspto.applications import case_xml, document
+    from fairnepv_studies.uspto.simulate import simulated_record
 
     later: list[str] = []
     with zipfile.ZipFile(folder / "images.zip", "w") as logos:
@@ -65,7 +65,7 @@ def write_files(n: int, folder: Path) -> int:
 
 
 def logo(item: int) -> bytes:
-    from fairnepv.studies.uspto.png import encode_png
+    from fairnepv_studies.uspto.png import encode_png
 
     bits = np.unpackbits(np.frombuffer(item.to_bytes(32, "little"), np.uint8))
     return encode_png(bits.reshape(16, 16), [(255, 255, 255), (0, 0, 0)])

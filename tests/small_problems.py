@@ -9,7 +9,7 @@ import reference
 from cases import Array, Case, paper_instance
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.problem import Problem
-from fairnepv.relaxation.coordinates import Ambient
+from fairnepv.stiefel.coordinates import Ambient
 from fairnepv.views import Calibration, DiagonalView, Pool
 
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "select": "pipeline",
-    "compare": "pipeline",
-    "score": "pipeline",
-    "relax": "pipeline",
-    "exhaustive": "pipeline",
-    "certify": "pipeline",
-    "verify_bound": "pipeline",
-    "plan": "pipeline",
+    "select": "api.pipeline",
+    "compare": "api.pipeline",
+    "score": "api.pipeline",
+    "relax": "api.pipeline",
+    "exhaustive": "api.pipeline",
+    "certify": "api.pipeline",
+    "verify_bound": "api.pipeline",
+    "plan": "api.pipeline",
     "open_rows": "io",
-    "FairSelector": "estimator",
+    "FairSelector": "api.estimator",
     "assign": "insight",
     "curve": "insight",
     "diff": "insight",
@@ -36,16 +36,16 @@ _HOMES = {
     "Stability": "insight",
     "Tradeoff": "insight",
     "Forecast": "planning",
-    "Selection": "selection",
-    "Score": "selection",
-    "Comparison": "selection",
-    "Optimum": "selection",
-    "Certificate": "certificate",
+    "Selection": "api.selection",
+    "Score": "api.selection",
+    "Comparison": "api.selection",
+    "Optimum": "api.selection",
+    "Certificate": "concave",
     "Calibration": "views",
     "DiagonalView": "views",
     "KernelView": "views",
     "Pool": "views",
-    "LocalEngine": "engines",
+    "LocalEngine": "compute",
     "FairnepvError": "errors",
     "InputError": "errors",
     "NumericalError": "errors",
@@ -57,14 +57,24 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from fairnepv.certificate import Certificate as Certificate
-    from fairnepv.engines import LocalEngine as LocalEngine
+    from fairnepv.api.estimator import FairSelector as FairSelector
+    from fairnepv.api.pipeline import compare as compare
+    from fairnepv.api.pipeline import exhaustive as exhaustive
+    from fairnepv.api.pipeline import plan as plan
+    from fairnepv.api.pipeline import relax as relax
+    from fairnepv.api.pipeline import score as score
+    from fairnepv.api.pipeline import select as select
+    from fairnepv.api.selection import Comparison as Comparison
+    from fairnepv.api.selection import Optimum as Optimum
+    from fairnepv.api.selection import Score as Score
+    from fairnepv.api.selection import Selection as Selection
+    from fairnepv.compute import LocalEngine as LocalEngine
+    from fairnepv.concave import Certificate as Certificate
     from fairnepv.errors import FairnepvError as FairnepvError
     from fairnepv.errors import InputError as InputError
     from fairnepv.errors import NumericalError as NumericalError
     from fairnepv.errors import RankWarning as RankWarning
     from fairnepv.errors import Status as Status
-    from fairnepv.estimator import FairSelector as FairSelector
     from fairnepv.insight import Assignment as Assignment
     from fairnepv.insight import Curve as Curve
     from fairnepv.insight import Difference as Difference
@@ -80,17 +90,7 @@ if TYPE_CHECKING:
     from fairnepv.insight import tradeoff as tradeoff
     from fairnepv.insight import typicality as typicality
     from fairnepv.io import open_rows as open_rows
-    from fairnepv.pipeline import compare as compare
-    from fairnepv.pipeline import exhaustive as exhaustive
-    from fairnepv.pipeline import plan as plan
-    from fairnepv.pipeline import relax as relax
-    from fairnepv.pipeline import score as score
-    from fairnepv.pipeline import select as select
     from fairnepv.planning import Forecast as Forecast
-    from fairnepv.selection import Comparison as Comparison
-    from fairnepv.selection import Optimum as Optimum
-    from fairnepv.selection import Score as Score
-    from fairnepv.selection import Selection as Selection
     from fairnepv.views import Calibration as Calibration
     from fairnepv.views import DiagonalView as DiagonalView
     from fairnepv.views import KernelView as KernelView

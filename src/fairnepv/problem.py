@@ -18,6 +18,8 @@ from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
 
+WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
+
 _MOST_LIFT = 1e5  # nats beside which float64 still tells scores apart by the tie tolerance
 _MANY = 256  # picks among few rows that a device makes sooner than the host
 

@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -19,21 +20,41 @@ from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.convert import convert
 from fairnepv.cli.demo import demo
-from fairnepv.cli.embed import embed
 from fairnepv.cli.outputs import Interrupted
 from fairnepv.cli.relax import relax
 from fairnepv.cli.score import score
 from fairnepv.cli.select import select
-from fairnepv.cli.synthetic import synthetic
-from fairnepv.cli.uspto import uspto
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
+_JOINING = "fairnepv.commands"  # the entry points by which other distributions add commands
+_STUDIES = ("embed", "synthetic", "uspto")  # the commands of fairnepv-studies
 
 
 class Commands(click.Group):
-    """Click has its own words for Ctrl-C and for a closed pipe; ours come first."""
+    """Commands of this package, and those that other distributions add by entry point.
+
+    Click has its own words for Ctrl-C and for a closed pipe; ours come first.
+    """
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        joined = (point.name for point in entry_points(group=_JOINING))
+        return sorted({*super().list_commands(context), *joined})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        own = super().get_command(context, name)
+        if own is not None:
+            return own
+        for point in entry_points(group=_JOINING, name=name):
+            joined: click.Command = point.load()
+            return joined
+        if name in _STUDIES:
+            raise FairnepvError(
+                f"`fairnepv {name}` belongs to the studies, which are not installed; install them "
+                "with `pip install fairnepv-studies`, or from a clone with `pip install ./studies`"
+            )
+        return None
 
     def make_context(self, *arguments: Any, **others: Any) -> click.Context:
         with _readers_may_leave():  # --help and --version are printed here
@@ -83,9 +104,6 @@ for _command in (
     compare,
     relax,
     convert,
-    embed,
-    synthetic,
-    uspto,
     demo,
 ):
     commands.add_command(_command)

@@ -54,11 +54,11 @@ def certify(
     \b
     fairnepv certify --view text=t.npz --view vision=v.npy -k 200 --out bound.npz
     """
-    from fairnepv.certificate import proof_arrays
+    from fairnepv.api.pipeline import certify as prove
+    from fairnepv.api.pipeline import plan as foretell
     from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show, show_plan
     from fairnepv.cli.progress import stage_bar
-    from fairnepv.pipeline import certify as prove
-    from fairnepv.pipeline import plan as foretell
+    from fairnepv.concave import proof_arrays
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
 
     again = ["-k", str(k), *problem.arguments]
@@ -115,10 +115,10 @@ def verify_bound(
     \b
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
     """
-    from fairnepv.certificate import read_proof
+    from fairnepv.api.pipeline import verify_bound as verify
     from fairnepv.cli.outputs import print_json, show
+    from fairnepv.concave import read_proof
     from fairnepv.io import read_archive
-    from fairnepv.pipeline import verify_bound as verify
     from fairnepv.report import verified_record, verified_summary
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)

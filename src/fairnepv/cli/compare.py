@@ -52,10 +52,10 @@ def compare(
     strict: bool,
 ) -> None:
     """Compare selectors: which view does each of them leave behind, and by how much?"""
+    from fairnepv.api.pipeline import compare as compare_selectors
     from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES
-    from fairnepv.pipeline import compare as compare_selectors
     from fairnepv.report import (
         comparison_columns,
         comparison_record,

@@ -14,8 +14,8 @@ from fairnepv.cli.options import debug_option, force_option, json_option, seed_o
 from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
+    from fairnepv.api.selection import Comparison
     from fairnepv.data import Pictograms
-    from fairnepv.selection import Comparison
 
 _MARK = "NOTICE.txt"  # also how a later demo knows the folder as its own
 _VIEW_FILES = {"text": "text.npz", "vision": "vision.npy"}
@@ -37,10 +37,10 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
 @debug_option
 def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
+    from fairnepv.api.pipeline import compare
     from fairnepv.cli.outputs import finish, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
-    from fairnepv.pipeline import compare
     from fairnepv.report import (
         comparison_record,
         comparison_table,

@@ -78,7 +78,7 @@ class ProblemOptions:
         Plans need but the name of an `engine`: one may take seconds to start.
         """
         from fairnepv.cli.alignment import own_ids
-        from fairnepv.engines import engine_of
+        from fairnepv.compute import engine_of
         from fairnepv.io import read_features, read_ids, read_numbers, read_picks
 
         data = {

@@ -78,10 +78,10 @@ def relax(
     \b
     fairnepv relax --view text=t.npz --view vision=v.npy -k 50 --trace trace.png
     """
+    from fairnepv.api.pipeline import relax as relax_problem
     from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES, array_content, table_document
-    from fairnepv.pipeline import relax as relax_problem
     from fairnepv.report import (
         draw_traces,
         relaxation_summary,

@@ -33,9 +33,9 @@ from fairnepv.errors import InputError, RankWarning
 @debug_option
 def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> None:
     """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
+    from fairnepv.api.pipeline import score as score_rows
     from fairnepv.cli.outputs import print_json, show
     from fairnepv.io import read_picks
-    from fairnepv.pipeline import score as score_rows
     from fairnepv.report import score_record, score_table
 
     chosen = reading(partial(read_picks, column="id" if by_id else "row"), "--picks", "", picks)

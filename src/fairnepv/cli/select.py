@@ -30,7 +30,7 @@ from fairnepv.display import visible
 from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
-    from fairnepv.selection import Selection
+    from fairnepv.api.selection import Selection
 
 
 @click.command()
@@ -96,12 +96,12 @@ def select(
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """
+    from fairnepv.api.pipeline import plan as foretell
+    from fairnepv.api.pipeline import select as choose
     from fairnepv.cli.outputs import deliver, finish, print_json, show_plan
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.places import local_path
     from fairnepv.io.write import TABLES, table_document
-    from fairnepv.pipeline import plan as foretell
-    from fairnepv.pipeline import select as choose
     from fairnepv.report import selection_table
 
     sizes = k if isinstance(k, list) else None
@@ -206,7 +206,7 @@ def _show(selection: Selection, written: Path | None) -> None:
 
 def _extra(name: str, selection: Selection) -> Mapping[str, Any] | Any:
     """What further outputs hold: arrays for .npz, a table else."""
-    from fairnepv.certificate import proof_arrays
+    from fairnepv.concave import proof_arrays
     from fairnepv.insight import assign, explain
     from fairnepv.report import assignment_table, explanation_table
 

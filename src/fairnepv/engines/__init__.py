@@ -1,20 +1,5 @@
-"""Who runs a function over row blocks, and how the results are put together."""
+"""The old place of the engines; they live in `fairnepv.compute`."""
 
-from fairnepv.engines.base import HOST, Block, Engine, RowBlock, Source, portable, tree_fold
-from fairnepv.engines.choice import engine_of
-from fairnepv.engines.local import LocalEngine, block_threads, few_threads, in_order
+from fairnepv.compute import LocalEngine
 
-__all__ = [
-    "HOST",
-    "Block",
-    "Engine",
-    "LocalEngine",
-    "RowBlock",
-    "Source",
-    "block_threads",
-    "engine_of",
-    "few_threads",
-    "in_order",
-    "portable",
-    "tree_fold",
-]
+__all__ = ["LocalEngine"]

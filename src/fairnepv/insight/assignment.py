@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairnepv.engines import Block, block_threads
+from fairnepv.api.selection import Selection
+from fairnepv.compute import Block, block_threads
 from fairnepv.insight.given import problem_of
-from fairnepv.selection import Selection
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
 

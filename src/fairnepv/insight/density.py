@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines import Block, Engine, block_threads
+from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.problem import check_random_state
 from fairnepv.views import Pool

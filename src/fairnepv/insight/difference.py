@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
 from fairnepv.io.texts import same_kind
-from fairnepv.selection import Selection
 
 _SCALE = ("k", "tau", "eps", "calibration", "quality", "priorities")  # what scores depend on
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import block_threads
+from fairnepv.api.selection import Selection
+from fairnepv.compute import block_threads
 from fairnepv.errors import NumericalError
 from fairnepv.insight.given import problem_of
 from fairnepv.problem import Problem
@@ -18,7 +19,6 @@ from fairnepv.search import misses_floors
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
-from fairnepv.selection import Selection
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import check_norms
 

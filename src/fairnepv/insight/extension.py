@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fairnepv.api.pipeline import select
+from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
-from fairnepv.pipeline import select
-from fairnepv.selection import Selection
 from fairnepv.views.arrays import brief, check_count, plain_array
 from fairnepv.views.intake import named_views, sketch_view
 

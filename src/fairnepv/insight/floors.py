@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.api.pipeline import is_one_size, select
+from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError, Status
-from fairnepv.pipeline import is_one_size, select
 from fairnepv.search import misses_floors
-from fairnepv.selection import Selection
 from fairnepv.views.arrays import brief, check_count, check_flag
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views

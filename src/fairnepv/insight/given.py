@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError
 from fairnepv.problem import Problem
-from fairnepv.selection import Selection
 
 
 def check_selection(value: Any, what: str = "selection") -> Selection:

@@ -9,13 +9,13 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.certificate import GAP
-from fairnepv.certificate import certify as make_certificate
-from fairnepv.engines import block_threads
+from fairnepv.api.inputs import Posing, count_items, pose
+from fairnepv.compute import block_threads
+from fairnepv.concave import GAP
+from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, check_progress
 from fairnepv.objective import soft_min, subset_gains
-from fairnepv.posing import Posing, count_items, pose
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
 from fairnepv.views.arrays import brief, check_flag, plain_array

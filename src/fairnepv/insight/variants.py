@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import block_threads
+from fairnepv.api.pipeline import carry_out, prove
+from fairnepv.api.selection import Selection
+from fairnepv.compute import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
 from fairnepv.loop import Progress, Session, Step, check_progress
+from fairnepv.methods.plan import Plan
 from fairnepv.objective import fair_value, subset_scores
-from fairnepv.pipeline import carry_out, prove
 from fairnepv.problem import Problem, check_random_state
 from fairnepv.search import check_effort
-from fairnepv.selection import Plan, Selection
 from fairnepv.views.arrays import brief, check_positive, plain_array
 from fairnepv.views.base import Indices
 from fairnepv.views.cosines import check_norms

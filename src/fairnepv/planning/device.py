@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairnepv.engines.device import TorchEngine
+from fairnepv.compute.device import TorchEngine
 from fairnepv.io.memory import size_in_words
 from fairnepv.io.rows import RowFile
 from fairnepv.planning.facts import row_bytes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fairnepv.engines import HOST, LocalEngine
-from fairnepv.engines.rates import UNTIMED, Rates, measure_rates
+from fairnepv.compute import HOST, LocalEngine
+from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
+from fairnepv.methods.plan import Plan
 from fairnepv.planning.device import device_needs
 from fairnepv.planning.facts import held, is_sparse, loaded
 from fairnepv.planning.forecast import Forecast
 from fairnepv.planning.stages import Count
 from fairnepv.problem import Means, Problem
-from fairnepv.selection import Plan
 
 _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from fairnepv.engines import LocalEngine
+from fairnepv.compute import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
 from fairnepv.planning.forecast import PROGRAM, Forecast

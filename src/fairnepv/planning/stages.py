@@ -10,20 +10,20 @@ import itertools
 import math
 from dataclasses import replace
 
-from fairnepv.baselines.limits import FACTOR_THE_AVERAGE
-from fairnepv.baselines.sampled import K_DPP_SAMPLES
-from fairnepv.certificate.concave import evaluation_cost, first_size, most_rows
-from fairnepv.engines import LocalEngine
-from fairnepv.engines.rates import UNTIMED, Rates
+from fairnepv.compute import LocalEngine
+from fairnepv.compute.rates import UNTIMED, Rates
+from fairnepv.concave.concave import evaluation_cost, first_size, most_rows
 from fairnepv.io.rows import RowFile
+from fairnepv.methods.baselines.limits import FACTOR_THE_AVERAGE
+from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
+from fairnepv.methods.plan import Plan
 from fairnepv.planning.facts import is_sparse, reading_cost, row_bytes
 from fairnepv.planning.forecast import Stage
-from fairnepv.problem import Problem
-from fairnepv.relaxation.coordinates import WIDEST_GRAM, coordinate_work
-from fairnepv.relaxation.frames import affordable_count
+from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.search.effort import Effort, check_effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
-from fairnepv.selection import Plan
+from fairnepv.stiefel.coordinates import coordinate_work
+from fairnepv.stiefel.frames import affordable_count
 from fairnepv.views import DenseView, KernelView, Pool, View
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.selection import Comparison
+from fairnepv.api.selection import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

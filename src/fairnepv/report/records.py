@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fairnepv import __version__
-from fairnepv.certificate import Certificate, Terms, Verified
+from fairnepv.api.selection import Comparison, Score, Selection
+from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.insight import Assignment, Explanation
 from fairnepv.io import Table
 from fairnepv.planning import Forecast
-from fairnepv.relaxation import Relaxation
-from fairnepv.selection import Comparison, Score, Selection
+from fairnepv.stiefel import Relaxation
 
 
 def score_record(score: Score) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fairnepv.certificate import Certificate, Verified
+from fairnepv.api.selection import Comparison, Score, Selection
+from fairnepv.concave import Certificate, Verified
 from fairnepv.display import shown
 from fairnepv.errors import Status
 from fairnepv.io import Table
 from fairnepv.io.memory import size_in_words
 from fairnepv.planning import Forecast
-from fairnepv.relaxation import Relaxation
 from fairnepv.report.terms import terms_lines
-from fairnepv.selection import Comparison, Score, Selection
+from fairnepv.stiefel import Relaxation
 
 _WIDEST = 1e9  # a bound beyond this has no digits to round
 

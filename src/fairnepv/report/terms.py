@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from fairnepv.calibration import described
-from fairnepv.certificate import Terms
+from fairnepv.api.calibration import described
+from fairnepv.concave import Terms
 from fairnepv.problem import Constraints
 from fairnepv.views.base import Indices
 from fairnepv.views.scales import SOLVED

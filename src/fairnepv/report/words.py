@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fairnepv.selection import Comparison, Selection
+from fairnepv.api.selection import Comparison, Selection
 
 _NOTICEABLE = 0.01  # nats per item: one per cent
 

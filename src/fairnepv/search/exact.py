@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.concave.topk import Rows, TopK, ascend
 from fairnepv.errors import InputError, Status
 from fairnepv.objective import entropy_price, lifted_floors, merit, soft_min_weights, subset_merit
 from fairnepv.problem import Constraints, Problem
-from fairnepv.relaxation.topk import Rows, TopK, ascend
 from fairnepv.search.ties import lost_below_zero, rounding
 from fairnepv.views.base import Floats, Indices
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines import Block, RowBlock
+from fairnepv.compute import Block, RowBlock
 from fairnepv.views.base import Floats, Indices, View
 
 STRAINED = 1e3  # up to here the inverse holds all digits that ties are told by

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block, portable
+from fairnepv.compute import Block, portable
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
 from fairnepv.search.sprint import CLOSED, Foreseen, Sprint

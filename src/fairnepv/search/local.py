@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Block, few_threads, portable
+from fairnepv.compute import Block, few_threads, portable
 from fairnepv.errors import Status
 from fairnepv.objective import Standing, steepness, subset_merit
 from fairnepv.problem import Problem

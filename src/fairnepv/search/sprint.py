@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines.tensors import whole_float32
+from fairnepv.compute.tensors import whole_float32
 from fairnepv.objective import lifted_floors, merit, soft_min, soft_min_weights
 from fairnepv.problem import Problem
 from fairnepv.search.ties import SLACK, blur

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import few_threads
+from fairnepv.compute import few_threads
 from fairnepv.objective import Standing
 from fairnepv.problem import Problem
 from fairnepv.search.factors import STRAINED, Inverse, Spectral, score_rounding

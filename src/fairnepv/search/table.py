@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines import Block, portable
+from fairnepv.compute import Block, portable
 from fairnepv.problem import Problem
 from fairnepv.search.factors import Inverse, Spectral
 from fairnepv.search.subset import Exchange, Subset

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from fairnepv.engines import HOST, RowBlock
+from fairnepv.compute import HOST, RowBlock
 from fairnepv.views.trail import Trail
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fairnepv.engines import Block, RowBlock
+from fairnepv.compute import Block, RowBlock
 from fairnepv.views.base import Floats, Indices, inverse_norms
 from fairnepv.views.imprint import changed, in_file
 from fairnepv.views.pool import Pool

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.engines import Block, Engine, RowBlock, in_order
-from fairnepv.engines.tensors import to_host
+from fairnepv.compute import Block, Engine, RowBlock, in_order
+from fairnepv.compute.tensors import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.base import SURE, Floats, Indices, View, multiply_rows

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines import Engine
+from fairnepv.compute import Engine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
 from fairnepv.io.sparse_files import refuse_unbounded

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
-from fairnepv.engines import RowBlock
-from fairnepv.engines.tensors import to_host
+from fairnepv.compute import RowBlock
+from fairnepv.compute.tensors import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import HOST, Block, Engine, LocalEngine, engine_of, portable
+from fairnepv.compute import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.io.texts import same_kind
 from fairnepv.views.arrays import check_positive

@@ -1,6 +1,6 @@
 """The record of a calibration: what was decided before selection, enough to apply it again.
 
-The rules that make such records live in `fairnepv.calibration`; this is their common outcome.
+The rules that make such records live in `fairnepv.api.calibration`; this is their common outcome.
 """
 
 from __future__ import annotations

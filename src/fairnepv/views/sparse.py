@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines import RowBlock
-from fairnepv.engines.tensors import to_host
+from fairnepv.compute import RowBlock
+from fairnepv.compute.tensors import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import spectrum_of_rows

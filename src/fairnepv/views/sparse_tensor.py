@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.engines import RowBlock
-from fairnepv.engines.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
+from fairnepv.compute import RowBlock
+from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
 from fairnepv.views.base import Floats, Indices, guise_of, under
 from fairnepv.views.sparse import SparseView
 from fairnepv.views.tensor_rows import SparseRows, gathered, row_sums

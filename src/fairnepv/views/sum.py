@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.engines import RowBlock
-from fairnepv.engines.base import Array
-from fairnepv.engines.tensors import alike, side_by_side
+from fairnepv.compute import RowBlock
+from fairnepv.compute.base import Array
+from fairnepv.compute.tensors import alike, side_by_side
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.engines import Engine, RowBlock
-from fairnepv.engines.device import Place, TorchEngine
-from fairnepv.engines.tensors import Stream, shared, to_device, to_host
+from fairnepv.compute import Engine, RowBlock
+from fairnepv.compute.device import Place, TorchEngine
+from fairnepv.compute.tensors import Stream, shared, to_device, to_host
 from fairnepv.io.rows import RowFile
 from fairnepv.views.base import Floats, Indices, View, guise_of, under
 from fairnepv.views.dense import DenseView

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.engines.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
+from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
 from fairnepv.views.base import Floats, Indices

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairnepv.engines.tensors import to_host
+from fairnepv.compute.tensors import to_host
 
 if TYPE_CHECKING:
     from fairnepv.views.base import Floats, Indices, View

@@ -1,0 +1,346 @@
+"""The records that a user gets, and the one way to fill them from a problem and indices.
+
+A record that holds arrays equals itself alone (`eq=False`), here and wherever a result is defined:
+two runs differ in their seconds, and `diff` says what differs between two selections.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.compute import Block, block_threads, few_threads
+from fairnepv.concave import Certificate
+from fairnepv.display import shown
+from fairnepv.errors import FairnepvError, Status
+from fairnepv.loop import Step
+from fairnepv.methods.plan import Plan
+from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
+from fairnepv.problem import Problem, by_view
+from fairnepv.search import Enumeration
+from fairnepv.views import Calibration
+from fairnepv.views.base import Floats, Indices
+from fairnepv.views.cosines import Anchors, CosinePool, cosines
+from fairnepv.views.imprint import Imprint
+
+_OF_THE_DATA = ("problem", "plan", "imprint")  # fields that a stored selection leaves behind
+_SAMPLE = 64  # rows that tell how far apart neighbours usually are
+_ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
+_NAMED = 5  # isolated picks that a note names
+
+
+class Score:
+    """How one subset does: d_q(S) per view in nats per item, and what follows from it."""
+
+    scores: Mapping[str, float]
+    fair_score: float
+    view_weights: Mapping[str, float]
+
+    if TYPE_CHECKING:  # a value here, and there what a pass finds when it is asked for
+
+        @property
+        def coverage(self) -> Mapping[str, float]:
+            """C_q(S), mean cosine distance to the nearest pick; low is good."""
+
+    @property
+    def worst_view(self) -> str:
+        return min(self.scores, key=self.scores.__getitem__)
+
+    @property
+    def minimum(self) -> float:
+        return min(self.scores.values())
+
+    def losses(self, against: Score) -> dict[str, float]:
+        """Per view what this subset has less than the other, in nats per item."""
+        return {name: against.scores[name] - value for name, value in self.scores.items()}
+
+
+@dataclass(frozen=True)
+class SubsetScore(Score):
+    """The score of a subset that somebody has chosen: numbers alone, which are compared."""
+
+    scores: Mapping[str, float]
+    fair_score: float
+    view_weights: Mapping[str, float]
+    coverage: Mapping[str, float]
+
+    def __hash__(self) -> int:
+        return hash(self.fair_score)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection(Score):
+    """k chosen items, how well they do, and how well any k items could do.
+
+    What their neighbours say, `coverage`, `isolated` and part of `notes`, takes a pass over the
+    data, which is made when first asked for: arrays that were overwritten by then are refused.
+    """
+
+    scores: Mapping[str, float]
+    fair_score: float
+    view_weights: Mapping[str, float]
+    indices: Indices  # in order of selection: the first j are a sensible subset
+    ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
+    gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
+    certificate: Certificate | None
+    proven: float | None  # what branch and bound proved that no set exceeds
+    calibration: Calibration
+    settings: Mapping[str, Any]
+    trace: tuple[Step, ...]
+    status: Status
+    seconds: float  # of the search; reading, calibration and the bound come on top
+    run_notes: tuple[str, ...] = ()  # what stages wanted to be known
+    problem: Problem | None = None
+    plan: Plan | None = None  # by which it was found
+    imprint: Imprint | None = None  # of the rows that it was chosen from
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A stored selection carries what the data says of it, and not the data."""
+        return {**self.looked_around().__dict__, **dict.fromkeys(_OF_THE_DATA)}
+
+    @property
+    def posed(self) -> Problem | None:
+        """The problem, if its rows are still those that were chosen from."""
+        if self.imprint is not None:
+            self.imprint.check()
+        return self.problem
+
+    @functools.cached_property
+    def _survey(self) -> Survey:
+        problem = self.posed
+        assert problem is not None, "stored selections have been surveyed"
+        with block_threads(problem.work()):
+            return survey(problem, self.indices, _usual_rows(problem))
+
+    def looked_around(self) -> Selection:
+        """The same with that pass made. If it is interrupted or the data is gone by then, the
+        selection says so and has no coverage: the picks are not lost for it."""
+        try:
+            _ = self._survey
+        except KeyboardInterrupt:
+            return replace(self, status=Status.INTERRUPTED)._unsurveyed()
+        except FairnepvError as error:
+            note = f"coverage is not known, since the data could not be read again: {error}"
+            return replace(self, run_notes=(*self.run_notes, note))._unsurveyed()
+        return self
+
+    def _unsurveyed(self) -> Selection:
+        views, rows = len(self.scores), len(self.indices) + _SAMPLE
+        self.__dict__["_survey"] = Survey(np.full(views, np.nan), np.ones((views, rows)))
+        return self
+
+    @property
+    def coverage(self) -> Mapping[str, float]:
+        """C_q(S), mean cosine distance to the nearest pick; low is good."""
+        means = (self._survey.distances / self.settings["n"]).tolist()
+        return dict(zip(self.scores, means, strict=True))
+
+    @property
+    def isolated(self) -> Mapping[str, Indices]:
+        """Per view the positions of picks that nothing is near to."""
+        return dict(zip(self.scores, self._survey.isolated(len(self.indices)), strict=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.run_notes, *self._isolation_notes())
+
+    def _isolation_notes(self) -> Iterator[str]:
+        for name, positions in self.isolated.items():
+            if not len(positions):
+                continue
+            many = len(positions) > 1
+            named = self.ids[positions[:_NAMED]].tolist()
+            listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
+            called = ("id" if self.has_ids else "row") + ("s" if many else "")
+            yield (
+                f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
+                f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; "
+                f"look whether {'they are' if many else 'it is'} junk, or weight rows with "
+                "quality=typicality(data)"
+            )
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{shown(name)}: {value:.4f}" for name, value in self.scores.items())
+        return (
+            f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}: fair "
+            f"score {self.fair_score:.4f} ({scores}), {self.status.name}>"
+        )
+
+    @property
+    def method(self) -> str:
+        return str(self.settings["method"])
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the data named its rows; `ids` are the row numbers themselves otherwise."""
+        return self.ids is not self.indices
+
+    @property
+    def upper_bound(self) -> float | None:
+        """No k items that the constraints allow score above this; None when none was asked for."""
+        bounds = [] if self.certificate is None else [self.certificate.upper_bound]
+        bounds += [] if self.proven is None else [self.proven]
+        return min(bounds, default=None)
+
+    @property
+    def gap(self) -> float | None:
+        """Bound minus score, in nats per item; rounding does not make it negative."""
+        if self.upper_bound is None:
+            return None
+        return max(self.upper_bound - self.fair_score, 0.0)
+
+    @property
+    def efficiency(self) -> float | None:
+        """exp(-gap): at least this share of the best possible, per item."""
+        return None if self.gap is None else math.exp(min(-self.gap, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum(SubsetScore):
+    """The discrete optimum of a small pool, by enumeration."""
+
+    indices: Indices
+    ids: NDArray[Any]
+    subsets: int  # how many were looked at
+    ties: int  # how many are optimal
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # as all results that hold arrays
+
+    def suboptimality(self, other: Score) -> float:
+        """max_S F_tau(S) - F_tau(S') [FairNEPv, appendix B]."""
+        return self.fair_score - other.fair_score
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """One selection per selector, on the same problem."""
+
+    rows: tuple[Selection, ...]
+
+    def __iter__(self) -> Iterator[Selection]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.rows))
+
+    def __getitem__(self, method: str) -> Selection:
+        for row in self.rows:
+            if row.method == method:
+                return row
+        raise KeyError(method)
+
+
+def score_subset(problem: Problem, indices: Indices) -> SubsetScore:
+    """The record of one subset, from the original rows in float64."""
+    covered = by_view(problem.pool, coverage(problem, indices))
+    return SubsetScore(**_score_fields(problem, indices), coverage=covered)
+
+
+def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
+    pool = problem.pool
+    d = subset_scores(pool, indices)
+    return {
+        "scores": by_view(pool, d),
+        "fair_score": fair_value(problem, d),
+        "view_weights": by_view(pool, soft_min_weights(d + problem.lifts, problem.tau)),
+    }
+
+
+def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
+    with few_threads(float(len(indices)) ** 2 * problem.pool.width):
+        gains = subset_gains(problem.pool, indices)
+        scores = _score_fields(problem, indices)
+    return Selection(
+        **scores,
+        indices=indices,
+        ids=_ids(problem, indices),
+        gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
+        calibration=problem.calibration,
+        problem=problem,
+        imprint=Imprint.of(problem.pool, indices),
+        **run,
+    )
+
+
+def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
+    indices = found.indices
+    return Optimum(
+        **_score_fields(problem, indices),
+        coverage=by_view(problem.pool, coverage(problem, indices)),
+        indices=indices,
+        ids=_ids(problem, indices),
+        subsets=found.subsets,
+        ties=found.ties,
+    )
+
+
+def _ids(problem: Problem, indices: Indices) -> NDArray[Any]:
+    return indices if problem.pool.ids is None else problem.pool.ids[indices]
+
+
+# --- neighbours -----------------------------------------------------------------------------------
+
+
+def coverage(problem: Problem, indices: Indices) -> Floats:
+    """(M,) C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2]; one pass."""
+    return survey(problem, indices, indices[:0]).distances / problem.n
+
+
+class Survey(NamedTuple):
+    """What one pass tells of neighbours; surveys of stretches of rows join to one of them all."""
+
+    distances: Floats  # (M,) cosine distances of all rows to their nearest picks, summed
+    nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row
+
+    def joined(self, other: Survey) -> Survey:
+        return Survey(self.distances + other.distances, np.maximum(self.nearest, other.nearest))
+
+    def isolated(self, k: int) -> list[Indices]:
+        """Per view the picks farther from any other row than the far-out fence of the sample.
+
+        The fence is Tukey's: three interquartile ranges above the upper quartile.
+        """
+        apart = (1.0 - self.nearest).clip(min=0.0)
+        low, high = np.quantile(apart[:, k:], [0.25, 0.75], axis=1)
+        fence = high + 3.0 * (high - low) + _ROUNDING
+        return [np.flatnonzero(own > most) for own, most in zip(apart[:, :k], fence, strict=True)]
+
+
+def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
+    """One look at the neighbours of the picks and of some sampled rows."""
+    space = CosinePool.of(problem.pool)
+    anchors = space.anchors(np.concatenate([indices, sample]))
+    seen: Survey = space.pool.reduce(
+        _look_around,
+        Survey.joined,
+        (anchors, len(indices)),
+        space.inverse,
+        width=2 * len(anchors.rows),
+        fixed=True,
+    )
+    return seen
+
+
+def _look_around(block: Block, state: tuple[Anchors, int], inverse: Floats) -> Survey:
+    anchors, k = state
+    here = anchors.inside(block)
+    distances, nearest = [], []
+    for cosine in cosines(block, anchors, inverse):
+        distances.append((1.0 - cosine[:, :k].max(axis=1)).clip(min=0.0).sum())
+        cosine[here] = -np.inf  # a row is no neighbour of its own
+        nearest.append(cosine.max(axis=0))
+    return Survey(np.array(distances), np.array(nearest))
+
+
+def _usual_rows(problem: Problem) -> Indices:
+    size = min(_SAMPLE, problem.n)
+    return problem.rng(6).choice(problem.n, size=size, replace=False).astype(np.int64)

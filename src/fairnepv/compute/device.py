@@ -1,0 +1,392 @@
+"""One device of PyTorch: rows are resident there or streamed to it, and portable tasks follow.
+
+Blocks are large, as a device has its threads inside of them, and are worked on in the order of the
+rows. What a portable task makes of them stays on the device; tasks that know NumPy alone get NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairnepv.compute.base import Array, Block, Floats, R, RowBlock, Source, tree_fold
+from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
+from fairnepv.errors import InputError
+from fairnepv.io.memory import available_memory, size_in_words
+
+_BLOCK_NUMBERS = 1 << 30  # of a block and what is made of it, where there is room for them
+_BLOCK_SHARE = 1 / 64  # of the free bytes of a device, as numbers
+_HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
+_SHARE = 0.5  # of the free memory of a device, for rows that stay there
+_FEWEST = 64  # rows of a block
+
+
+class Place:
+    """A device: its functions, and the way there and back."""
+
+    def __init__(self, device: Any) -> None:
+        from array_api_compat import torch as xp
+
+        self.xp, self.device = xp, device
+        self._sent: dict[int, tuple[Any, Any]] | None = None
+
+    def for_a_pass(self) -> Place:
+        """The same, that sends an array once, however many blocks ask for it."""
+        other = Place(self.device)
+        other._sent = {}
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Place, (self.device,)
+
+    def put(self, array: Any) -> Any:
+        """Small arrays of a state; a tensor of this device is there already."""
+        if self._sent is None:
+            return to_device(array, self.device)
+        if id(array) not in self._sent:  # which is held, so that no other gets its number
+            self._sent[id(array)] = array, to_device(array, self.device)
+        return self._sent[id(array)][1]
+
+    def get(self, array: Any) -> Any:
+        return to_host(array) if hasattr(array, "cpu") else array
+
+    @staticmethod
+    def dense(features: Any) -> Any:
+        return features.to_dense() if is_sparse(features) else features
+
+    @staticmethod
+    @whole_float32()
+    def weighted(weights: Any, rows: Any) -> Any:
+        return weights @ rows
+
+    @staticmethod
+    def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
+        for q, weight in enumerate(weights):  # one kernel each, that reads once and writes once
+            total.addcmul_(terms[:, q], terms[:, q], value=weight)
+        return total
+
+    @staticmethod
+    def square_sums(rows: Any) -> Any:
+        import torch
+
+        return torch.linalg.vector_norm(rows, dim=1).square_()
+
+    @staticmethod
+    def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
+        """Rows first: a maximum reads the matrix once, finding entries takes several turns."""
+        rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]
+        found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
+        return rows[found], columns
+
+    @staticmethod
+    def copy(array: Any) -> Any:
+        return array.clone()
+
+    @staticmethod
+    def add_outer(matrix: Any, vector: Any, scale: float) -> Any:
+        return matrix.addr_(vector, vector, alpha=scale)
+
+    @staticmethod
+    def inverse(matrix: Any) -> tuple[Any, float]:
+        import torch
+
+        C, info = torch.linalg.cholesky_ex(matrix)
+        if int(info):
+            raise np.linalg.LinAlgError("a kernel is not positive definite")
+        logdet = 2.0 * torch.log(C.diagonal()).sum()
+        return torch.cholesky_inverse(C), float(logdet)
+
+    @staticmethod
+    def trace(matrix: Any) -> float:
+        return float(matrix.diagonal().double().sum())
+
+    def eigenvalues(self, matrix: Any) -> Floats:
+        import torch
+
+        there = self.put(matrix)
+        try:
+            return np.asarray(to_host(torch.linalg.eigvalsh(there)))
+        except torch.linalg.LinAlgError:  # what is not finite
+            return np.full(len(there), np.nan)
+
+    def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
+        import torch
+
+        first = max(0, len(matrix) - k)
+        try:
+            lam, Y = torch.linalg.eigh(matrix)
+        except torch.linalg.LinAlgError:
+            lam, Y = matrix[0] * float("nan"), matrix
+        largest = to_host(lam[first:]).astype(np.float64)[::-1]
+        return np.maximum(largest, 0.0), Y[:, first:].flip(1)
+
+
+@dataclass(frozen=True)
+class TorchEngine:
+    """`device`: "cpu", "cuda" or "cuda:1"; by default a GPU where there is one.
+
+    `memory`: bytes of rows that may stay on the device; by default half of what is free.
+    """
+
+    device: Any = None
+    block_rows: int | None = None
+    memory: int | None = None
+    place: Place = field(init=False, compare=False, repr=False)
+    _numbers: int = field(init=False, compare=False, repr=False)
+
+    @property
+    def room(self) -> int:
+        return _room(self.device) if self.memory is None else self.memory
+
+    def __post_init__(self) -> None:
+        for name in ("block_rows", "memory"):
+            value, least = getattr(self, name), 1 if name == "block_rows" else 0
+            if value is not None and (type(value) is not int or value < least):
+                raise InputError(f"{name} must be a whole number from {least} on, not {value!r}")
+        device = _device(self.device)
+        object.__setattr__(self, "device", device)
+        object.__setattr__(self, "place", Place(device))
+        object.__setattr__(self, "_numbers", _block_numbers(device))
+
+    def map(
+        self,
+        task: Callable[..., Any],
+        source: Source,
+        state: Any,
+        *aligned: Any,
+        width: int = 0,
+        fixed: bool = False,
+        rows: Any = None,
+        out: Any = None,
+    ) -> Any:
+        n = source.n if rows is None else len(rows)
+        for start, stop, result in self._results(task, source, state, aligned, rows, width):
+            if out is None and stop - start == n:
+                return result
+            if out is None:
+                out = self._empty_like(result, n)
+            out[start:stop] = result
+        assert out is not None, "a pass has at least one row"
+        return out
+
+    def reduce(
+        self,
+        task: Callable[..., R],
+        combine: Callable[[R, R], R],
+        source: Source,
+        state: Any,
+        *aligned: Any,
+        width: int = 0,
+        total: int = 0,
+        fixed: bool = False,
+    ) -> R:
+        results = self._results(task, source, state, aligned, None, width)
+        each: Iterable[R] = (result for _, _, result in results)
+        return tree_fold(each, combine)
+
+    def rows_of_block(self, source: Source, width: int) -> int:
+        """One partition for all passes: sums come out the same from run to run."""
+        return self.block_rows or max(_FEWEST, self._numbers // max(1, source.row_width, width))
+
+    def _results(
+        self,
+        task: Callable[..., Any],
+        source: Source,
+        state: Any,
+        aligned: tuple[Any, ...],
+        rows: Any,
+        width: int,
+    ) -> Iterator[tuple[int, int, Any]]:
+        """(start, stop, result) in order; a block that does not fit is made again in halves, and
+        all that follow are so small."""
+        n, place = source.n if rows is None else len(rows), self.place.for_a_pass()
+        size, start = self.rows_of_block(source, width), 0
+        while start < n:
+            stop = min(start + size, n)
+            try:
+                result = self._on(task, source, state, aligned, rows, start, stop, place)
+            except RuntimeError as error:  # which holds what the block had made so far
+                full = _Full.of(error, self.device)
+                if full is None:
+                    raise
+                if stop - start <= _FEWEST:
+                    raise full.said(f"a block of {stop - start:,} rows") from error
+            else:
+                yield start, stop, result
+                start, full = stop, None
+            if full is not None:
+                size = max(_FEWEST, (stop - start) // 2)
+                numbers = size * max(1, source.row_width, width)
+                object.__setattr__(self, "_numbers", min(self._numbers, numbers))
+                full.make_room()
+
+    def _empty_like(self, result: Any, n: int) -> Any:
+        shape = (n, *result.shape[1:])
+        if not hasattr(result, "new_empty"):
+            return np.empty(shape, result.dtype)
+        try:
+            return result.new_empty(shape)
+        except RuntimeError as error:
+            full = _Full.of(error, self.device)
+            raise error if full is None else full.said(f"what {n:,} rows come to") from error
+
+    def _on(
+        self,
+        task: Callable[..., Any],
+        source: Source,
+        state: Any,
+        aligned: tuple[Any, ...],
+        rows: Any,
+        start: int,
+        stop: int,
+        place: Place,
+    ) -> Any:
+        block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
+        parts = [x[start:stop] for x in aligned]
+        with whole_float32():
+            if getattr(task, "portable", False):
+                there = tuple(_Uploaded.of(view, self.place) for view in block.views)
+                block = replace(block, views=there, place=place)
+                return task(block, state, *(to_device(x, self.device) for x in parts))
+            here = tuple(_Fetched(view, self.place) for view in block.views)
+            block = Block(block.start, block.stop, here)
+            return task(block, state, *map(self.place.get, parts))
+
+
+class _Fetched:
+    """Rows of a device as NumPy sees them."""
+
+    def __init__(self, block: RowBlock, place: Place) -> None:
+        self._block, self._place = block, place
+
+    def features(self) -> Any:
+        return self._place.get(self._block.features())
+
+    def squared_norms(self) -> Array:
+        return np.asarray(self._place.get(self._block.squared_norms()))
+
+    def cross(self, anchor: Any) -> Array:
+        return np.asarray(self._place.get(self._block.cross(anchor)))
+
+    def coarse(self, anchor: Any) -> Array:
+        return np.asarray(self._place.get(self._block.coarse(anchor)))
+
+
+class _Uploaded(_Fetched):
+    """Rows that only NumPy can multiply, whose products go to the device."""
+
+    @classmethod
+    def of(cls, block: RowBlock, place: Place) -> RowBlock:
+        return block if getattr(block, "on_device", False) else cls(block, place)
+
+    def features(self) -> Any:
+        return self._place.put(self._block.features())
+
+    def squared_norms(self) -> Any:
+        return self._place.put(self._block.squared_norms())
+
+    def cross(self, anchor: Any) -> Any:
+        return self._place.put(self._block.cross(anchor))
+
+    def coarse(self, anchor: Any) -> Any:
+        return self._place.put(self._block.coarse(anchor))
+
+
+class _Full(NamedTuple):
+    """A device without memory for what was asked of it."""
+
+    device: Any
+    asked: int  # bytes
+    held: int  # by us
+    free: int
+
+    @classmethod
+    def of(cls, error: RuntimeError, device: Any) -> _Full | None:
+        """None for an error that says something else; libraries under PyTorch have their own."""
+        import torch
+
+        words = str(error)
+        known = isinstance(error, torch.OutOfMemoryError)
+        if not known and "ALLOC_FAILED" not in words and "INSUFFICIENT_RESOURCES" not in words:
+            return None
+        asked = re.search(r"allocate ([\d.]+) ([KMG]?)i?B", words)
+        unit = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+        size = int(float(asked[1]) * unit[asked[2]]) if asked else 0
+        held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+        return cls(device, size, held, _free_bytes(device))
+
+    def make_room(self) -> None:
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def said(self, what: str) -> InputError:
+        least = size_in_words(self.held + self.asked)
+        return InputError(
+            f"{self.device} has no memory left ({self.free / 2**30:.1f} GiB are free) for {what} "
+            f"and what is made of it: the least that would do is {least} in all; keep fewer rows "
+            "there (TorchEngine(memory=BYTES)), or lower k"
+        )
+
+
+def _device(named: Any) -> Any:
+    try:
+        import array_api_compat  # noqa: F401
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f"engine 'torch' needs {error.name}, which is not installed; pip install "
+            "'fairnepv[torch]'"
+        ) from error
+    if named is None:
+        named = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(named)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"engine 'torch:{named}': there is no such device; name cpu or cuda"
+        ) from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"engine 'torch:{named}': only cpu and cuda are supported")
+    if device.type == "cpu":
+        if device.index:
+            raise InputError(f"engine 'torch:{named}': the processor has no numbers; name cpu")
+        return torch.device("cpu")  # as tensors say it
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            f"engine 'torch:{named}' needs a GPU, but PyTorch {torch.__version__} finds none; use "
+            "engine='local', or install a build of PyTorch for your GPU"
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"engine 'torch:{named}': there are {torch.cuda.device_count()} GPU(s), counted from 0"
+        )
+    if device.type == "cuda" and device.index is None:  # as tensors say it
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _room(device: Any) -> int:
+    if device.type == "cpu":
+        return 1 << 62  # rows of the host are there already
+    return int(_SHARE * _free_bytes(device))
+
+
+def _block_numbers(device: Any) -> int:
+    """When the engine is made, so that all its passes have the same blocks."""
+    if device.type == "cpu":
+        return _HOST_NUMBERS
+    return min(_BLOCK_NUMBERS, int(_BLOCK_SHARE * _free_bytes(device)))
+
+
+def _free_bytes(device: Any) -> int:
+    import torch
+
+    if device.type == "cpu":
+        return available_memory()
+    return int(torch.cuda.mem_get_info(device)[0])

@@ -1,0 +1,251 @@
+"""The default engine: one process, blocks on as many threads as BLAS would take.
+
+Inside of a block BLAS has one thread. Elementwise work then runs on all cores as well, and results
+do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairnepv.compute.base import Array, Block, R, Source, tree_fold
+from fairnepv.errors import InputError
+
+BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
+_GATHERED = 512  # rows of a block of gathered ones: worth a thread, and memory that stays cached
+_KEPT_BYTES = 1 << 26  # of freed memory
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
+_SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second thread costs more
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """`block_rows` is for tests and measurements; the default suits the width of the pool.
+
+    `threads`: by default as many as BLAS has where nobody has limited it, and one for small work.
+    `block_numbers`: float64 numbers in a block; sums of `fixed` passes depend on it.
+    """
+
+    block_rows: int | None = None
+    threads: int | None = None
+    block_numbers: int = BLOCK_NUMBERS
+
+    def __post_init__(self) -> None:
+        if self.block_rows is not None and self.block_rows < 1:
+            raise InputError(f"block_rows must be at least 1, not {self.block_rows}")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads must be at least 1, not {self.threads}")
+        if self.block_numbers < 1:
+            raise InputError(f"block_numbers must be at least 1, not {self.block_numbers}")
+
+    def map(
+        self,
+        task: Callable[..., Array],
+        source: Source,
+        state: Any,
+        *aligned: Array,
+        width: int = 0,
+        fixed: bool = False,
+        rows: Array | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        n = source.n if rows is None else len(rows)
+        size = self.rows_of_pass(source, width, fixed, rows)
+        block_of = source.block if rows is None else functools.partial(source.gather, rows)
+        calls = block_calls(task, block_of, n, state, aligned, size)
+        for start, result in zip(range(0, n, size), in_order(calls, self.threads), strict=True):
+            if out is None:
+                out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
+            out[start : start + len(result)] = result
+        assert out is not None, "a pass has at least one row"
+        return out
+
+    def reduce(
+        self,
+        task: Callable[..., R],
+        combine: Callable[[R, R], R],
+        source: Source,
+        state: Any,
+        *aligned: Array,
+        width: int = 0,
+        total: int = 0,
+        fixed: bool = False,
+    ) -> R:
+        size = self.rows_of_block(source, width, fixed, total)
+        calls = block_calls(task, source.block, source.n, state, aligned, size)
+        return tree_fold(in_order(calls, self.threads), combine)
+
+    def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
+        canonical = max(64, max(self.block_numbers, total) // max(1, source.row_width, width))
+        return canonical if fixed or self.block_rows is None else self.block_rows
+
+    def rows_of_pass(self, source: Source, width: int, fixed: bool, rows: Array | None) -> int:
+        """The same of a `map`, where blocks of gathered rows are smaller."""
+        size = self.rows_of_block(source, width, fixed)
+        return size if rows is None else min(size, -(-len(rows) // -(-len(rows) // _GATHERED)))
+
+    def threads_for(self, work: float) -> int:
+        """How many blocks are worked on at once, where a product takes so many multiply-adds."""
+        return self.threads or (_cores() if work > _SMALL_WORK else 1)
+
+
+def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Iterator[R]:
+    """Results in order; a few calls are worked on ahead of the one that is waited for.
+
+    Not for a task on a block, which has such a thread already.
+    """
+    threads = min(wanted or _cores(), len(calls))
+    with _blas_threads(1):
+        if threads <= 1:
+            yield from (call() for call in calls)
+            return
+        ahead: deque[Future[R]] = deque()
+        try:
+            for i, call in enumerate(calls):
+                ahead.append(_promised(call, threads, ahead, len(calls) - i))
+                while ahead and (ahead[0].done() or len(ahead) > 2 * threads):
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:  # after an error or an interruption
+                future.cancel()
+
+
+def _promised(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left: int) -> Future[R]:
+    """Its result, by one of the workers; or made at once, here, while all of these are busy: to
+    wake a thread takes as long as a small block does."""
+    busy = sum(not future.done() for future in ahead)
+    if busy < min(threads, left // 2):
+        return _workers(threads - 1).submit(copy_context().run, call)
+    future: Future[R] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # it is told in the order of the blocks
+        future.set_exception(error)
+    return future
+
+
+def block_calls(
+    task: Callable[..., R],
+    block_of: Callable[[int, int], Block],
+    n: int,
+    state: Any,
+    aligned: tuple[Array, ...],
+    size: int,
+) -> list[Callable[[], R]]:
+    """The task on one block after the other; a block is made by the thread that works on it."""
+
+    def on(start: int, stop: int) -> R:
+        return task(block_of(start, stop), state, *(x[start:stop] for x in aligned))
+
+    return [functools.partial(on, start, min(start + size, n)) for start in range(0, n, size)]
+
+
+@functools.cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="fairnepv")
+
+
+# --- who gets the cores -------------------------------------------------------------------------
+
+_allowed: ContextVar[int | None] = ContextVar("cores", default=None)
+_limited: ContextVar[int | None] = ContextVar("threads of BLAS, as set here", default=None)
+
+
+def _cores() -> int:
+    """How many threads this work may take: by default as many as BLAS has."""
+    allowed = _allowed.get()
+    return allowed or max((library.num_threads for library in _blas()), default=1)
+
+
+@contextlib.contextmanager
+def block_threads(work: float) -> Iterator[None]:
+    """Passes share the cores over blocks if a product of `work` multiply-adds is worth it; BLAS has
+    one thread, for between the passes problems are small.
+
+    Small factorizations are hurt by threads: on a busy two-core machine the same run took 0.3 s
+    with one thread and 7 s with two (DESIGN 3.2).
+    """
+    token = _allowed.set(_cores() if work > _SMALL_WORK else 1)
+    keep_freed_memory()
+    try:
+        with _blas_threads(1):
+            yield
+    finally:
+        _allowed.reset(token)
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Let glibc keep some freed memory for the next who asks, instead of giving it back at once.
+
+    A pass makes the same temporaries for every block; getting their pages anew each time took
+    most of the time of gathered passes. This holds for the process from then on.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:  # other C libraries have none
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+
+
+@contextlib.contextmanager
+def few_threads(work: float) -> Iterator[None]:
+    """For dense algebra between passes: BLAS has all cores where products of `work` multiply-adds
+    are worth it, and one else."""
+    with _blas_threads(_cores() if work > _SMALL_WORK else 1):
+        yield
+
+
+@functools.cache
+def _blas() -> tuple[Any, ...]:
+    """The BLAS libraries of this process, to ask and set their threads."""
+    import scipy.linalg  # noqa: F401 (its BLAS must be loaded before the libraries are listed)
+    from threadpoolctl import ThreadpoolController
+
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+@contextlib.contextmanager
+def _blas_threads(threads: int) -> Iterator[None]:
+    """Not threadpoolctl's own context, which takes a hundred times as long: a greedy search makes
+    hundreds of small passes, for which BLAS is not even asked again."""
+    if _limited.get() == threads:
+        yield
+        return
+    libraries = (*_blas(), *([_Torch] if "torch" in sys.modules else []))
+    before = [library.num_threads for library in libraries]
+    for library in libraries:
+        library.set_num_threads(threads)
+    token = _limited.set(threads)
+    try:
+        yield
+    finally:
+        _limited.reset(token)
+        for library, earlier in zip(libraries, before, strict=True):
+            library.set_num_threads(earlier)
+
+
+class _TorchThreads:
+    """PyTorch on the host, which has threads of its own."""
+
+    @property
+    def num_threads(self) -> int:
+        return int(sys.modules["torch"].get_num_threads())
+
+    def set_num_threads(self, threads: int) -> None:
+        sys.modules["torch"].set_num_threads(threads)
+
+
+_Torch = _TorchThreads()

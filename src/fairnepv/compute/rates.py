@@ -1,0 +1,70 @@
+"""How fast this machine is just now: some products and a copy, timed for a fraction of a second."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fairnepv.compute.local import few_threads
+
+_ROWS, _WIDTH, _COLUMNS = 4096, 256, 64  # 8 MiB, so that a plan takes no memory itself
+_COLD = 0.25  # what a copy of these few rows is quicker by than one of all rows, out of a cache
+_RUNS, _SECONDS = 5, 0.04  # for each of the four, at most a few times that
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Multiply-adds per second of products, and bytes per second that are copied, by one thread."""
+
+    single: float
+    double: float
+    sparse: float
+    copied: float
+
+
+UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf)  # where nobody asks for seconds
+
+
+@functools.cache
+def measure_rates(sparse: bool) -> Rates:
+    """Measured once in a process; without sparse views that product is not worth timing."""
+    rng = np.random.default_rng(0)
+    wide = rng.standard_normal((_ROWS, _WIDTH))
+    few = rng.standard_normal((_WIDTH, _COLUMNS))
+    work = float(_ROWS * _WIDTH * _COLUMNS)
+    with few_threads(0.0):  # several threads on a busy machine tell nothing
+        double = work / _best_time(lambda: wide @ few)
+        narrow, thin = wide.astype(np.float32), few.astype(np.float32)
+        single = work / _best_time(lambda: narrow @ thin)
+    return Rates(
+        single,
+        double,
+        _sparse_rate(rng) if sparse else double / 20.0,
+        _COLD * wide.nbytes / _best_time(wide.copy),
+    )
+
+
+def _sparse_rate(rng: np.random.Generator) -> float:
+    entries = 50
+    columns = rng.integers(_ROWS, size=(_ROWS, entries))
+    indptr = np.arange(0, columns.size + 1, entries)
+    rows = sp.csr_array((np.ones(columns.size), columns.ravel(), indptr), (_ROWS, _ROWS))
+    right = rng.standard_normal((_ROWS, _COLUMNS))
+    return columns.size * _COLUMNS / _best_time(lambda: rows @ right)
+
+
+def _best_time(run: Callable[[], Any]) -> float:
+    """Seconds of the quickest of some runs: what others took of the machine does not count."""
+    times: list[float] = []
+    while len(times) < _RUNS or sum(times) < _SECONDS:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)

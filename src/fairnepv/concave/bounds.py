@@ -1,0 +1,180 @@
+"""`certify`: how good any answer can be, from the data alone and never from what a search found."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairnepv.concave.concave import Concave, ConcaveState
+from fairnepv.concave.dual import Dual
+from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
+from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
+from fairnepv.concave.terms import Terms
+from fairnepv.errors import InputError, Status
+from fairnepv.loop import Session
+from fairnepv.objective import soft_min
+from fairnepv.problem import Problem, by_view
+from fairnepv.views.base import Floats, Indices
+
+GAP = 2e-3  # nats per item
+_MOST_STEPS = 200
+_HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """No k items that the constraints allow score above `upper_bound`.
+
+    It is the bound of the concave relaxation (DESIGN 3.5), proven by the dual variables in `proof`;
+    the paper's spectral certificate stands beside it.
+    """
+
+    upper_bound: float
+    duality_gap: float  # how much of the bound a longer run of the solver could still take away
+    by_view: Mapping[str, float]  # no such k items bring this view alone above this
+    weights: Mapping[str, float]  # of the views in the proof; where they are large, views bind
+    spectral_bound: float  # [FairNEPv, appendix B]
+    spectral: Mapping[str, float]  # U_{k,q}; Hadamard's bound where `rules` says 'diagonal'
+    diagonal: Mapping[str, float]  # Hadamard's bound
+    ranks: Mapping[str, int | None]  # numerical rank; None where the eigenvalues are not known
+    rules: Mapping[str, str]
+    status: Status
+    proof: Proof = field(repr=False)  # dual variables, by which anybody can check the bounds
+    support: Indices = field(repr=False)  # rows of the relaxed solution
+    relaxed: Floats = field(repr=False)  # its values there, from 0 to 1, summing to k
+    notes: tuple[str, ...] = ()
+
+
+def certify(problem: Problem, *, gap: float = GAP, session: Session | None = None) -> Certificate:
+    """The concave bound on F_tau and on every view alone, and the spectral ones."""
+    session = session or Session()
+    solver, state, status = _solve(problem, gap, session)
+    names = problem.pool.names
+    dual = solver.dual(state)
+    spectral = spectral_bounds(problem)
+    bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
+    if len(names) > 1:
+        own = _views_alone(problem, dual, state.rows, gap, session)
+        bounds, alone = np.array([bound for bound, _ in own]), [proof for _, proof in own]
+    upper = min(state.bound, best_apart(problem, bounds))
+    return Certificate(
+        upper_bound=upper,
+        duality_gap=max(upper - state.value, 0.0),
+        by_view=by_view(problem.pool, bounds),
+        weights=by_view(problem.pool, dual.weights),
+        spectral_bound=float(soft_min(spectral.bounds + problem.lifts, problem.tau)),
+        spectral=by_view(problem.pool, spectral.bounds),
+        diagonal=by_view(problem.pool, spectral.diagonal),
+        ranks=dict(zip(names, spectral.ranks, strict=True)),
+        rules=dict(zip(names, spectral.rules, strict=True)),
+        status=session.stopped or status,
+        proof=Proof(
+            Terms.of(problem),
+            upper,
+            by_view(problem.pool, bounds),
+            dual,
+            dict(zip(names, alone, strict=True)),
+        ),
+        support=state.rows,
+        relaxed=state.x,
+        notes=_notes(state, session.stopped or status, gap),
+    )
+
+
+def view_bound(
+    problem: Problem,
+    name: str,
+    *,
+    gap: float = GAP,
+    session: Session | None = None,
+    start: Indices | None = None,
+) -> tuple[float, Dual]:
+    """No k items that the constraints allow bring d_q of this view above the bound.
+
+    Where calibration has proven one for the same view, its dual variables are priced again: they
+    prove something about any problem, and about the same one nearly the same.
+    """
+    alone = problem.over(problem.pool.only(name))
+    hadamard = diagonal_bound(alone.pool.views[0], problem.k)
+    dual = problem.calibration.evidence.get(name)
+    if dual is not None:
+        with contextlib.suppress(InputError):  # a calibration may come from other data
+            bound = proven(alone, dual)
+            if bound <= gap:  # after such a calibration a view reaches 0 at most
+                return min(bound, hadamard), dual
+    solver, state, _ = _solve(alone, gap, session, start)
+    return min(state.bound, hadamard), solver.dual(state)
+
+
+def _views_alone(
+    problem: Problem,
+    joint: Dual,
+    start: Indices,
+    gap: float,
+    session: Session,
+) -> list[tuple[float, Dual]]:
+    """The bound and the proof of every view, from the rows of the joint solution on; after an
+    interruption what the joint proof says."""
+    found = []
+    for q, name in enumerate(problem.pool.names):
+        if session.stopped:
+            dual = Dual(np.ones(1), joint.rows, (joint.views[q],))
+            found.append((proven_alone(problem, name, dual), dual))
+        else:
+            found.append(view_bound(problem, name, gap=gap, session=session, start=start))
+    return found
+
+
+def refuse_unreachable_floors(problem: Problem) -> None:
+    """Floors that are proven to be out of reach, of one view or of several together."""
+    if problem.floors is None:
+        return
+    names, floors = problem.pool.names, problem.floors
+    held = [q for q in range(len(names)) if np.isfinite(floors[q])]
+    for q in held:
+        bound, _ = view_bound(problem, names[q])
+        if bound < floors[q]:
+            raise InputError(
+                f"the floor {floors[q]:g} of view {names[q]!r} cannot be reached: no {problem.k} "
+                f"items that are allowed bring it above {bound:.4f}; lower it"
+            )
+    if len(held) < 2:
+        return
+    views = [problem.pool.views[q] for q in held]
+    above = tuple(v.scaled(v.scale, v.offset - floors[q]) for q, v in zip(held, views, strict=True))
+    pool = problem.pool.with_views(tuple(names[q] for q in held), above)
+    # The soft-min is at least the minimum: where it cannot be positive, some floor is missed.
+    _, state, _ = _solve(problem.over(pool, tau=_HARD), GAP, None)
+    if state.bound < 0:
+        together = ", ".join(f"{names[q]!r}: {floors[q]:g}" for q in held)
+        raise InputError(
+            f"the floors {{{together}}} cannot be reached together: whatever {problem.k} items are "
+            f"chosen, one of them is missed by {-state.bound:.4f} or more; lower some"
+        )
+
+
+def _solve(
+    problem: Problem,
+    gap: float,
+    session: Session | None,
+    start: Indices | None = None,
+) -> tuple[Concave, ConcaveState, Status]:
+    """The relaxation solved; without a session, an interruption is somebody else's business."""
+    solver = Concave(problem, gap=gap, start=start)
+    outcome = (session or Session()).run(solver, max_steps=_MOST_STEPS)
+    if session is None and outcome.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return solver, solver.prove(outcome.state), outcome.status
+
+
+def _notes(state: ConcaveState, status: Status, gap: float) -> tuple[str, ...]:
+    if status is Status.CONVERGED:
+        return ()
+    note = (
+        f"the bound is proven, but its solver stopped at a duality gap of "
+        f"{state.bound - state.value:.2g} and not {gap:.2g} ({status.name})"
+    )
+    return (note,)

@@ -1,0 +1,346 @@
+"""The concave relaxation over the whole pool, solved on the rows that matter.
+
+x lives on a small, growing set of rows T. On those the relaxation is solved densely; one pass then
+prices every row of the pool, which both proves a bound for all of them and says who should join.
+The bound is that of the dual variables (`dual.price`), valid however far the solver got; so most
+of the solving may be done in float32.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fairnepv.compute import HOST, block_threads, in_order
+from fairnepv.concave.dual import Dual, Priced, ViewDual, price, row_prices
+from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb, held_rows, one_by_one
+from fairnepv.errors import Status
+from fairnepv.problem import Mask, Problem, largest
+from fairnepv.views.base import Floats, Indices
+
+_FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
+_DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
+_MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
+_WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
+_NEGLIGIBLE = 1e-3  # of the mean of x: such rows leave T when their price is low
+_SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; so many are enough
+_EVALUATIONS = 40  # on one T, at most
+_SAMPLED = 0.04  # precision on a first sample of the rows: what it misses is more than that
+_ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and what the last T missed
+_GROWTH, _DOUBLED = 0.3, 1.0  # of T, at most, by rows that join it
+_EAGER = 5.0  # more of them, the larger the gap, where passes are what takes the time:
+_CHEAP = 0.05  # of the work of a pass, for an evaluation on twice as many rows
+_LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
+_COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
+_MISLED = 0.5  # of the gap: float32 that is off by more is given up
+_BINS = 20  # of prices, for what x is usual at a price
+
+
+@dataclass(frozen=True)
+class ConcaveState:
+    rows: Indices  # (m,) T, ascending
+    x: Floats  # (m,)
+    slope_x: Floats  # (m,) where the slopes were taken that priced the rows
+    value: float  # of the relaxation at x
+    bound: float  # the best so far; infinite before the first pass
+    best_rows: Indices  # whose dual variables say so
+    best_x: Floats
+    proven: bool = False  # whether in float64
+    eta: float = 1.0
+    stuck: bool = False  # solved on T or hardly moving, and T cannot grow
+    slow: int = 0  # steps in a row that hardly closed the gap
+    passes: int = 0
+    evaluations: int = 0
+
+    @property
+    def gap(self) -> float:
+        return self.bound - self.value
+
+
+class Concave:
+    """Maximise the relaxed F_tau until bound - value is at most `gap`.
+
+    `start` may name rows to begin with: those of the solution of a problem like this one.
+    """
+
+    stage = "bound"
+
+    def __init__(self, problem: Problem, *, gap: float, start: Indices | None = None) -> None:
+        self.problem, self.gap = problem, gap
+        self._start = start
+        self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
+        self._held: tuple[Indices, TopK] | None = None
+        # What can be made again from a state: points at its x, in the solver's precision and
+        # exactly; (x, prices) of the last pass; (x, dual) of the best.
+        self._point: ConcavePoint | None = None
+        self._exact: ConcavePoint | None = None
+        self._priced: tuple[Floats, Priced] | None = None
+        self._best: tuple[Floats, Dual] | None = None
+        self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
+
+    def init(self) -> ConcaveState:
+        rows = self._first_rows()
+        x = self._topk(rows).start()
+        return ConcaveState(rows, x, x, self._at(rows, x).value, np.inf, rows, x)
+
+    def step(self, state: ConcaveState) -> ConcaveState:
+        self._exact = None
+        rows, x = self._grow(state)
+        with self._threads(rows):
+            wanted = self._precision(rows, state)
+            found = climb(self._at(rows, x), state.eta, wanted, _EVALUATIONS)
+        self._point = found.point
+        dual = self._dual_at(rows, found.tightest)
+        priced = self._price(found.tightest, dual)
+        better = priced.bound < state.bound
+        if better and self._dtype == np.float64:
+            self._best = found.tightest.x, dual
+        value = self._value(rows, found.point, min(priced.bound, state.bound))
+        solved = found.tightest.bound - value <= _ENOUGH * self.gap
+        successor = ConcaveState(
+            rows,
+            found.point.x,
+            found.tightest.x,
+            value,
+            priced.bound if better else state.bound,
+            rows if better else state.best_rows,
+            found.tightest.x if better else state.best_x,
+            self._dtype == np.float64 if better else state.proven,
+            found.eta or 1.0,
+            passes=state.passes + 1,
+            evaluations=state.evaluations + found.evaluations + 1,
+        )
+        slow = state.slow + 1 if successor.gap > _SLOW * state.gap else 0
+        exhausted = slow >= _PATIENCE or found.eta == 0 or solved
+        stuck = state.passes > 0 and rows is state.rows and exhausted
+        successor = replace(successor, slow=slow, stuck=stuck)
+        return self.prove(successor) if stuck or successor.gap <= self.gap else successor
+
+    def prove(self, state: ConcaveState) -> ConcaveState:
+        """The bound of a state by a pass in float64, if it is not."""
+        if state.proven:
+            return state
+        with np.errstate(over="ignore", invalid="ignore"):
+            bound = price(self.problem, self._proving(state)).bound
+        proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
+        if proven.gap <= self.gap or bound - state.bound <= _MISLED * self.gap:
+            return proven
+        # Float32 thought otherwise: nearly alike rows have eigenvalues that drown in its rounding.
+        self._dtype, self._held, self._priced = np.float64, None, None
+        return replace(proven, stuck=False, slow=0)
+
+    def _precision(self, rows: Indices, state: ConcaveState) -> float:
+        """The gap to solve T to: while T still grows, precision on it is wasted."""
+        missed = _PROMISING * state.gap
+        if not state.passes:
+            missed = 0.0 if len(rows) == np.count_nonzero(self._open()) else _SAMPLED
+        return max(_ENOUGH * self.gap, missed)
+
+    def done(self, state: ConcaveState) -> Status | None:
+        if state.proven and state.gap <= self.gap:
+            return Status.CONVERGED
+        return Status.AFFORDED if state.stuck else None
+
+    def report(self, state: ConcaveState) -> Mapping[str, Any]:
+        row = {"objective": state.value, "tol": self.gap, "support": len(state.rows)}
+        if math.isfinite(state.bound):
+            row["residual"] = max(state.gap, 0.0)
+            if state.proven:
+                row["bound"] = state.bound
+        return row
+
+    def dual(self, state: ConcaveState) -> Dual:
+        """The dual variables that proved the best bound."""
+        return self._proving(state).published(self.problem)
+
+    def _proving(self, state: ConcaveState) -> Dual:
+        if self._best is None or self._best[0] is not state.best_x:
+            point = self._exactly_at(state.best_rows, state.best_x)
+            self._best = state.best_x, self._dual_at(state.best_rows, point)
+        return self._best[1]
+
+    # --- one T ----------------------------------------------------------------------------------
+
+    def _topk(self, rows: Indices) -> TopK:
+        if self._held is None or not np.array_equal(self._held[0], rows):
+            self._held = self._point = None  # before the next is made
+            self._held = rows, self._hold(rows, self._dtype)
+        return self._held[1]
+
+    def _hold(self, rows: Indices, dtype: DTypeLike) -> TopK:
+        problem = self.problem
+        views = tuple(
+            held_rows(view, rows, shift, dtype)
+            for view, shift in zip(problem.pool.views, self._shifts, strict=True)
+        )
+        rules = problem.constraints.take(rows)
+        here = all(view.place is HOST for view in problem.pool.views)
+        each = in_order if here else one_by_one  # a device has its threads inside
+        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, each)
+
+    def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
+        return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
+
+    def _at(self, rows: Indices, x: Floats) -> ConcavePoint:
+        topk = self._topk(rows)
+        if self._point is None or self._point.x is not x or self._point.topk is not topk:
+            with self._threads(rows):
+                self._point = topk.at(x)
+        return self._point
+
+    def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
+        """Of the relaxation; in float64 where it decides whether the bound is good enough."""
+        if self._dtype == np.float64 or bound - point.value > self.gap:
+            return point.value
+        return self._exactly_at(rows, point.x).value
+
+    def _exactly_at(self, rows: Indices, x: Floats) -> ConcavePoint:
+        if self._dtype == np.float64:
+            return self._at(rows, x)
+        if self._exact is None or self._exact.x is not x:
+            with self._threads(rows):
+                self._exact = self._hold(rows, np.float64).at(x)
+        return self._exact
+
+    def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
+        views = tuple(
+            ViewDual(slope.level, slope.combine, shift)
+            for slope, shift in zip(point.slopes, self._shifts, strict=True)
+        )
+        return Dual(point.weights, rows, views)
+
+    def _price(self, point: ConcavePoint, dual: Dual) -> Priced:
+        """The pass that says who should join T. In float32 it proves nothing: its bound is that of
+        the solver on T, and what the rows outside are dearer."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
+            if self._dtype == np.float64:
+                priced = price(self.problem, dual)
+            else:
+                prices = row_prices(self.problem, dual, coarse=True)
+                best = self.problem.constraints.best_set(prices, self.problem.k)
+                bound = point.value + float(prices[best].sum() - point.prices @ point.x)
+                priced = Priced(bound, prices, best)
+        self._priced = point.x, priced
+        return priced
+
+    # --- which rows -----------------------------------------------------------------------------
+
+    def _open(self) -> Mask:
+        """(n,) rows that may be chosen."""
+        open_rows = np.ones(self.problem.n, dtype=bool)
+        open_rows[self.problem.constraints.fixed_out] = False
+        return open_rows
+
+    def _first_rows(self) -> Indices:
+        """Everything where that is cheap; else where a solution is expected, or an even sample."""
+        everyone = np.flatnonzero(self._open())
+        size = first_size(self.problem)
+        if len(everyone) <= size:
+            return everyone
+        if self._start is not None:
+            return self._start
+        sample = everyone[:: math.ceil(len(everyone) / size)]
+        rules = self.problem.constraints  # which may need others besides
+        return np.union1d(sample, rules.best_set(np.zeros(self.problem.n), self.problem.k))
+
+    def _grow(self, state: ConcaveState) -> tuple[Indices, Floats]:
+        """T and x with the rows that the last prices call for, without those that proved idle."""
+        problem = self.problem
+        if not state.passes:
+            return state.rows, state.x
+        _, prices, best = self._priced_at(state)
+        # Prices will move by about the gap, relative to those of the best set.
+        missed = float(np.clip(2.0 * state.gap, 0.0, 1.0))
+        threshold = prices[best].min()
+        open_rows = self._open()
+        open_rows[state.rows] = False
+        wanted = np.flatnonzero(open_rows & (prices >= (1.0 - missed) * threshold))
+        if not open_rows[best].any():  # nobody outside can be in the best set
+            return state.rows, state.x
+        idle = (state.x < _NEGLIGIBLE * state.x.mean()) & (prices[state.rows] < 0.9 * threshold)
+        needed = np.zeros(problem.n, dtype=bool)
+        needed[best] = True
+        idle &= ~needed[state.rows]
+        kept, x = state.rows[~idle], state.x[~idle]
+        room = min(
+            max(problem.k, int(self._growth(state) * len(kept))), most_rows(problem) - len(kept)
+        )
+        joining = largest(prices, wanted, room)
+        if not len(joining):
+            return state.rows, state.x  # this is as fine as we can afford
+        rows = np.concatenate([kept, joining])
+        usual = _usual(prices[kept], x, prices[joining])
+        order = np.argsort(rows)
+        return rows[order], self._feasible(rows[order], np.concatenate([x, usual])[order])
+
+    def _growth(self, state: ConcaveState) -> float:
+        """What share of T may join it."""
+        doubled = evaluation_cost(self.problem, 2 * len(state.rows))
+        eager = _EAGER * state.gap if doubled < _CHEAP * self.problem.work() else 0.0
+        return float(np.clip(eager, _GROWTH, _DOUBLED))
+
+    def _priced_at(self, state: ConcaveState) -> Priced:
+        if self._priced is None or self._priced[0] is not state.slope_x:  # a resumed state
+            point = self._at(state.rows, state.slope_x)
+            return self._price(point, self._dual_at(state.rows, point))
+        return self._priced[1]
+
+    def _feasible(self, rows: Indices, x: Floats) -> Floats:
+        return cap(x, self.problem.k, self.problem.constraints.take(rows))
+
+
+def first_size(problem: Problem) -> int:
+    """How many rows T starts with, if there are more."""
+    size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST))
+    return min(size, most_rows(problem))
+
+
+def most_rows(problem: Problem) -> int:
+    """How many rows T may grow to."""
+    held = problem.n if problem.means.support is None else problem.means.support
+    return min(held, _rows_for(problem, _MOST_COST))
+
+
+def _rows_for(problem: Problem, cost: float) -> int:
+    """How many rows an evaluation of so many multiply-adds can take."""
+    few, many = 1, problem.n
+    if evaluation_cost(problem, many) <= cost:
+        return many
+    while many - few > 1:  # the cost rises with the rows
+        middle = (few + many) // 2
+        below = evaluation_cost(problem, middle) <= cost
+        few, many = (middle, many) if below else (few, middle)
+    return few
+
+
+def evaluation_cost(problem: Problem, m: int) -> float:
+    """Multiply-adds of the relaxation and its gradient on m rows: a Gram matrix of the smaller
+    side of every view, and its eigenvectors."""
+    sides = [min(view.p, m) for view in problem.pool.views]
+    return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
+
+
+def _usual(prices: Floats, x: Floats, newcomers: Floats) -> Floats:
+    """What x to expect at the prices of the newcomers, from those who have both."""
+    bins = np.array_split(np.argsort(prices, kind="stable"), min(_BINS, len(x)))
+    means = np.array([x[rows].mean() for rows in bins])
+    at = [prices[rows].mean() for rows in bins]
+    usual: Floats = np.interp(newcomers, at, np.maximum.accumulate(means))
+    usual = np.maximum(usual, _NEGLIGIBLE * x.mean())
+    return np.minimum(usual, 0.5)
+
+
+def _float32_suffices(problem: Problem, gap: float) -> bool:
+    """Eigenvalues of up to k |phi|^2 come with an error of float32's, which matters beside eps; and
+    1/(lambda + eps) of the largest must not drown beside 1/eps, however loose the gap."""
+    gap = min(gap, _COARSEST)
+    norms = problem.pool.largest_norms
+    error = problem.k * norms * np.finfo(np.float32).eps
+    moderate = (norms > _LEAST_SINGLE) & (norms < _MOST_SINGLE)
+    return bool((moderate & (error <= gap * problem.pool.eps)).all())

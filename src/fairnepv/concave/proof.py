@@ -1,0 +1,197 @@
+"""A proof on its way to somebody else: stored as arrays, read back, checked against the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.concave.dual import Dual, ViewDual, price
+from fairnepv.concave.spectral import diagonal_bound, score_rounding
+from fairnepv.concave.terms import Terms, real_numbers, whole_numbers
+from fairnepv.errors import InputError
+from fairnepv.io.documents import parse_document
+from fairnepv.objective import fair_value
+from fairnepv.problem import Problem
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats
+
+_FORMAT = "fairnepv bound 1"
+_ROUNDING = 1e-9  # by which two machines may differ
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What is claimed, about which problem, and the dual variables that are to prove it."""
+
+    terms: Terms
+    upper_bound: float
+    by_view: Mapping[str, float]
+    dual: Dual
+    alone: Mapping[str, Dual]
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """What the dual variables prove for the data, beside what was claimed."""
+
+    upper_bound: float
+    by_view: Mapping[str, float]
+    claimed: Proof
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim follows."""
+        views = self.claimed.by_view
+        return self.upper_bound <= self.claimed.upper_bound + _ROUNDING and all(
+            bound <= views[name] + _ROUNDING for name, bound in self.by_view.items()
+        )
+
+
+def check_proof(pool: Pool, proof: Proof) -> Verified:
+    """Every bound of a proof computed anew from the data, under the terms of the proof: what these
+    are is for the caller to check (`pipeline.verify_bound`) and for a reader to see."""
+    problem = proof.terms.pose(pool)
+    by_view = {name: proven_alone(problem, name, proof.alone[name]) for name in problem.pool.names}
+    apart = best_apart(problem, np.array(list(by_view.values())))
+    return Verified(min(proven(problem, proof.dual), apart), by_view, proof)
+
+
+def best_apart(problem: Problem, bounds: Floats) -> float:
+    """What follows for F_tau from bounds on every view alone; for a loose solver, or views that
+    share nothing, the better bound."""
+    if not np.isfinite(bounds).all():
+        return np.inf
+    value = fair_value(problem, bounds)
+    return value + score_rounding(value)
+
+
+def proven_alone(problem: Problem, name: str, dual: Dual) -> float:
+    """What dual variables prove of one view alone, or Hadamard's bound where that is lower."""
+    alone = problem.over(problem.pool.only(name))
+    return min(proven(alone, dual), diagonal_bound(alone.pool.views[0], problem.k))
+
+
+def proven(problem: Problem, dual: Dual) -> float:
+    """The bound of dual variables that may come from anywhere."""
+    views = problem.pool.views
+    m = len(dual.rows)
+    sound = (
+        len(dual.views) == len(views) == len(dual.weights)
+        and m > 0
+        and bool((np.diff(dual.rows) > 0).all())
+        and dual.rows[0] >= 0
+        and dual.rows[-1] < problem.n
+        and all(
+            # More columns prove nothing more, and ask for the memory of their square.
+            own.combine.shape[1] <= min(m, problem.k)
+            and len(own.combine) == m
+            and np.isfinite(own.combine).all()
+            for own in dual.views
+        )
+        and bool((dual.weights >= 0).all())
+        and abs(float(dual.weights.sum()) - 1.0) < _ROUNDING
+    )
+    if not sound:
+        raise InputError("the dual variables do not fit the data; the file is damaged or foreign")
+    for view, own in zip(views, dual.views, strict=True):
+        if not own.shift <= view.smallest_eigenvalue():
+            return np.inf
+    return price(problem, replace(dual, weights=dual.weights / dual.weights.sum())).bound
+
+
+# --- as arrays ------------------------------------------------------------------------------------
+
+
+def proof_arrays(proof: Proof) -> dict[str, NDArray[Any]]:
+    """Arrays for `numpy.savez`, text among them as JSON."""
+    about = {
+        "format": _FORMAT,
+        "upper_bound": proof.upper_bound,
+        "by_view": dict(proof.by_view),
+        "terms": proof.terms.record(),
+    }
+    duals = {"joint": proof.dual, **{f"alone-{i}": d for i, d in enumerate(proof.alone.values())}}
+    arrays = {"about": np.array(json.dumps(about)), **proof.terms.arrays()}
+    for name, dual in duals.items():
+        arrays |= _dual_arrays(name, dual)
+    return arrays
+
+
+def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
+    """The inverse of `proof_arrays`; anything else is refused."""
+    try:
+        about = parse_document(str(arrays["about"]).encode())
+        if about["format"] != _FORMAT:
+            raise InputError(f"this is no bound that we can read: {about['format']!r}")
+        terms = Terms.read(about["terms"], arrays)
+        names = list(terms.eps)
+        proof = Proof(
+            terms,
+            _claim(about["upper_bound"]),
+            {name: _claim(about["by_view"][name]) for name in names},
+            _read_dual("joint", arrays, len(names)),
+            {name: _read_dual(f"alone-{i}", arrays, 1) for i, name in enumerate(names)},
+        )
+        _refuse_more(proof, about, arrays)
+        return proof
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"this is no bound that fairnepv wrote ({error})") from error
+
+
+def _refuse_more(proof: Proof, about: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """What nobody reads nobody checks, and another reader may believe it."""
+    expected = proof_arrays(proof)
+    written = json.loads(str(expected["about"]))
+    for own, other in (
+        (arrays, expected),
+        *((about[name], written[name]) for name in ("by_view", "terms")),
+        (about["terms"]["calibration"], written["terms"]["calibration"]),
+        (about, written),
+    ):
+        if more := set(own) - set(other):
+            raise ValueError(f"{sorted(more)[0]!r} is not expected")
+
+
+def _claim(value: Any) -> float:
+    if type(value) not in (int, float) or np.isnan(float(value)):
+        raise ValueError("a claim is not a number")
+    return float(value)
+
+
+def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
+    arrays = {
+        f"{name}/weights": dual.weights,
+        f"{name}/rows": dual.rows,
+        f"{name}/levels": np.array([view.level for view in dual.views]),
+        f"{name}/shifts": np.array([view.shift for view in dual.views]),
+    }
+    return arrays | {f"{name}/combine-{q}": v.combine for q, v in enumerate(dual.views)}
+
+
+def _read_dual(name: str, arrays: Mapping[str, NDArray[Any]], views: int) -> Dual:
+    weights, levels, shifts = (
+        _numbers(arrays, f"{name}/{what}", (views,)) for what in ("weights", "levels", "shifts")
+    )
+    rows = whole_numbers(arrays, f"{name}/rows")
+    combines = [_numbers(arrays, f"{name}/combine-{q}", (len(rows), None)) for q in range(views)]
+    own = zip(levels.tolist(), combines, shifts.tolist(), strict=True)
+    return Dual(weights, rows, tuple(ViewDual(*view) for view in own))
+
+
+def _numbers(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]
+) -> Floats:
+    array = real_numbers(arrays, name)
+    fits = array.ndim == len(shape) and all(
+        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} has the wrong shape")
+    return array

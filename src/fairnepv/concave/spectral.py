@@ -1,0 +1,88 @@
+"""Bounds without a solver: eigenvalues [FairNEPv, appendix B], and Hadamard's inequality."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fairnepv.compute import few_threads
+from fairnepv.problem import WIDEST_GRAM, Problem
+from fairnepv.views import Pool, View
+from fairnepv.views.base import Floats
+
+
+class Spectral(NamedTuple):
+    """U_{k,q} of every view; Hadamard's bound where `rules` says so, for want of eigenvalues."""
+
+    bounds: Floats  # (M,)
+    diagonal: Floats  # (M,) Hadamard's bound, for every view
+    ranks: tuple[int | None, ...]  # numerical rank; None where the eigenvalues are not known
+    rules: tuple[str, ...]
+
+
+def spectral_bounds(problem: Problem) -> Spectral:
+    pool, k = problem.pool, problem.k
+    diagonal = np.array([diagonal_bound(view, k) for view in pool.views])
+    bounds = diagonal.copy()
+    ranks: list[int | None] = []
+    rules: list[str] = []
+    for q, view in enumerate(pool.views):
+        narrow = min(view.n, view.p) <= WIDEST_GRAM
+        rules.append("spectral" if narrow else "diagonal")
+        ranks.append(None)
+        if narrow:
+            lam = _kernel_eigenvalues(pool, q)
+            bounds[q] = spectral_bound(lam, view, k)
+            ranks[q] = _rank(lam)
+    return Spectral(bounds, diagonal, tuple(ranks), tuple(rules))
+
+
+def spectral_bound(lam: Floats, view: View, k: int) -> float:
+    """U_{k,q} = (1/k) sum of the k largest log eigenvalues of L_q [FairNEPv, appendix B].
+
+    `lam` holds the eigenvalues of the feature Gram matrix, descending. They carry an error of the
+    order of rounding times the largest, which is added, so that the bound stays a bound; so is what
+    the features of a kernel leave out.
+    """
+    top = np.zeros(k)
+    top[: min(k, len(lam))] = np.maximum(lam[:k], 0.0)
+    allowance = len(lam) * np.finfo(np.float64).eps * top[0]
+    return float(np.log(top + allowance + view.tail + view.ridge).mean() + view.offset)
+
+
+def diagonal_bound(view: View, k: int) -> float:
+    """Hadamard: log det L[S, S] is at most the sum of the k largest log L_ii.
+
+    A norm carries the rounding of p products, a mean that of k terms, which are added. Of a kernel
+    that was rounded and lost eigenvalues below zero, the diagonal is too small by what it lacks.
+    """
+    largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
+    logs = np.log(largest + view.lack() + view.ridge)
+    rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
+    bound = float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
+    return bound + score_rounding(bound)
+
+
+def score_rounding(score: float) -> float:
+    """What a score that is held against a bound may itself owe to rounding."""
+    return 1e-12 * (1.0 + abs(score))
+
+
+def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
+    """Nonzero eigenvalues of K_q, descending, from a Gram matrix of its smaller side."""
+    view = pool.views[q]
+    if view.n < view.p:  # K_q itself is the smaller one
+        gram = view.whole_kernel()
+    elif "gram" in vars(pool):  # the joint one, which the relaxation has left here
+        start = sum(view.p for view in pool.views[:q])
+        block = slice(start, start + view.p)
+        gram = pool.gram[block, block]
+    else:
+        gram = pool.only(pool.names[q]).gram
+    with few_threads(float(len(gram)) ** 3):
+        return np.asarray(view.place.eigenvalues(gram)[::-1])
+
+
+def _rank(lam: Floats) -> int:
+    return int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())

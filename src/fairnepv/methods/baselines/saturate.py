@@ -1,0 +1,83 @@
+"""Saturate [Krause]: bisection for the highest level that greedy can bring every view to.
+
+f_q(S) = log det(L_q[S, S] / u), with u the least ridge of all views, is 0 for the empty set,
+monotone, since no eigenvalue of any L_q is below u, and submodular. One u for all views keeps their
+order: of k items, the view with the lowest f_q is the one with the lowest d_q.
+
+Departures from the authors: exactly k items are chosen (alpha = 1, the practical variant, which
+has no guarantee), greedy goes on to k where fewer items reach the level, and a set that misses its
+level competes as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairnepv.concave import diagonal_bound
+from fairnepv.loop import Session
+from fairnepv.methods.baselines.limits import insist
+from fairnepv.objective import subset_scores
+from fairnepv.problem import Problem
+from fairnepv.search import Effort, Found, Greedy, complete
+from fairnepv.search.frontier import Judge
+from fairnepv.views.base import Floats
+
+_ROUNDS = 12  # the level is then known to 1/4096 of its range
+
+
+def saturate(problem: Problem, effort: Effort, session: Session) -> Found:
+    """The set whose worst view is best among those that greedy finds for a dozen levels."""
+    insist(problem, "saturate")
+    pool, k = problem.pool, problem.k
+    log_u = float((np.log(pool.eps) + pool.offsets).min())
+    low, high = log_u, min(diagonal_bound(view, k) for view in pool.views)  # of d_q
+    best: Found | None = None
+    best_worst = -np.inf
+    for _ in range(_ROUNDS):
+        level = (low + high) / 2.0
+        judge = _judge(pool.offsets, log_u, k * (level - log_u))
+        outcome = session.run(Greedy(problem, judge))
+        if session.stopped and best is not None:
+            return Found(best.indices, session.stopped)
+        indices = complete(problem, outcome.state.indices)
+        worst = float(subset_scores(pool, indices).min())
+        if best is None or worst > best_worst + problem.tolerances.tie:
+            best, best_worst = Found(indices, outcome.status), worst
+        if session.stopped:
+            break
+        low, high = (level, high) if worst >= level else (low, level)
+    assert best is not None
+    return best
+
+
+def _judge(offsets: Floats, log_u: float, level: float) -> Judge:
+    return lambda logdets, size: Truncated(logdets, offsets, size, log_u, level)
+
+
+class Truncated(NamedTuple):
+    """The mean of min(f_q, level) in place of F_tau; of f_q itself where all have reached it.
+
+    The latter is at least the level and so ranks first; without it, all items would be tied from
+    there on.
+    """
+
+    logdets: Floats  # (M,) as in `Standing`
+    offsets: Floats  # (M,)
+    size: int
+    log_u: float
+    level: float
+
+    def fair_scores(self, log_ratios: Floats) -> Any:
+        shape = (-1,) + (1,) * (log_ratios.ndim - 1)
+        shift = self.size * (self.offsets.reshape(shape) - self.log_u)
+        f = self.logdets.reshape(shape) + log_ratios + shift
+        reached = (f >= self.level).all(axis=0)
+        return np.where(reached, f, np.minimum(f, self.level)).mean(axis=0) / self.size
+
+    def ceiling(self, log_ratios: Floats) -> tuple[float, Floats]:
+        """The mean of f_q itself, which no truncation exceeds."""
+        M = len(self.logdets)
+        shift = self.size * (self.offsets - self.log_u)
+        return float((self.logdets + shift).mean() / self.size), np.full(M, 1.0 / (M * self.size))

@@ -1,0 +1,260 @@
+"""Where frames live: in n dimensions, or in the joint range of the views, where n disappears.
+
+If V_0 lies in the range of Phi = [Phi_1 ... Phi_M] = Q R, every iterate does, and the iteration on
+Y in St(r, k) with the factors R_q is exactly the iteration on V = Q Y (DESIGN 3.3). So is the one
+on C with V = Phi C, where Phi is too wide for a Gram matrix: it reads the rows once per step and
+keeps nothing of length n. The solvers see `maps` and never learn which coordinates they work in.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from fairnepv.objective import FeatureMaps
+from fairnepv.objective.geometry import EUCLIDEAN
+from fairnepv.problem import WIDEST_GRAM, Problem
+from fairnepv.stiefel.maps import (
+    MatrixMaps,
+    PoolMaps,
+    SpanMaps,
+    block_row_norms,
+    block_square,
+    nearest_in_span,
+    row_norms,
+)
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats, Indices, inverse_norms
+
+_SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so many of BLAS
+LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve keeps two dozen
+_EASY_FRAME = 1 << 21  # numbers that go to workers and come back in some ten milliseconds
+_TYPICAL_STEPS = 150  # and products with the Hessian
+
+
+class Coordinates(Protocol):
+    dimension: int
+
+    @property
+    def maps(self) -> FeatureMaps: ...
+
+    def products(self, k: int) -> float:
+        """Multiply-adds of one `adjoint` or `combine`."""
+        ...
+
+    def lower(self, V: Floats) -> Floats:
+        """A frame (dimension, k) for the subspace of V (n, k), projected if it sticks out."""
+        ...
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        """The same for the coordinate frame of these rows."""
+        ...
+
+    def lift(self, Y: Floats) -> Floats:
+        """The frame (n, k) that Y stands for."""
+        ...
+
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        """Frobenius norm of what these coordinates cannot hold of sum_q Phi_q Y_q."""
+        ...
+
+    def leverage(self, Y: Floats) -> Floats:
+        """(n,) squared row norms of the lifted frame [FairNEPv, section 4.4]."""
+        ...
+
+
+def choose_coordinates(problem: Problem) -> Coordinates:
+    """Those of the least work over a typical solve."""
+    work = coordinate_work(problem)
+    kinds: dict[str, Callable[[Pool], Coordinates]] = {
+        "reduced": Reduced,
+        "spanned": Spanned,
+        "ambient": Ambient,
+    }
+    return kinds[min(work, key=lambda kind: work[kind])](problem.pool)
+
+
+def coordinate_work(problem: Problem) -> dict[str, float]:
+    """Multiply-adds of a typical solve in each kind of coordinates that is possible.
+
+    A step multiplies by all feature maps and their transposes (in the span, the transposes by the
+    images of all views) and frames by (k, k) matrices: of n rows, of r <= P, or of pairs of P.
+    Multiply-adds of sparse views count for more. Frames of n rows are few or small, since they may
+    have to travel with every pass; on all engines alike, or answers would depend on these.
+    """
+    pool, n, k = problem.pool, problem.n, problem.k
+    P, M = pool.width, len(pool.views)
+    stored = sum(v.stored * (_SPARSE if v.stored < v.n * v.p else 1.0) for v in pool.views)
+    step = {"spanned": (1.0 + M) * stored * k + 24.0 * P * k**2}
+    if n * k <= _EASY_FRAME or n <= P:
+        step["ambient"] = 2.0 * stored * k + 15.0 * n * k**2
+    if P <= WIDEST_GRAM:
+        step["reduced"] = 2.0 * P**2 * k + 15.0 * P * k**2
+    beforehand = {"reduced": n * P**2 + P**3}  # the Gram matrix, its factor and the start
+    return {kind: _TYPICAL_STEPS * step[kind] + beforehand.get(kind, 0.0) for kind in step}
+
+
+class Ambient:
+    """All n dimensions, matrix-free: every product is a pass over the rows."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.dimension = pool.n
+
+    @property
+    def maps(self) -> FeatureMaps:
+        return PoolMaps(self._pool)
+
+    def products(self, k: int) -> float:
+        return float(self._pool.stored) * k
+
+    def lower(self, V: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(V)
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        V = np.zeros((self.dimension, len(indices)))
+        V[indices, np.arange(len(indices))] = 1.0
+        return V
+
+    def lift(self, Y: Floats) -> Floats:
+        return Y
+
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        return 0.0
+
+    def leverage(self, Y: Floats) -> Floats:
+        return row_norms(Y)
+
+
+class Reduced:
+    """The joint range of the views, found from one pass for the Gram matrix.
+
+    Columns are brought to unit length before the rank is decided, so that neither a view nor a
+    column is lost for its units; what then drowns in rounding depends on the other columns. R is
+    triangular by views, the widest first, so that products skip what is zero.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        lengths = np.sqrt(np.diagonal(pool.gram))
+        inverse = inverse_norms(np.diagonal(pool.gram))
+        R, independent = _triangular_by_views(
+            pool.gram * inverse * inverse[:, None], [view.p for view in pool.views]
+        )
+        self.dimension = len(R)
+        self.R = R * lengths  # (r, P), Phi = Q R
+        self._C = np.zeros((pool.width, self.dimension))  # (P, r), Q = Phi C
+        self._C[independent] = solve_triangular(
+            R[:, independent], np.eye(self.dimension), check_finite=False
+        )
+        self._C *= inverse[:, None]
+
+    @functools.cached_property
+    def maps(self) -> MatrixMaps:
+        return MatrixMaps(self.R, [view.p for view in self._pool.views])
+
+    def products(self, k: int) -> float:
+        return float(self.dimension) * self._pool.width * k
+
+    def lower(self, V: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(self._C.T @ np.vstack(PoolMaps(self._pool).adjoint(V)))
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        return EUCLIDEAN.orthonormalize(self._C.T @ _columns(self._pool, indices))
+
+    def lift(self, Y: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self.coefficients(Y)))
+
+    def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+        """C with Q Y = Phi C, per view."""
+        return self.maps.split(self._C @ Y)
+
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        W = np.vstack(Y)
+        outside = self.maps.split(W - self._C @ (self.R @ W))  # (I - Q Q^T) Phi W = Phi (I - C R) W
+        squares = self._pool.reduce(block_square, np.add, outside, width=2 * W.shape[1], fixed=True)
+        return float(np.sqrt(squares))
+
+    def leverage(self, Y: Floats) -> Floats:
+        C = self.coefficients(Y)
+        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
+
+
+def _columns(pool: Pool, indices: Indices) -> Floats:
+    """Phi^T of the coordinate frame of these rows, (P, k)."""
+    rows = [view.rows(indices) for view in pool.views]
+    return np.vstack([x.T.toarray() if sp.issparse(x) else x.T for x in rows])
+
+
+def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indices]:
+    """R (r, P) with R^T R = gram to rounding, and r independent columns that make R triangular.
+
+    A Cholesky factorisation that pivots within one view after the other, the widest first: the rows
+    of R that a view adds are zero in the columns of the views before it.
+    """
+    noise = max(len(gram), 100) * np.finfo(np.float64).eps * float(np.linalg.norm(gram))
+    starts = np.cumsum([0, *widths])
+    blocks = [np.arange(starts[q], starts[q + 1]) for q in np.argsort(widths, kind="stable")[::-1]]
+    rest, rows, independent = gram.copy(), [], []
+    for q, block in enumerate(blocks):
+        own = rest[np.ix_(block, block)]
+        if np.diagonal(own).max() <= noise:  # LAPACK would take the first pivot all the same
+            continue
+        T, pivots, rank, _ = dpstrf(own, tol=noise, lower=False)
+        chosen = block[pivots[:rank] - 1]
+        ahead = np.concatenate(blocks[q:])
+        strip = np.zeros((rank, len(gram)))
+        strip[:, ahead] = solve_triangular(
+            np.triu(T[:rank, :rank]), rest[np.ix_(chosen, ahead)], trans="T", check_finite=False
+        )
+        later = ahead[len(block) :]
+        rest[np.ix_(later, later)] -= strip[:, later].T @ strip[:, later]
+        rows.append(strip)
+        independent.append(chosen)
+    if not rows:  # every view is zero
+        return np.zeros((0, len(gram))), np.zeros(0, dtype=np.int64)
+    return np.vstack(rows), np.concatenate(independent)
+
+
+class Spanned:
+    """V = Phi C, for views too wide for a Gram matrix: nothing is as large as n k or P^2.
+
+    Where columns of Phi depend on each other C is not unique, and lengths of tangent vectors are
+    sure to the root of rounding only; that is plenty for an ordering of candidates.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.dimension = min(pool.n, pool.width)
+        self.maps = SpanMaps(pool)
+
+    def products(self, k: int) -> float:
+        return float(self._pool.stored) * k
+
+    def lower(self, V: Floats) -> Floats:
+        return self._nearest(np.vstack(PoolMaps(self._pool).adjoint(V)))
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        return self._nearest(_columns(self._pool, indices))
+
+    def _nearest(self, B: Floats) -> Floats:
+        return self.maps.geometry.orthonormalize(nearest_in_span(self.maps, B))
+
+    def lift(self, Y: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self._coefficients(Y)))
+
+    def left_out(self, Y: tuple[Floats, ...]) -> float:
+        return 0.0
+
+    def leverage(self, Y: Floats) -> Floats:
+        C = self._coefficients(Y)
+        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
+
+    def _coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+        return self.maps.split(Y[: len(Y) // 2])

@@ -1,0 +1,174 @@
+"""The accelerated ascent: preconditioned limited-memory BFGS on the Grassmann manifold.
+
+Memory of ten pairs (fewer where frames are large), polar retraction, Armijo backtracking. Differs
+from the textbook version in four ways: what stands between the two loops is not a number but the
+`Preconditioner` of the point; remembered pairs stay as they are and only the resulting direction
+is projected (transporting them all took as many steps and nearly twice the time on the UCI and
+OpenMoji pools); a step turns no direction by much more than a radian, where the retraction still
+means something; and a direction that does not ascend drops the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import daxpy
+
+from fairnepv.errors import Status
+from fairnepv.objective import Point, StiefelObjective
+from fairnepv.objective.geometry import Geometry
+from fairnepv.stiefel.frames import PointMemo, affordable, describe
+from fairnepv.stiefel.preconditioner import Preconditioner
+from fairnepv.views.base import Floats
+
+_MEMORY = 10
+_ARMIJO = 1e-4
+_SMALLEST_STEP = 1e-10
+_WIDEST_ANGLE = 1.0
+_PATIENCE = 100  # steps without a smaller residual before the ascent counts as stuck
+_RENEW_EVERY = 20  # steps, where rounding adds up in a frame
+
+
+@dataclass(frozen=True)
+class LbfgsState:
+    V: Floats
+    S: Sequence[Floats] = ()  # steps, like V
+    Y: Sequence[Floats] = ()  # what they took off the gradient
+    best_residual: float = np.inf
+    stalled: int = 0  # steps since then
+    steps: int = 0
+    passes: int = 0
+
+
+class Lbfgs:
+    """Ascent of f_tau, monotone up to its rounding, until k ||A_perp||_F <= tol."""
+
+    stage = "ascent"
+
+    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
+        self.tol = tol
+        self._start = start
+        self._point = PointMemo(objective)
+        self._memory = affordable(start, 2 * _MEMORY) // 2
+
+    def init(self) -> LbfgsState:
+        return LbfgsState(self._start, passes=self._point.for_value + self._point.for_gradient)
+
+    def step(self, state: LbfgsState) -> LbfgsState:
+        point = self._point(state.V)
+        geometry = point.geometry
+        gradient = 2.0 * point.A_perp
+        guess = Preconditioner(point)
+        S, Y = state.S, state.Y
+        direction = point.project(_two_loop(geometry, gradient, S, Y, guess))
+        slope = geometry.dot(direction, gradient)
+        if slope <= 0:
+            direction, S, Y = point.project(guess.solve(gradient)), (), ()
+            slope = geometry.dot(direction, gradient)
+        del guess
+        successor, length, tries = self._search(point, direction, slope)
+        passes = state.passes + tries * self._point.for_value
+        if successor is None:
+            return LbfgsState(
+                state.V, S, Y, state.best_residual, _PATIENCE, state.steps + 1, passes
+            )
+        if (state.steps + 1) % _RENEW_EVERY == 0:
+            successor = self._renewed(successor)
+            passes += self._point.for_renewal
+        self._point.keep(successor)
+        change = gradient - 2.0 * successor.A_perp
+        S, Y = self._remember(geometry, S, Y, length * direction, change)
+        best = min(successor.residual, state.best_residual)
+        stalled = 0 if best < state.best_residual else state.stalled + 1
+        passes += self._point.for_gradient
+        return LbfgsState(successor.V, S, Y, best, stalled, state.steps + 1, passes)
+
+    def _search(
+        self, point: Point, direction: Floats, slope: float
+    ) -> tuple[Point | None, float, int]:
+        """The first of halved steps that gains enough, as far as rounding lets f tell."""
+        geometry = point.geometry
+        widest = _largest_angle(geometry, direction)
+        if widest == 0:  # a direction that rounding has made nothing of
+            return None, 0.0, 0
+        length = min(1.0, _WIDEST_ANGLE / widest)
+        noise = 10.0 * point.rounding
+        tries = 0
+        while length >= _SMALLEST_STEP:
+            tries += 1
+            successor = self._point.objective.at(geometry.retract(point.V, length * direction))
+            if successor.value >= point.value + _ARMIJO * length * slope - noise:
+                return successor, length, tries
+            length *= 0.5
+        return None, length, tries
+
+    def _renewed(self, point: Point) -> Point:
+        V = point.geometry.renew(point.V)
+        return point if V is point.V else self._point.objective.at(V)
+
+    def _remember(
+        self,
+        geometry: Geometry,
+        S: Sequence[Floats],
+        Y: Sequence[Floats],
+        step: Floats,
+        change: Floats,
+    ) -> tuple[Sequence[Floats], Sequence[Floats]]:
+        """The memory with the new pair, if its curvature is sound."""
+        sizes = geometry.norm(step) * geometry.norm(change)
+        if geometry.dot(step, change) > 1e-12 * sizes:
+            S, Y = (*S, step), (*Y, change)
+        return S[-self._memory :], Y[-self._memory :]
+
+    def done(self, state: LbfgsState) -> Status | None:
+        if self._point(state.V).residual <= self.tol:
+            return Status.CONVERGED
+        return Status.STAGNATED if state.stalled >= _PATIENCE else None
+
+    def report(self, state: LbfgsState) -> Mapping[str, Any]:
+        return {**describe(self._point(state.V)), "shift": None, "tol": self.tol}
+
+
+def _largest_angle(geometry: Geometry, xi: Floats) -> float:
+    """The spectral norm of xi; where even the Frobenius norm is small, that will do.
+
+    Bounding the latter instead makes steps short for many columns: out of the start on a sparse
+    pool of 6,000 words (k = 150) ten such steps came to f = 2.54, and two of these to 2.59.
+    """
+    frobenius = geometry.norm(xi)
+    if frobenius <= _WIDEST_ANGLE:
+        return frobenius
+    return float(np.sqrt(np.linalg.eigvalsh(geometry.inner(xi, xi))[-1]))
+
+
+def _two_loop(
+    geometry: Geometry,
+    gradient: Floats,
+    S: Sequence[Floats],
+    Y: Sequence[Floats],
+    guess: Preconditioner,
+) -> Floats:
+    """The inverse-Hessian approximation times the gradient, for ascent on a concave model."""
+    if not len(S):
+        return guess.solve(gradient)
+    dot = geometry.dot
+    q: Floats = gradient.copy()
+    rho = [1.0 / dot(s, y) for s, y in zip(S, Y, strict=True)]
+    alpha = np.empty(len(S))
+    for m in reversed(range(len(S))):
+        alpha[m] = rho[m] * dot(S[m], q)
+        _add(q, -alpha[m], Y[m])
+    # The last pair also tells how far the guess is off in size.
+    q = guess.solve(q)
+    q /= rho[-1] * guess.quadratic(Y[-1])
+    for m in range(len(S)):
+        _add(q, alpha[m] - rho[m] * dot(Y[m], q), S[m])
+    return q
+
+
+def _add(q: Floats, factor: float, X: Floats) -> None:
+    """q += factor X without a temporary array."""
+    daxpy(X.reshape(-1), q.reshape(-1), a=factor)

@@ -1,0 +1,290 @@
+"""The feature maps in each kind of coordinates: of the rows, of their range, and of their span.
+
+Block tasks and the arithmetic of products; which coordinates a solve works in, and what they cost,
+is decided in `coordinates.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+
+from fairnepv.compute import Block
+from fairnepv.objective.geometry import EUCLIDEAN, Geometry
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats
+
+_SOUND = 1e-4  # ratio of eigenvalues of X^T X above which X (X^T X)^-1/2 is orthonormal to rounding
+_FAINTEST = 1e-13  # what is below is as good as lost in the rounding of X^T X
+_PUSH = 1e-10
+_ROUNDS = 4
+_CLOSE, _MOST_ITERATIONS = 1e-13, 200  # of conjugate gradients
+_TINY = np.finfo(np.float64).tiny
+
+
+def random_coefficients(pool: Pool, columns: int, rng: np.random.Generator) -> tuple[Floats, ...]:
+    """Gaussian (p_q, columns), weighted so that views have the same size, whatever their units."""
+    return tuple(
+        rng.standard_normal((view.p, columns)) / np.sqrt(total if total > 0 else 1.0)
+        for view, total in zip(pool.views, pool.squared_norms.sum(axis=0), strict=True)
+    )
+
+
+# --- the rows themselves --------------------------------------------------------------------------
+
+
+class _OfPool:
+    """What feature maps over the rows of a pool have in common."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @functools.cached_property
+    def traces(self) -> Floats:
+        return np.asarray(self._pool.squared_norms.sum(axis=0))
+
+    @property
+    def dimension(self) -> int:
+        return min(self._pool.n, self._pool.width)
+
+
+class PoolMaps(_OfPool):
+    """Feature maps of the rows themselves; each product is one pass."""
+
+    passes_per_adjoint = passes_per_combine = 1
+    geometry: Geometry = EUCLIDEAN
+
+    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
+        k = V.shape[1]
+        return self._pool.reduce(
+            _block_adjoint, _add_each, None, V, width=k, total=k * self._pool.width, fixed=True
+        )
+
+    def combine(self, Y: tuple[Floats, ...]) -> Floats:
+        return self._pool.map(block_combine, Y, width=2 * Y[0].shape[1], fixed=True)
+
+    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        k = Y[0].shape[1]
+        side_by_side = self._pool.map(_block_images, Y, width=2 * len(Y) * k, fixed=True)
+        return tuple(np.ascontiguousarray(part) for part in np.split(side_by_side, len(Y), axis=1))
+
+
+def _block_adjoint(block: Block, state: None, V: Floats) -> tuple[Floats, ...]:
+    return tuple(view.features().T @ V for view in block.views)
+
+
+def _block_images(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    return np.hstack([view.features() @ y for view, y in zip(block.views, Y, strict=True)])
+
+
+def block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    """sum_q Phi_q Y_q on these rows."""
+    return _sum_of_products([view.features() for view in block.views], Y)
+
+
+def _sum_of_products(Phis: list[Any], Y: tuple[Floats, ...]) -> Floats:
+    first, *others = (Phi @ y for Phi, y in zip(Phis, Y, strict=True))
+    total: Floats = first
+    for other in others:
+        total += other
+    return total
+
+
+def block_row_norms(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    return row_norms(block_combine(block, Y))
+
+
+def block_square(block: Block, Y: tuple[Floats, ...]) -> Floats:
+    return np.asarray(block_row_norms(block, Y).sum())
+
+
+def row_norms(V: Floats) -> Floats:
+    """Squared."""
+    norms: Floats = np.einsum("ij,ij->i", V, V)
+    return norms
+
+
+def _add_each(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    """left += right: partial sums belong to nobody else, and may be large."""
+    for a, b in zip(left, right, strict=True):
+        a += b
+    return left
+
+
+# --- their joint range ----------------------------------------------------------------------------
+
+
+class MatrixMaps:
+    """Feature maps held as matrices (r, p_q), one per view, without the rows of zeros below."""
+
+    passes_per_adjoint = passes_per_combine = 0
+    geometry: Geometry = EUCLIDEAN
+
+    def __init__(self, R: Floats, widths: list[int]) -> None:
+        self._cuts = np.cumsum(widths)[:-1]
+        self._views = [_without_zeros_below(R_q) for R_q in np.split(R, self._cuts, axis=1)]
+        self.traces = np.array([np.vdot(R_q, R_q) for R_q in self._views])
+        self.dimension = len(R)
+
+    def split(self, Z: Floats) -> tuple[Floats, ...]:
+        return tuple(np.split(Z, self._cuts))
+
+    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
+        return tuple(_thin_product(V[: len(R)], R) for R in self._views)
+
+    def combine(self, Y: tuple[Floats, ...]) -> Floats:
+        first, *others = self.images(Y)
+        return sum(others, start=first)
+
+    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        images = tuple(np.zeros((self.dimension, y.shape[1])) for y in Y)
+        for R, y, image in zip(self._views, Y, images, strict=True):
+            image[: len(R)] = _thin_product(y, R.T)
+        return images
+
+
+def _without_zeros_below(R: Floats) -> Floats:
+    nonzero = np.flatnonzero(R.any(axis=1))
+    return np.ascontiguousarray(R[: nonzero[-1] + 1 if len(nonzero) else 1])
+
+
+def _thin_product(X: Floats, R: Floats) -> Floats:
+    """R^T X for few columns X, as (X^T R)^T: that takes OpenBLAS two thirds of the time."""
+    return np.ascontiguousarray((X.T @ R).T)
+
+
+# --- their span -----------------------------------------------------------------------------------
+
+
+class SpanMaps(_OfPool):
+    """Feature maps on vectors of the span of the columns; `images` and `combine` are one pass.
+
+    X = Phi C is kept as the pair of C and Phi^T X, (P, k) each, one above the other. So Phi_q^T X
+    is there to be read, and X^T Y is C^T (Phi^T Y).
+    """
+
+    passes_per_adjoint, passes_per_combine = 0, 1
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        self._cuts = np.cumsum([view.p for view in pool.views])
+        self.geometry: Geometry = Pairs(self)
+
+    def split(self, C: Floats) -> tuple[Floats, ...]:
+        return tuple(np.split(C, self._cuts[:-1]))
+
+    def random(self, columns: int, rng: np.random.Generator) -> tuple[Floats, ...]:
+        return random_coefficients(self._pool, columns, rng)
+
+    def adjoint(self, V: Floats) -> tuple[Floats, ...]:
+        return self.split(V[len(V) // 2 :])
+
+    def combine(self, Y: tuple[Floats, ...]) -> Floats:
+        k, P = Y[0].shape[1], self._pool.width
+        below = self._pool.reduce(
+            _block_gram_product, _add_each, Y, width=2 * k, total=k * P, fixed=True
+        )
+        return np.vstack([*Y, *below])
+
+    def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        M, k, P = len(Y), Y[0].shape[1], self._pool.width
+        below = self._pool.reduce(
+            _block_gram_images, _add_each, Y, width=2 * M * k, total=M * k * P, fixed=True
+        )
+        pairs = []
+        for q, (y, stop) in enumerate(zip(Y, self._cuts, strict=True)):
+            pair = np.zeros((2 * P, k))
+            pair[stop - len(y) : stop] = y
+            np.concatenate(below[q * M : (q + 1) * M], out=pair[P:])
+            pairs.append(pair)
+        return tuple(pairs)
+
+
+def _block_gram_product(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+    """Phi_p^T sum_q Phi_q Y_q on these rows, for every view p."""
+    Phis = [view.features() for view in block.views]
+    W = _sum_of_products(Phis, Y)
+    return tuple(Phi.T @ W for Phi in Phis)
+
+
+def _block_gram_images(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
+    """Phi_p^T Phi_q Y_q on these rows, for every image q all views p."""
+    Phis = [view.features() for view in block.views]
+    images = [Phi @ y for Phi, y in zip(Phis, Y, strict=True)]
+    return tuple(Phi.T @ W for W in images for Phi in Phis)
+
+
+class Pairs(Geometry):
+    """Vectors X = Phi C as pairs (C, Phi^T X); see `SpanMaps`.
+
+    What both halves undergo alike, rounding pulls apart: slowly in the course of an iteration, and
+    at once where the columns of X nearly depend on each other. `renew` joins them by a pass. And
+    where the columns of Phi are dependent, C need not vanish when X does: norms have an error of
+    the square root of rounding.
+    """
+
+    passes_per_renewal = 1
+    faintest = 1e-6
+
+    def __init__(self, maps: SpanMaps) -> None:
+        self._maps = maps
+
+    def inner(self, X: Floats, Y: Floats) -> Floats:
+        P = len(X) // 2
+        return X[:P].T @ Y[P:]
+
+    def dot(self, X: Floats, Y: Floats) -> float:
+        P = len(X) // 2
+        return float(np.vdot(X[:P], Y[P:]))
+
+    def orthonormalize(self, X: Floats) -> Floats:
+        """X (X^T X)^-1/2, again after a renewal while X^T X is ill-conditioned (as in CholeskyQR2).
+
+        What drowns in the rounding of X^T X comes up by a factor of 3e6 with each renewal, at the
+        cost of a pass. What is down there after the first one was never above rounding: columns
+        depend on each other, and are pushed apart.
+        """
+        for round_ in range(_ROUNDS):
+            lam, E = eigh(self.inner(X, X), check_finite=False)
+            if round_ == 1 and lam[0] < _FAINTEST * lam[-1]:
+                push = self.random(X, np.random.default_rng(0))
+                X = X + _PUSH * self.norm(X) / self.norm(push) * push
+                lam, E = eigh(self.inner(X, X), check_finite=False)
+            X = X @ ((E / np.sqrt(np.maximum(lam, _FAINTEST * lam[-1]))) @ E.T)
+            if lam[0] > _SOUND * lam[-1]:
+                break
+            X = self.renew(X)
+        return X
+
+    def random(self, like: Floats, rng: np.random.Generator) -> Floats:
+        """Phi Omega with views weighted to the same size, whatever their units."""
+        return self._maps.combine(self._maps.random(like.shape[1], rng))
+
+    def renew(self, X: Floats) -> Floats:
+        return self._maps.combine(self._maps.split(X[: len(X) // 2]))
+
+
+def nearest_in_span(maps: SpanMaps, B: Floats) -> Floats:
+    """The pair of Phi C nearest to V, given B = Phi^T V (P, k); a pass per iteration.
+
+    Conjugate gradients on the normal equations, columns side by side, views in equal units.
+    """
+    P, widths = len(B), [len(part) for part in maps.split(B)]
+    scale = 1.0 / np.repeat(np.maximum(maps.traces, _TINY), widths)[:, None]
+    C, r, X = np.zeros_like(B), B.copy(), maps.combine(maps.split(scale * B))
+    rr = np.einsum("ij,ij->j", r, scale * r)
+    enough = _CLOSE**2 * rr
+    for _ in range(_MOST_ITERATIONS):
+        bend = np.einsum("ij,ij->j", X[:P], X[P:])
+        alpha = np.where((rr > enough) & (bend > 0), rr / np.maximum(bend, _TINY), 0.0)
+        if not alpha.any():
+            break
+        C += alpha * X[:P]
+        r -= alpha * X[P:]
+        before, rr = rr, np.einsum("ij,ij->j", r, scale * r)
+        beta = rr / np.maximum(before, _TINY)
+        X = maps.combine(maps.split(scale * r + beta * X[:P]))
+    return maps.combine(maps.split(C))

@@ -1,0 +1,388 @@
+"""`relax`: coordinates, a start, a solver, a check of what was reached, and the record of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg import svdvals
+
+from fairnepv.compute import block_threads, few_threads
+from fairnepv.errors import InputError, NumericalError, Status
+from fairnepv.loop import Outcome, Session, Step
+from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
+from fairnepv.objective.geometry import EUCLIDEAN
+from fairnepv.problem import Problem, by_view
+from fairnepv.stiefel.coordinates import (
+    LARGEST_FRAME,
+    Ambient,
+    Coordinates,
+    Reduced,
+    Spanned,
+    choose_coordinates,
+)
+from fairnepv.stiefel.curvature import Curvature, largest_curvature
+from fairnepv.stiefel.frames import PointMemo
+from fairnepv.stiefel.lbfgs import Lbfgs
+from fairnepv.stiefel.scf import Scf
+from fairnepv.stiefel.starts import check_start, small_range, start_frame
+from fairnepv.stiefel.trust_region import TrustRegion
+from fairnepv.views.arrays import brief, check_count, check_positive
+from fairnepv.views.base import Floats
+from fairnepv.views.imprint import Imprint
+
+# Variants of section 4.2 as (alpha, sigma in units of 1/k).
+_VARIANTS = {
+    "plain": (1.0, 0.0),
+    "damped": (0.5, 0.0),
+    "shifted": (1.0, 1.0),
+    "damped-shifted": (0.5, 1.0),
+}
+SOLVERS = ("accelerated", *_VARIANTS)
+_ESCAPES = 5
+_LOST = 1e-7  # of orthonormality: more makes a value that no frame has
+_LANCZOS_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A solver by name with its knobs; `tol` is on the scaled residual k ||A_perp||_F for
+    `accelerated`, and on the paper's unscaled ||A - V/k||_F for the variants of Algorithm 1."""
+
+    name: str
+    tol: float
+    max_steps: int
+    alpha: float = 1.0
+    sigma: float = 0.0
+    max_passes: int | None = None  # over the rows, after the start
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """What the relaxation found, with the basis made on demand."""
+
+    value: float
+    view_values: Mapping[str, float]
+    view_weights: Mapping[str, float]
+    residual: float
+    curvature: float | None  # k times the largest curvature found; None if not checked
+    checked: str  # what was checked before the status was given
+    status: Status
+    trace: tuple[Step, ...] = field(repr=False)
+    solver: Solver
+    coordinates: Coordinates = field(repr=False)
+    frame: Floats = field(repr=False)  # in those coordinates
+    k: int = field(repr=False)
+    imprint: Imprint | None = field(default=None, repr=False)  # of the rows, for a later look
+
+    @property
+    def steps(self) -> int:
+        return count_steps(self.trace)
+
+    @functools.cached_property
+    def basis(self) -> Floats:
+        """(n, k) orthonormal frame V."""
+        self._check_rows()
+        V = self.coordinates.lift(self.frame)
+        if V.shape[1] < self.k:  # degenerate: any completion is as good as another
+            rest = np.random.default_rng(0).standard_normal((len(V), self.k - V.shape[1]))
+            V = np.hstack([V, EUCLIDEAN.orthonormalize(rest - V @ (V.T @ rest))])
+        return V
+
+    @functools.cached_property
+    def leverage(self) -> Floats:
+        """(n,) leverage scores l_i = ||e_i^T V||^2 [FairNEPv, section 4.4]."""
+        self._check_rows()
+        return self.coordinates.leverage(self.frame)
+
+    def _check_rows(self) -> None:
+        if self.imprint is not None:
+            self.imprint.check()
+
+
+def make_solver(
+    name: str = "accelerated",
+    *,
+    k: int,
+    tol: float = 1e-6,
+    max_steps: int | None = None,
+    alpha: float | None = None,
+    sigma: float | None = None,
+) -> Solver:
+    """A solver by name; contradictory knobs are refused here."""
+    if not isinstance(name, str) or name not in SOLVERS:
+        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {brief(name)}")
+    tol = check_positive("tol", tol)
+    max_steps = None if max_steps is None else check_count("max_steps", max_steps)
+    if name == "accelerated":
+        if alpha is not None or sigma is not None:
+            raise InputError(
+                "alpha and sigma belong to the SCF variants, not to 'accelerated'; drop them, or "
+                "choose solver damped, shifted or damped-shifted"
+            )
+        return Solver(name, tol, max_steps or 3000)
+    default_alpha, default_sigma = _VARIANTS[name]
+    alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
+    sigma = default_sigma / k if sigma is None else _check_sigma(sigma)
+    if alpha > 1:
+        raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
+    if (alpha < 1) != (default_alpha < 1) or (sigma > 0) != (default_sigma > 0):
+        raise InputError(
+            f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
+            "means alpha < 1 and shifting means sigma > 0"
+        )
+    return Solver(name, tol, max_steps or 1000, alpha, sigma)
+
+
+def _check_sigma(sigma: Any) -> float:
+    is_number = isinstance(sigma, int | float | np.number) and not isinstance(sigma, bool)
+    return 0.0 if is_number and sigma == 0 else check_positive("sigma", sigma)
+
+
+def relax(
+    problem: Problem,
+    solver: Solver | None = None,
+    *,
+    start: Any = "spectral",
+    coordinates: Coordinates | None = None,
+    session: Session | None = None,
+) -> Relaxation:
+    """Maximise f_tau over frames [FairNEPv, Eq. (P-Fair)]."""
+    if solver is None:
+        solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
+    start = check_start(problem, start)
+    with block_threads(problem.work()):
+        coordinates = coordinates or choose_coordinates(problem)
+        whole_range = _range_within_k(problem, coordinates)
+    if whole_range is not None:
+        return _degenerate(problem, solver, coordinates, whole_range)
+    solve = _Solve(problem, coordinates, solver, session or Session())
+    with few_threads(coordinates.products(problem.k)):
+        try:
+            return solve.from_(start_frame(problem, coordinates, start))
+        except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
+            raise NumericalError(Status.INDEFINITE.value) from error
+
+
+def count_steps(trace: Sequence[Step]) -> int:
+    """A stage of s steps leaves s + 1 rows, its start among them."""
+    return sum(row.step > 0 for row in trace)
+
+
+class _Solve:
+    """One solve; its stages share the step budget and the trace."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        coordinates: Coordinates,
+        solver: Solver,
+        session: Session,
+    ) -> None:
+        self.problem, self.solver, self.session = problem, solver, session
+        self.trace: list[Step] = []
+        self._steps = 0  # of the whole solve: a resumed stage leaves a shorter trace
+        self.passes = 0
+        self._enter(coordinates)
+
+    def _enter(self, coordinates: Coordinates) -> None:
+        pool = self.problem.pool
+        self.coordinates = coordinates
+        self.objective = StiefelObjective(
+            coordinates.maps, pool.eps, self.problem.offsets, self.problem.tau, self.problem.k
+        )
+        self._point = PointMemo(self.objective)
+        self._judged: tuple[Point, float] | None = None  # the last point and its residual
+
+    def from_(self, frame: Floats) -> Relaxation:
+        if self.solver.name == "accelerated":
+            V, status, curvature = self._accelerated(frame)
+        else:
+            V, status, curvature = self._scf(frame)
+        point, sound = self._renewed(V)
+        if not sound and point.residual > self.solver.tol:
+            status = Status.STAGNATED
+        return self._record(point, status, curvature)
+
+    def _renewed(self, V: Floats) -> tuple[Point, bool]:
+        """The point at V made anew, and whether V still was a frame; if not, at one that is."""
+        geometry = self.objective.maps.geometry
+        V = geometry.renew(V)
+        lost = float(np.abs(geometry.inner(V, V) - np.eye(V.shape[1])).max())
+        if lost <= _LOST:
+            return self._point(V), True
+        return self._point(geometry.orthonormalize(V)), False
+
+    def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
+        """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
+        curvature = None
+        for attempt in range(_ESCAPES + 1):
+            outcome = self._run(Lbfgs, V, self.solver.tol)
+            V, status = outcome.state.V, outcome.status
+            if status is Status.STAGNATED or (
+                status is Status.CONVERGED and self._residual(self._point(V)) > self.solver.tol
+            ):
+                V, status = self._newton(V)
+            if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
+                return V, status, None
+            point = self._point(V)
+            curvature = self._check(point, attempt)
+            if curvature is None or not curvature.ascends:
+                return V, status, curvature
+            if attempt < _ESCAPES:
+                V = _leave_saddle(point, curvature)
+        return V, Status.SADDLE, curvature
+
+    def _newton(self, V: Floats) -> tuple[Floats, Status]:
+        """Second-order steps to the tolerance, as seen in n dimensions.
+
+        Reduced coordinates leave out directions that drown in the rounding of a Gram matrix. Where
+        rows nearly coincide the gradient may still point there; the last steps are then taken in
+        n dimensions, or in the span where frames of n rows are too many numbers.
+        """
+        outcome = self._run(TrustRegion, V, self.solver.tol)
+        V, status = outcome.state.V, outcome.status
+        if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
+            return V, status
+        if self._residual(self._point(V)) > self.solver.tol:
+            V = self._leave_reduced(V)
+            outcome = self._run(TrustRegion, V, self.solver.tol)
+        return outcome.state.V, outcome.status
+
+    def _leave_reduced(self, V: Floats) -> Floats:
+        """The same frame in coordinates that leave nothing out, and the solve with it."""
+        pool, k = self.problem.pool, self.problem.k
+        if pool.n * k <= LARGEST_FRAME or pool.n <= pool.width:
+            V = self.coordinates.lift(V)
+            self._enter(Ambient(pool))
+            return V
+        assert isinstance(self.coordinates, Reduced)
+        spanned = Spanned(pool)
+        V = spanned.maps.geometry.orthonormalize(
+            spanned.maps.combine(self.coordinates.coefficients(V))
+        )
+        self._enter(spanned)
+        return V
+
+    def _residual(self, point: Point) -> float:
+        """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
+        if self._judged is None or self._judged[0] is not point:
+            left_out = point.objective.k * self.coordinates.left_out(point.pulls)
+            self._judged = point, float(np.hypot(point.residual, left_out))
+        return self._judged[1]
+
+    def _scf(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
+        outcome = self._run(
+            Scf, V, self.solver.tol, alpha=self.solver.alpha, sigma=self.solver.sigma
+        )
+        V, status = outcome.state.V, outcome.status
+        if status is not Status.CONVERGED:
+            return V, status, None
+        curvature = self._check(self._point(V), 0)
+        saddle = curvature is not None and curvature.ascends
+        return V, Status.SADDLE if saddle else status, curvature
+
+    def _check(self, point: Point, attempt: int) -> Curvature | None:
+        """As many Lanczos steps as the budget of passes has left for; None where that is none."""
+        for_product = self._point.for_value + self._point.for_gradient
+        products = _LANCZOS_STEPS
+        if self._passes_left is not None and for_product:
+            products = min(products, self._passes_left // for_product)
+        if products == 0:
+            return None
+        self.passes += products * for_product
+        threshold = max(1e-5, self.solver.tol)
+        rng = self.problem.rng(1, attempt)
+        return largest_curvature(point, rng, threshold=threshold, products=products)
+
+    def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
+        method = kind(self.objective, V, tol=tol, **knobs)
+        outcome = self.session.run(
+            method,
+            max_steps=self.solver.max_steps - self._steps,
+            max_passes=self._passes_left,
+        )
+        self.trace.extend(outcome.trace)
+        self._steps += outcome.steps
+        self.passes += outcome.state.passes
+        return outcome
+
+    @property
+    def _passes_left(self) -> int | None:
+        most = self.solver.max_passes
+        return None if most is None else max(0, most - self.passes)
+
+    def _record(self, point: Point, status: Status, curvature: Curvature | None) -> Relaxation:
+        pool = self.problem.pool
+        return Relaxation(
+            value=point.value,
+            view_values=by_view(pool, point.view_values - self.problem.lifts),
+            view_weights=by_view(pool, point.weights),
+            residual=self._residual(point),
+            curvature=None if curvature is None else curvature.largest,
+            checked=_describe_check(curvature),
+            status=status,
+            trace=tuple(self.trace),
+            solver=self.solver,
+            coordinates=self.coordinates,
+            frame=point.V,
+            k=self.problem.k,
+        )
+
+
+def _describe_check(curvature: Curvature | None) -> str:
+    if curvature is None:
+        return "first order only: the residual; curvature was not looked at"
+    found = "a direction of ascent" if curvature.ascends else "no direction of ascent"
+    return (
+        f"residual, and {curvature.products} Lanczos steps on the Hessian found {found} "
+        f"(k times the largest curvature: {curvature.largest:.3g})"
+    )
+
+
+def _leave_saddle(point: Point, curvature: Curvature) -> Floats:
+    """The best of a few steps along a direction of ascent, to either side."""
+    lengths = [sign * 2.0**-j for j in range(1, 12) for sign in (1.0, -1.0)]
+
+    def frame(length: float) -> Floats:
+        return point.geometry.retract(point.V, length * curvature.direction)
+
+    values = [point.objective.at(frame(length)).value for length in lengths]
+    return frame(lengths[int(np.argmax(values))])
+
+
+def _range_within_k(problem: Problem, coordinates: Coordinates) -> Floats | None:
+    """A basis of the joint range of the views where k is at least its dimension."""
+    if isinstance(coordinates, Reduced):
+        return np.eye(coordinates.dimension) if problem.k >= coordinates.dimension else None
+    return small_range(problem, coordinates.maps)
+
+
+def _degenerate(
+    problem: Problem, solver: Solver, coordinates: Coordinates, frame: Floats
+) -> Relaxation:
+    """k >= rank: a frame that holds the whole range gives every view its spectral bound."""
+    pool, k = problem.pool, problem.k
+    g = pool.offsets
+    for q, (Z, eps) in enumerate(zip(coordinates.maps.adjoint(frame), pool.eps, strict=True)):
+        lam = np.zeros(k)
+        singular = svdvals(Z)
+        lam[: len(singular)] = singular**2
+        g[q] += np.log(lam + eps).mean()
+    return Relaxation(
+        value=fair_value(problem, g),
+        view_values=by_view(pool, g),
+        view_weights=by_view(pool, soft_min_weights(g + problem.lifts, problem.tau)),
+        residual=0.0,
+        curvature=None,
+        checked="k against the joint rank of the views; this value is the global maximum",
+        status=Status.DEGENERATE,
+        trace=(),
+        solver=solver,
+        coordinates=coordinates,
+        frame=frame,
+        k=k,
+    )

@@ -1,0 +1,1 @@
+"""The commands of the studies, which join `fairnepv` by entry point."""

@@ -1,0 +1,150 @@
+"""`fairnepv uspto run`: every selector at every size on the selection pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option
+
+if TYPE_CHECKING:
+    from fairnepv_studies.runs import Run
+
+
+_FIT = 7  # columns of numbers beside the name of a selector
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not at run time
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
+        return [part.strip() for part in str(value).split(",") if part.strip()]
+
+
+@click.command()
+@click.argument("corpus", metavar="CORPUS")
+@click.option(
+    "--k", "-k", "k", type=Sizes(), default="100,500,1000", show_default=True, help="Sizes."
+)
+@click.option("--views", type=Names(), help="Feature views.  [default: text,vision]")
+@click.option(
+    "--methods",
+    type=Names(),
+    help="Selectors.  [default: nepv,auto,<view>-only,averaged,fixed-weight,concatenated,random]",
+)
+@click.option(
+    "--seeds",
+    default=5,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Runs of every selector that depends on a seed.",
+)
+@click.option("--tau", default=0.05, show_default=True, help="Temperature of the soft-min.")
+@click.option("--eps", default=0.1, show_default=True, help="Ridge, common to all views.")
+@click.option(
+    "--calibration",
+    default="unit-diagonal",
+    show_default=True,
+    type=click.Choice(["unit-diagonal", "trace", "none"]),
+    help="The rule that puts views on one scale.",
+)
+@effort_option
+@gap_option
+@click.option(
+    "--engine",
+    metavar="NAME",
+    help="Who computes, as for fairnepv select: local, torch:cuda, ...  [default: local]",
+)
+@click.option("--name", default="main", show_default=True, help="Goes into CORPUS/runs/NAME.")
+@debug_option
+def run(
+    corpus: str,
+    k: Any,
+    views: list[str] | None,
+    methods: list[str] | None,
+    seeds: int,
+    engine: str | None,
+    name: str,
+    **problem: Any,
+) -> None:
+    """Run the protocol: the paper's pipeline, our default and their rivals, with one effort.
+
+    What is done is kept: the same command goes on after an interruption.
+
+    \b
+    fairnepv uspto run corpus/ --k 100,500,1000
+    """
+    from fairnepv.cli.outputs import Interrupted, show
+    from fairnepv.cli.progress import stage_bar
+    from fairnepv_studies.corpus import Corpus
+    from fairnepv_studies.run_report import budget_sentence, seeds_sentence, write_report
+    from fairnepv_studies.runs import Run, carry_out, make_settings, open_pool
+
+    opened = Corpus.open(corpus)
+    pool = open_pool(opened, views)
+    sizes = k if isinstance(k, list) else [k]
+    settings = make_settings(pool, sizes, methods=methods, seeds=seeds, **problem)
+    begun = Run.start(opened, name, settings)
+    try:
+        with stage_bar() as progress:
+            carry_out(begun, pool, progress, engine=engine)
+    except KeyboardInterrupt as error:
+        done = sum(begun.has(unit) for unit in settings.units)
+        raise Interrupted(
+            f"interrupted; {done} of {len(settings.units)} selections are kept in {begun.folder}, "
+            "and the same command goes on from there"
+        ) from error
+    files = write_report(begun)
+    show(*_tables(begun), _seconds(begun))
+    show(f"{settings.caption}.", budget_sentence(settings), seeds_sentence(settings))
+    show(f"Wrote {', '.join(files)} in {begun.folder}.")
+
+
+def _tables(run: Run) -> list[Any]:
+    """Per size the means, without seconds, in pieces that a terminal of 80 columns has room for."""
+    from rich.text import Text
+
+    from fairnepv.display import shown
+    from fairnepv_studies.results import best_methods, cells, headings
+
+    names = [Text(shown(name).replace(" ", "\n", 1)) for name in headings(run.results)[1:-1]]
+    tables = []
+    for k in run.settings.sizes:
+        title = f"{k:,} of {run.settings.n:,} items, {run.settings.corpus_name}"
+        best = best_methods(run.results, k)
+        for piece in _pieces(len(names), len(run.settings.views)):
+            table = _table(f"{title} (C: lower is better)", ["selector", *names[piece]])
+            for name, *numbers in cells(run.results, run.seconds, k):
+                table.add_row(name, *numbers[piece], style="green" if name in best else None)
+            tables.append(table)
+    return tables
+
+
+def _pieces(columns: int, views: int) -> list[slice]:
+    """All columns at once where they fit; else scores first, then coverage and efficiency."""
+    scores = views + 2  # F, d of every view, their minimum
+    parts = [(0, columns)] if columns <= _FIT else [(0, scores), (scores, columns)]
+    return [slice(i, min(i + _FIT, end)) for at, end in parts for i in range(at, end, _FIT)]
+
+
+def _seconds(run: Run) -> Any:
+    from fairnepv_studies.results import table_of_seconds
+
+    heading, *rows = table_of_seconds(run.seconds)
+    table = _table("Seconds", heading)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _table(title: str, heading: list[Any]) -> Any:
+    from fairnepv.report.terminal import plain_table
+
+    table = plain_table(title)
+    for i, name in enumerate(heading):
+        justify: Any = "right" if i else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
+    return table

@@ -1,0 +1,315 @@
+"""What the protocol reports of a selection, and its tables: CSV, LaTeX, and means over seeds.
+
+Seconds stand in tables of their own: all else has the same bytes whenever it is computed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from fairnepv.api.selection import Score
+from fairnepv.display import shown
+from fairnepv.errors import InputError, NumericalError
+from fairnepv.io.write import csv_line
+
+LABELS = {
+    "nepv": "FairNEPv, the paper's pipeline",
+    "auto": "fairnepv, default",
+    "greedy": "Fair greedy",
+    "averaged": "Averaged kernel",
+    "fixed-weight": "Fixed weights",
+    "concatenated": "Concatenation",
+    "random": "Random",
+}
+ROUNDING = 1e-9  # by which a score may exceed its bound, and two machines may differ
+BOUND = "(bound)"  # the selector of the seconds that a certificate took
+
+
+class Unit(NamedTuple):
+    """One selection of a run."""
+
+    k: int
+    method: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"k{self.k}-{self.method}-seed{self.seed}"
+
+    def __str__(self) -> str:
+        return f"{self.method!r}, k = {self.k}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Result:
+    k: int
+    method: str
+    seed: int
+    fair_score: float
+    scores: Mapping[str, float]  # d_q
+    view_weights: Mapping[str, float]
+    coverage: Mapping[str, float]  # C_q
+    upper_bound: float  # proven for this k; one certificate for all selectors
+    efficiency: float
+    status: str
+    notes: list[str]
+    rows: list[int]  # of the corpus, in order of selection
+    ids: list[str]
+
+    @classmethod
+    def read(cls, document: Any, where: str) -> Result:
+        try:
+            return cls(**document)
+        except TypeError as error:
+            raise InputError(f"{where} holds no result of a run ({error})") from error
+
+    @property
+    def unit(self) -> Unit:
+        return Unit(self.k, self.method, self.seed)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The columns of every table, in their order."""
+        return {
+            "fair_score": self.fair_score,
+            **{f"d_{view}": d for view, d in self.scores.items()},
+            "minimum": min(self.scores.values()),
+            **{f"coverage_{view}": c for view, c in self.coverage.items()},
+            "upper_bound": self.upper_bound,
+            "efficiency": self.efficiency,
+        }
+
+
+def measures(score: Score, bound: float) -> dict[str, Any]:
+    """The numbers of a result as the library scores it, beside a bound that holds for it."""
+    if not score.fair_score <= bound + ROUNDING:
+        raise NumericalError(
+            f"the bound {bound!r} is no bound: the fair score is {score.fair_score!r}, above it"
+        )
+    return {
+        "fair_score": score.fair_score,
+        "scores": dict(score.scores),
+        "view_weights": dict(score.view_weights),
+        "coverage": dict(score.coverage),
+        "upper_bound": bound,
+        "efficiency": math.exp(min(score.fair_score - bound, 0.0)),
+    }
+
+
+class Summary(NamedTuple):
+    """Means over the seeds of a selector, and their standard deviations where there are several."""
+
+    k: int
+    method: str
+    seeds: int
+    means: dict[str, float]
+    spreads: dict[str, float]
+
+
+def summarise(results: Iterable[Result]) -> list[Summary]:
+    """One row per size and selector, in the order of the results."""
+    groups: dict[tuple[int, str], list[dict[str, float]]] = {}
+    for result in results:
+        groups.setdefault((result.k, result.method), []).append(result.numbers)
+    return [_summary(*key, rows) for key, rows in groups.items()]
+
+
+def _summary(k: int, method: str, rows: Sequence[dict[str, float]]) -> Summary:
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    means = {name: statistics.fmean(values) for name, values in columns.items()}
+    several = columns if len(rows) > 1 else {}
+    spreads = {name: statistics.stdev(values) for name, values in several.items()}
+    return Summary(k, method, len(rows), means, spreads)
+
+
+def best_methods(results: Iterable[Result], k: int) -> set[str]:
+    """The selectors with the highest mean fair score at this size, as far as tables print it."""
+    means = {row.method: row.means["fair_score"] for row in summarise(results) if row.k == k}
+    best = printed(max(means.values()))
+    return {method for method, mean in means.items() if printed(mean) == best}
+
+
+def printed(number: float) -> str:
+    """As in every table; nothing is less than zero by rounding alone."""
+    return f"{number:z.3f}"
+
+
+def label(method: str) -> str:
+    """As tables and figures for readers call a selector."""
+    if method.endswith("-only"):
+        view = method.removesuffix("-only")
+        return f"{view[:1].upper()}{view[1:]} only"
+    return LABELS.get(method, method)
+
+
+# --- comma-separated ------------------------------------------------------------------------------
+
+
+def results_csv(results: Sequence[Result], corpus: str) -> bytes:
+    """One row per selector, size and seed; numbers with all their digits."""
+    names = ["corpus", "method", "k", "seed", *results[0].numbers, "worst_view", "status"]
+    rows = [
+        [
+            *(corpus, r.method, r.k, r.seed, *r.numbers.values()),
+            *(min(r.scores, key=r.scores.__getitem__), r.status),
+        ]
+        for r in results
+    ]
+    return _csv(names, rows)
+
+
+def selections_csv(results: Sequence[Result]) -> bytes:
+    """One row per chosen item: its row in items.parquet and its id."""
+    rows = [
+        [r.method, r.k, r.seed, order, row, id]
+        for r in results
+        for order, (row, id) in enumerate(zip(r.rows, r.ids, strict=True))
+    ]
+    return _csv(["method", "k", "seed", "order", "row", "id"], rows)
+
+
+def seconds_csv(seconds: Mapping[Unit, float]) -> bytes:
+    rows = [[unit.method, unit.k, unit.seed, value] for unit, value in seconds.items()]
+    return _csv(["method", "k", "seed", "seconds"], rows)
+
+
+def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    return "".join(map(csv_line, [names, *rows])).encode("utf-8")
+
+
+# --- LaTeX ----------------------------------------------------------------------------------------
+
+_SPECIAL = {
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX prints it."""
+    return "".join(_SPECIAL.get(c, c) for c in shown(text))
+
+
+def results_tex(results: Sequence[Result], caption: str) -> str:
+    """A table in the paper's manner: per view, fair score, coverage and efficiency by size."""
+    views = list(results[0].scores)
+    m = len(views)
+    heading = (
+        rf"& \multicolumn{{{m}}}{{c}}{{per view}} & & & "
+        rf"\multicolumn{{{m}}}{{c}}{{coverage, lower is better}} &\\"
+        "\n"
+        rf"\cmidrule(lr){{2-{m + 1}}}\cmidrule(lr){{{m + 4}-{2 * m + 3}}}"
+    )
+    columns = [
+        "Selector",
+        *(f"$d_{{{_subscript(view)}}}$" for view in views),
+        r"$d_{\min}$",
+        r"$F_\tau$",
+        *(f"$C_{{{_subscript(view)}}}$" for view in views),
+        "eff.",
+    ]
+    summaries = summarise(results)
+    body = [heading, " & ".join(columns) + r"\\"]
+    for k in dict.fromkeys(row.k for row in summaries):
+        rows = [row for row in summaries if row.k == k]
+        best = best_methods(results, k)
+        body += [r"\midrule", rf"\multicolumn{{{len(columns)}}}{{l}}{{$k={k}$}}\\"]
+        body += [_tex_row(row, views, bold=row.method in best) for row in rows]
+    return _tex_table("l" + "r" * (len(columns) - 1), body, caption)
+
+
+def _tex_row(row: Summary, views: Sequence[str], *, bold: bool) -> str:
+    cells = [
+        escaped(label(row.method)),
+        *(_tex_number(row, f"d_{view}") for view in views),
+        _tex_number(row, "minimum"),
+        _tex_number(row, "fair_score", bold=bold),
+        *(_tex_number(row, f"coverage_{view}") for view in views),
+        _tex_number(row, "efficiency"),
+    ]
+    return " & ".join(cells) + r"\\"
+
+
+def _tex_number(row: Summary, name: str, *, bold: bool = False) -> str:
+    value = printed(row.means[name])
+    if bold:
+        value = rf"\mathbf{{{value}}}"
+    spread = rf"\pm{row.spreads[name]:.3f}" if name in row.spreads else ""
+    return f"${value}{spread}$"
+
+
+def seconds_tex(seconds: Mapping[Unit, float], caption: str) -> str:
+    """Mean seconds of every selector by size; the bound has a row of its own."""
+    sizes = list(dict.fromkeys(unit.k for unit in seconds))
+    body = [" & ".join(["Selector", *(f"$k={k}$" for k in sizes)]) + r"\\", r"\midrule"]
+    for method in dict.fromkeys(unit.method for unit in seconds):
+        means = [mean_seconds(seconds, k, method) for k in sizes]
+        cells = ["--" if mean is None else f"${mean:.2f}$" for mean in means]
+        body.append(" & ".join([escaped(label(method)), *cells]) + r"\\")
+    return _tex_table("l" + "r" * len(sizes), body, caption)
+
+
+def mean_seconds(seconds: Mapping[Unit, float], k: int, method: str) -> float | None:
+    own = [value for unit, value in seconds.items() if (unit.k, unit.method) == (k, method)]
+    return statistics.fmean(own) if own else None
+
+
+def _tex_table(alignment: str, body: Sequence[str], caption: str) -> str:
+    lines = [
+        *(r"\begin{table}[t]", r"\centering", r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"),
+        *(rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *body, r"\bottomrule"),
+        *(r"\end{tabular}", rf"\caption{{{escaped(caption)}}}", r"\end{table}", ""),
+    ]
+    return "\n".join(lines)
+
+
+def _subscript(view: str) -> str:
+    plain = view.isascii() and view.isalnum()
+    return rf"\mathrm{{{view}}}" if plain else rf"\mbox{{\scriptsize {escaped(view)}}}"
+
+
+# --- cells of a table by rows ---------------------------------------------------------------------
+
+
+def table_of_seconds(seconds: Mapping[Unit, float]) -> list[list[str]]:
+    """A row of headings, then mean seconds of every selector by size; the bound has its own row."""
+    sizes = list(dict.fromkeys(unit.k for unit in seconds))
+    rows = [["selector", *(f"k = {k:,}" for k in sizes)]]
+    for method in dict.fromkeys(unit.method for unit in seconds):
+        means = [mean_seconds(seconds, k, method) for k in sizes]
+        rows.append([method, *("" if mean is None else f"{mean:.2f}" for mean in means)])
+    return rows
+
+
+def headings(results: Sequence[Result]) -> list[str]:
+    views = list(results[0].scores)
+    columns = [*(f"d {view}" for view in views), "min", *(f"C {view}" for view in views)]
+    return ["selector", "F", *columns, "eff.", "sec"]
+
+
+def cells(results: Sequence[Result], seconds: Mapping[Unit, float], k: int) -> list[list[str]]:
+    """Means of one size under those headings; spreads over seeds in a row of their own below."""
+    rows = []
+    for row in summarise(results):
+        if row.k != k:
+            continue
+        names = [name for name in row.means if name != "upper_bound"]
+        mean = mean_seconds(seconds, k, row.method)
+        spent = "" if mean is None else f"{mean:.2f}"
+        rows.append([row.method, *(printed(row.means[name]) for name in names), spent])
+        if row.spreads:
+            spreads = [f"±{row.spreads[name]:.3f}" for name in names]
+            rows.append([f"  {row.seeds} seeds", *spreads, ""])
+    return rows

@@ -1,0 +1,137 @@
+"""What a finished run leaves for people: tables and figures, each saying of what data it is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from fairnepv.report import draw_efficiency, draw_view_scores
+from fairnepv.search import check_effort
+from fairnepv_studies.results import (
+    Result,
+    Unit,
+    label,
+    results_csv,
+    results_tex,
+    seconds_csv,
+    seconds_tex,
+    selections_csv,
+    summarise,
+)
+from fairnepv_studies.runs import Run, Settings
+
+_READING = (
+    "d per view and F in nats per item, higher is better; C is the mean cosine distance of the "
+    "pool to the nearest pick, lower is better; eff. is exp(F - bound), with one proven bound per "
+    "k, so at least that share of the best possible; bold is the highest F as printed"
+)
+_BUDGETS = {  # where they differ from those of a selector with an objective of its own
+    "nepv": "has one-swaps without pair exchanges",
+    "auto": "takes the best of several starts, and restarts within its effort",
+    "exact": "takes the best of several starts, then branches and bounds",
+    "greedy": "is greedy alone",
+    **dict.fromkeys(("softmax", "d-optimal", "saturate"), "is not refined"),
+    **dict.fromkeys(("random", "k-dpp"), "is drawn"),
+}
+
+
+def write_report(run: Run) -> list[str]:
+    """All tables and figures into the folder of the run; their names."""
+    settings, results = run.settings, run.results
+    files = {
+        **tables(results, settings),
+        **tables_of_seconds(run.seconds, settings),
+        "views.png": views_figure(run),
+        "efficiency.png": efficiency_figure(results, settings),
+    }
+    for name, content in files.items():
+        run.write(name, content)
+    return list(files)
+
+
+def tables(results: Sequence[Result], settings: Settings) -> dict[str, bytes]:
+    """What follows from the results alone, so that anybody can write the same bytes again."""
+    return {
+        "results.csv": results_csv(results, settings.corpus_name),
+        "results.tex": results_tex(results, results_caption(settings)).encode("utf-8"),
+        "selections.csv": selections_csv(results),
+    }
+
+
+def tables_of_seconds(seconds: Mapping[Unit, float], settings: Settings) -> dict[str, bytes]:
+    return {
+        "seconds.csv": seconds_csv(seconds),
+        "seconds.tex": seconds_tex(seconds, seconds_caption(settings)).encode("utf-8"),
+    }
+
+
+def results_caption(settings: Settings) -> str:
+    said = (f"{settings.caption}: {_READING}.", budget_sentence(settings), seeds_sentence(settings))
+    return " ".join(said)
+
+
+def seconds_caption(settings: Settings) -> str:
+    said = f"{settings.caption}: seconds of the search, and of the bound, which serves all."
+    starts = [label(method) for method in ("auto", "exact") if method in settings.methods]
+    if not starts:
+        return said
+    return f"{said} The search of {' and '.join(starts)} starts from the bound's solution."
+
+
+def budget_sentence(settings: Settings) -> str:
+    """What every selector gets besides its objective, so that nobody takes them for equals."""
+    if check_effort(settings.effort).max_passes == 0:
+        return f"With effort {settings.effort} no selector is refined by swaps."
+    groups: dict[str, list[str]] = {}
+    for method in settings.methods:
+        if method in _BUDGETS:
+            groups.setdefault(_BUDGETS[method], []).append(label(method))
+    others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
+    return (
+        "Every selector is greedy in its objective and refined under it by the same local search "
+        f"within the same passes{', except: ' if others else ''}{'; '.join(others)}."
+    )
+
+
+def seeds_sentence(settings: Settings) -> str:
+    """Which selectors are random, and what is said of them."""
+    drawn = [label(m) for m, sizes in settings.drawn.items() if sizes == settings.sizes]
+    partly = {
+        label(m): ", ".join(map(str, sizes))
+        for m, sizes in settings.drawn.items()
+        if sizes != settings.sizes
+    }
+    named = [*drawn, *(f"{name} (k = {sizes})" for name, sizes in partly.items())]
+    if not named or settings.seeds == 1:
+        return "Every selector was run once."
+    return (
+        f"Mean and standard deviation over {settings.seeds} seeds of what depends on the seed: "
+        f"{', '.join(named)}; all else was run once."
+    )
+
+
+def views_figure(run: Run) -> bytes:
+    summaries, settings = summarise(run.results), run.settings
+    panels = {
+        f"k = {k:,}": {
+            label(row.method): {view: row.means[f"d_{view}"] for view in settings.views}
+            for row in summaries
+            if row.k == k
+        }
+        for k in settings.sizes
+    }
+    bounds = {f"k = {k:,}": run.proof(k).by_view for k in settings.sizes}
+    return draw_view_scores(panels, bounds, _title("Which view is left behind?", settings))
+
+
+def efficiency_figure(results: Sequence[Result], settings: Settings) -> bytes:
+    lines: dict[str, dict[int, tuple[float, float]]] = {}
+    for row in summarise(results):
+        spread = row.spreads.get("efficiency", 0.0)
+        lines.setdefault(label(row.method), {})[row.k] = (row.means["efficiency"], spread)
+    return draw_efficiency(lines, _title("At least this share of the best possible", settings))
+
+
+def _title(question: str, settings: Settings) -> str:
+    lines = textwrap.wrap(settings.caption, 88, break_on_hyphens=False)
+    return "\n".join([question, *lines])

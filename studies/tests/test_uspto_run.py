@@ -1,0 +1,562 @@
+"""Runs of the protocol: right numbers, the same bytes after a kill, and clear refusals."""
+
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pytest
+from corpora import add_features, make_corpus, write_view
+
+import fairnepv
+import reference
+from fairnepv.api.selection import Selection, SubsetScore
+from fairnepv.errors import InputError, NumericalError
+from fairnepv.loop import Step
+from fairnepv_studies import run_clock, runs
+from fairnepv_studies.cli import uspto_run
+from fairnepv_studies.corpus import Corpus
+from fairnepv_studies.feature_files import read_view
+from fairnepv_studies.results import (
+    BOUND,
+    Result,
+    Unit,
+    best_methods,
+    cells,
+    escaped,
+    measures,
+    results_csv,
+    results_tex,
+    summarise,
+)
+from fairnepv_studies.run_clock import Clock
+from fairnepv_studies.run_report import (
+    budget_sentence,
+    results_caption,
+    seconds_caption,
+    seeds_sentence,
+)
+from fairnepv_studies.runs import Run, carry_out, make_settings, open_pool
+from fairnepv_studies.split import read_split, split, write_split
+
+ENDS = ("results.csv", "results.tex", "selections.csv", "views.png", "efficiency.png")
+LINE = "uspto run {} --k 3,12 --seeds 2"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    """A corpus of 60 with features and a split."""
+    corpus = make_corpus(tmp_path_factory.mktemp("run") / "corpus", 60)
+    add_features(corpus)
+    write_split(corpus, split(corpus))
+    return corpus.folder
+
+
+@pytest.fixture(scope="module")
+def finished(prepared, tmp_path_factory) -> Path:
+    """The same after a run that nobody disturbed."""
+    folder = shutil.copytree(prepared, tmp_path_factory.mktemp("finished") / "corpus")
+    execute(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(prepared, tmp_path) -> Path:
+    return shutil.copytree(prepared, tmp_path / "corpus")
+
+
+def execute(folder: Path) -> None:
+    subprocess.run([*FAIRNEPV, *shlex.split(LINE.format(folder))], check=True, capture_output=True)
+
+
+FAIRNEPV = (sys.executable, "-m", "fairnepv")
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """Everything but seconds, by name."""
+    files = [f for f in run.rglob("*") if f.is_file() and "seconds" not in str(f.relative_to(run))]
+    return {f.relative_to(run).as_posix(): f.read_bytes() for f in files}
+
+
+def test_numbers_are_those_of_the_library_and_of_the_formulas(finished):
+    corpus = Corpus.open(finished)
+    rows = read_split(corpus).pool
+    X = {view: read_view(corpus, view)[0][rows] for view in ("text", "vision")}
+    X["vision"] = X["vision"].astype(np.float32)
+    dense = [
+        reference.unit_diagonal(np.asarray(x, dtype=float))
+        for x in (X["text"].toarray(), X["vision"])
+    ]
+    kernels = [reference.kernel(Phi, 0.1) for Phi in dense]
+    results = Run.open(corpus, "main").results
+    assert len(results) == 2 * (8 + 2)  # auto and random twice
+    for result in results:
+        chosen = [rows.tolist().index(row) for row in result.rows]
+        assert len(set(chosen)) == result.k
+        assert result.ids == [corpus.ids[row] for row in result.rows]
+        scored = fairnepv.score(X, chosen)
+        assert result.scores == pytest.approx(dict(scored.scores), abs=1e-12)
+        assert result.coverage == pytest.approx(dict(scored.coverage), abs=1e-12)
+        assert list(result.scores.values()) == pytest.approx(
+            reference.subset_scores(kernels, chosen), abs=1e-9
+        )
+        assert result.fair_score == pytest.approx(
+            reference.fair_score(kernels, chosen, 0.05), abs=1e-9
+        )
+        covered = [reference.coverage(Phi @ Phi.T, chosen) for Phi in dense]
+        assert list(result.coverage.values()) == pytest.approx(covered, abs=1e-6)
+        assert result.efficiency == pytest.approx(np.exp(result.fair_score - result.upper_bound))
+        assert result.fair_score <= result.upper_bound + 1e-12
+
+
+def test_every_method_is_what_select_finds(finished):
+    corpus = Corpus.open(finished)
+    pool = open_pool(corpus)
+    for result in Run.open(corpus, "main").results:
+        if result.k == 3:
+            found = fairnepv.select(pool.views, 3, method=result.method, random_state=result.seed)
+            assert pool.rows[found.indices].tolist() == result.rows, result.unit
+            assert found.certificate.upper_bound == pytest.approx(result.upper_bound, abs=1e-12)
+
+
+def test_one_bound_serves_all_selectors_of_a_size(finished):
+    results = Run.open(Corpus.open(finished), "main").results
+    assert len({(result.k, result.upper_bound) for result in results}) == 2
+
+
+def test_files_say_the_same_and_that_data_is_simulated(finished):
+    run = Run.open(Corpus.open(finished), "main")
+    table = pyarrow.csv.read_csv(run.folder / "results.csv").to_pydict()
+    assert table["fair_score"] == [r.fair_score for r in run.results]
+    assert table["coverage_vision"] == [r.coverage["vision"] for r in run.results]
+    assert set(table["corpus"]) == {"simulated uspto"}
+    chosen = pyarrow.csv.read_csv(run.folder / "selections.csv")
+    assert chosen.column("row").to_pylist() == [row for r in run.results for row in r.rows]
+    seconds = pyarrow.csv.read_csv(run.folder / "seconds.csv").column("seconds").to_pylist()
+    assert len(seconds) == len(run.results) + 2
+    assert min(seconds) > 0
+    for name in ("results.tex", "seconds.tex"):
+        assert "\\caption{Simulated uspto corpus" in (run.folder / name).read_text()
+    assert "seconds" not in (run.folder / "results.csv").read_text()
+
+
+def test_the_terminal_has_all_columns_and_says_simulated(finished, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = command(LINE.format(finished))
+    assert code == 0
+    assert "12 of 48 items, simulated uspto" in out
+    lines = out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "selector" in line)
+    assert lines[at - 1].split() == ["d", "d", "C", "C"]
+    words = "selector F text vision min text vision eff."
+    assert lines[at].split() == words.split()
+    assert "over 2 seeds of what depends on the seed: fairnepv, default, Random" in out
+    assert "except: FairNEPv, the paper's pipeline has one-swaps without pair exchanges" in out
+    table = lines[: next(i for i, line in enumerate(lines) if line.startswith("Simulated"))]
+    assert max(map(len, table)) <= 80
+    assert "…" not in out
+    run = Run.open(Corpus.open(finished), "main")
+    seconds = run.seconds[Unit(12, BOUND, 0)]
+    assert f"{seconds:.2f}" in next(line for line in table if "(bound)" in line).split()
+    row = next(line for line in table if line.split()[:1] == ["averaged"])
+    first = next(r for r in run.results if r.method == "averaged")
+    assert row.split()[1:] == [f"{x:.3f}" for n, x in first.numbers.items() if n != "upper_bound"]
+
+
+@pytest.mark.parametrize("views", [1, 2, 3, 6, 9])
+def test_tables_are_cut_into_pieces_that_fit_and_lose_no_column(views):
+    columns = 2 * views + 3
+    pieces = uspto_run._pieces(columns, views)
+    assert [i for piece in pieces for i in range(columns)[piece]] == list(range(columns))
+    assert max(piece.stop - piece.start for piece in pieces) <= 7
+    assert len(pieces) == 1 or any(piece.start == views + 2 for piece in pieces)
+
+
+def test_figures_say_simulated(finished, monkeypatch):
+    from fairnepv_studies import run_report
+
+    titles = []
+    monkeypatch.setattr(run_report, "draw_view_scores", lambda *a: titles.append(a[-1]) or b"")
+    monkeypatch.setattr(run_report, "draw_efficiency", lambda *a: titles.append(a[-1]) or b"")
+    run_report.write_report(
+        Run.open(Corpus.open(shutil.copytree(finished, finished.parent / "f")), "main")
+    )
+    assert len(titles) == 2
+    assert all("Simulated uspto corpus" in title for title in titles)
+
+
+def test_another_engine_finds_the_same_and_goes_on(finished, tmp_path, command):
+    pytest.importorskip("torch")
+    folder = shutil.copytree(finished, tmp_path / "corpus")
+    run = folder / "runs" / "main"
+    for file in (*run.glob("done/k12-nepv*"), *run.glob("done/k12-averaged*")):
+        file.unlink()
+    before = contents(run)
+    assert command(f"{LINE.format(folder)} --engine torch")[0] == 0
+    assert json.loads(before.pop("environment.json")) != json.loads(
+        (run / "environment.json").read_text()
+    )
+    assert {name: contents(run)[name] for name in before} == before
+    assert (run / "selections.csv").read_bytes() == (
+        finished / "runs/main/selections.csv"
+    ).read_bytes()
+
+
+# --- killed and started again ---------------------------------------------------------------------
+
+
+STOPPED = """
+import os, sys
+from fairnepv.loop.journal import Journal
+from fairnepv.cli import main
+moment, count, sent = sys.argv[1], [int(sys.argv[2])], int(sys.argv[3])
+def stopping(action, target):
+    def acted(*arguments, **options):
+        action(*arguments, **options)
+        count[0] -= moment in str(target(*arguments))
+        if count[0] == 0:
+            count[0] = -1
+            os.kill(os.getpid(), sent)
+    return acted
+os.replace = stopping(os.replace, lambda source, target: target)
+Journal.keep = stopping(Journal.keep, lambda journal, *_: journal._path)
+sys.argv[1:] = sys.argv[4:]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "count", "sent", "code"),
+    [
+        ("unfinished/k12-auto", 9, signal.SIGINT, 130),
+        ("unfinished/k12-auto", 9, signal.SIGKILL, -9),
+        ("bounds/k12", 1, signal.SIGKILL, -9),
+    ],
+)
+def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(
+    folder, finished, moment, count, sent, code
+):
+    """In the middle of a search, and between a proof and its selection."""
+    command = [sys.executable, "-c", STOPPED, moment, str(count), str(int(sent))]
+    line = [*command, *LINE.format(folder).split()]
+    assert subprocess.run(line, check=False, capture_output=True).returncode == code
+    done = folder / "runs" / "main" / "done"
+    kept = {file: file.stat().st_mtime_ns for file in done.glob("k*.json")}
+    assert 0 < len(kept) < 20
+    assert "unfinished" not in moment or list((done.parent / "unfinished").glob("k12-auto-*.state"))
+    for file in (done.parent / "unfinished").glob("*.seconds"):
+        assert min(json.loads(file.read_text())) >= 0
+        file.write_text("[1000.0, 2000.0]")
+    execute(folder)
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    assert contents(folder / "runs" / "main") == contents(finished / "runs" / "main")
+    seconds = Run.open(Corpus.open(folder), "main").seconds
+    added = [unit for unit, spent in seconds.items() if spent >= 1000]
+    assert added == EARLIER[moment]
+    assert all(2000 <= seconds[unit] < 3000 for unit in added if unit.method != BOUND)
+
+
+EARLIER = {  # whose seconds were found beside the state of a part that was cut short
+    "done/k3-averaged": [],
+    "unfinished/k12-auto": [Unit(12, BOUND, 0), Unit(12, "auto", 0)],
+    "bounds/k12": [Unit(12, "auto", 0)],
+}
+
+
+@pytest.mark.parametrize(
+    "lost", ["done/k3-*", "done/k*-auto-*", "bounds/*", "*.*", "done/*-random-*", "seconds/k3-*"]
+)
+def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
+    folder = shutil.copytree(finished, tmp_path / "corpus")
+    run = folder / "runs" / "main"
+    for file in run.glob(lost):
+        if file.name != "settings.json":
+            file.unlink()
+    (run / ".ipynb_checkpoints").mkdir()
+    (run / "done" / ".gitignore").write_text("*")
+    for torn in ("done/.k3-auto-seed0.json.torn_123", ".results.csv.8torn_ab"):
+        (run / torn).write_text("{")
+    execute(folder)
+    assert (run / ".ipynb_checkpoints").is_dir()
+    (run / "done" / ".gitignore").unlink()
+    assert contents(run) == contents(finished / "runs" / "main")
+
+
+def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
+    select = runs.select
+
+    def interrupted(*arguments, **options):
+        if options["method"] == "averaged":
+            raise KeyboardInterrupt
+        return select(*arguments, **options)
+
+    monkeypatch.setattr(runs, "select", interrupted)
+    code, _, err = command(LINE.format(folder))
+    assert code == 130
+    assert "5 of 20 selections are kept" in err
+
+
+def test_other_settings_are_refused_and_go_elsewhere(finished, tmp_path, command):
+    folder = shutil.copytree(finished, tmp_path / "corpus")
+    code, _, err = command(f"uspto run {folder} --k 3,12 --seeds 2 --tau 0.1")
+    assert code == 2
+    assert "was begun with another tau (0.05, now 0.1); give this run another --name" in err
+    code, _, _ = command(f"uspto run {folder} --k 4 --methods random --seeds 1 --name other")
+    assert code == 0
+    assert (folder / "runs" / "other" / "results.csv").is_file()
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_random_methods_are_run_for_every_seed_and_others_once(prepared):
+    pool = open_pool(Corpus.open(prepared))
+    quick = make_settings(pool, [4, 6], effort="fast", seeds=4)
+    assert quick.drawn == {"random": [4, 6]}
+    assert [u.seed for u in quick.units if u.method == "random" and u.k == 4] == [0, 1, 2, 3]
+    assert len(quick.units) == 2 * (7 + 4)
+    assert set(make_settings(pool, [4]).drawn) == {"auto", "random"}
+    once = make_settings(pool, [4], seeds=1)
+    assert seeds_sentence(once) == "Every selector was run once."
+
+
+def test_the_default_is_not_random_where_its_passes_are_long(prepared, monkeypatch):
+    from fairnepv.search import effort
+
+    monkeypatch.setattr(effort, "_LONG_PASS", 1.0)
+    pool = open_pool(Corpus.open(prepared))
+    assert set(make_settings(pool, [4]).drawn) == {"random"}
+    assert set(make_settings(pool, [4], effort="thorough").drawn) == {"auto", "random"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--k 4,48", "k = 48 does not fit the selection pool of 48 items"),
+        ("--k 0.5", "k = 0.5 does not fit the selection pool of 48 items"),
+        ("--k 4,4", "sizes must be named, each once"),
+        ("--k 4 --methods magic", "method must be one of auto, nepv"),
+        ("--k 4 --methods random,random", "methods must be named, each once"),
+        ("--k 4 --views text,smell", "has no features of view 'smell' (there are: text, vision)"),
+        ("--k 4 --views text,text", "views must be names, each once"),
+        ("--k 4 --tau 0", "tau must be"),
+        ("--k 4 --eps -1", "eps must be"),
+        ("--k 4 --name ../x", "a run cannot be called '../x'"),
+        ("--k four", "'four' is neither a number of items nor a fraction"),
+    ],
+)
+def test_bad_options_are_one_sentence_and_leave_nothing(folder, command, options, message):
+    code, out, err = command(f"uspto run {folder} {options}")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (folder / "runs").exists()
+
+
+def test_a_corpus_that_is_not_ready_is_refused(tmp_path, command):
+    corpus = make_corpus(tmp_path / "c", 30)
+    line = f"uspto run {corpus.folder} --k 4"
+    assert "has no split.json; make it with fairnepv uspto split" in command(line)[2]
+    write_split(corpus, split(corpus))
+    assert "has no features yet; make them with fairnepv uspto features" in command(line)[2]
+    add_features(corpus)
+    write_view(corpus, "vision", np.ones((30, 2)), corpus="0" * 64)
+    assert "describes features of another corpus" in command(line)[2]
+    write_view(corpus, "vision", np.ones((30, 2)), checksum="0" * 64)
+    assert "do not have the checksum" in command(line)[2]
+    assert "is no corpus" in command(f"uspto run {tmp_path} --k 4")[2]
+
+
+def test_three_views_and_odd_names(tmp_path):
+    corpus = make_corpus(tmp_path / "c", 40, simulated=False, kind="folder")
+    rng = np.random.default_rng(0)
+    for view in ("a_b%", "c & d", "e"):
+        write_view(corpus, view, rng.standard_normal((40, 9)))
+    write_split(corpus, split(corpus))
+    pool = open_pool(corpus)
+    settings = make_settings(pool, [5], effort="fast", seeds=2)
+    assert settings.methods[2:5] == ["a_b%-only", "c & d-only", "e-only"]
+    run = carry_out(Run.start(corpus, "odd", settings), pool)
+    tex = results_tex(run.results, settings.caption)
+    assert r"A\_b\% only" in tex
+    assert r"$d_{\mbox{\scriptsize c \& d}}$" in tex
+    assert r"$d_{\mathrm{e}}$" in tex
+    assert "imulated" not in tex
+    table = pyarrow.csv.read_csv(io.BytesIO(results_csv(run.results, "folder")))
+    assert table.column("d_c & d").null_count == 0
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def result(method: str, seed: int, fair: float) -> Result:
+    return Result(
+        k=4,
+        method=method,
+        seed=seed,
+        fair_score=fair,
+        scores={"text": fair, "vision": fair + 1},
+        view_weights={"text": 1.0, "vision": 0.0},
+        coverage={"text": 0.5, "vision": 0.25},
+        upper_bound=0.0,
+        efficiency=float(np.exp(fair)),
+        status="COMPLETE",
+        notes=[],
+        rows=[0],
+        ids=["a"],
+    )
+
+
+def test_nothing_is_less_than_zero_by_rounding_and_what_prints_the_same_is_as_good():
+    results = [result("auto", 0, -0.0001), result("nepv", 0, -0.0004), result("random", 0, -0.002)]
+    tex = results_tex(results, "")
+    assert "-0.000" not in tex
+    assert best_methods(results, 4) == {"auto", "nepv"}
+    assert tex.count(r"\mathbf{0.000}") == 2
+    assert cells(results, {}, 4)[0][1] == "0.000"
+
+
+def test_a_bound_below_a_score_is_no_bound():
+    scored = SubsetScore({"a": -1.0}, -1.0, {"a": 1.0}, {"a": 0.5})
+    assert measures(scored, -1.0 - 1e-12)["efficiency"] == 1.0
+    with pytest.raises(NumericalError, match=r"bound -1\.01 is no bound"):
+        measures(scored, -1.01)
+
+
+def test_captions_say_what_every_selector_gets(prepared):
+    pool = open_pool(Corpus.open(prepared))
+    caption = results_caption(make_settings(pool, [4]))
+    for words in (
+        "FairNEPv, the paper's pipeline has one-swaps without pair exchanges",
+        "fairnepv, default takes the best of several starts, and restarts within its effort",
+        "Random is drawn",
+    ):
+        assert words in caption
+    alike = make_settings(pool, [4], methods=["averaged", "text-only"])
+    assert budget_sentence(alike).endswith("by the same local search within the same passes.")
+    assert seconds_caption(alike).endswith("and of the bound, which serves all.")
+    fast = make_settings(pool, [4], effort="fast")
+    assert "With effort fast no selector is refined by swaps." in results_caption(fast)
+    assert "fairnepv, default starts from the bound's solution" in seconds_caption(fast)
+
+
+def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    state, heard = tmp_path / "k4-auto-seed0.state", []
+    clock = Clock(state, heard.append)
+    for stage, seconds in (("bound", 2.0), ("bound", 3.0), ("swaps", 4.0), ("swaps", 0.1)):
+        now[0] += seconds
+        clock(Step(stage, 0, 0, 0.0, 0.0))
+    assert len(heard) == 4
+    written = json.loads(state.with_suffix(".seconds").read_text())
+    assert written == pytest.approx([5.0, 4.0])  # the last step came too soon to be written
+    assert Clock(state, None).spent(0.0) == (0.0, 0.0)  # without its state nothing goes on
+    state.write_text("")
+    again = Clock(state, None)
+    now[0] += 10.0
+    assert again.spent(search=7.0) == pytest.approx((5.0 + 3.0, 4.0 + 7.0))
+
+
+def test_coverage_is_nobody_s_second(finished, monkeypatch):
+    """What looking around takes is neither the bound's nor the search's."""
+    corpus = Corpus.open(finished)
+    pool, now = open_pool(corpus), [0.0]
+    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    looked = Selection.looked_around
+
+    def slow(self):
+        now[0] += 500.0
+        return looked(self)
+
+    monkeypatch.setattr(Selection, "looked_around", slow)
+    settings = make_settings(pool, [4], methods=["auto"], seeds=1, effort="fast")
+    run = carry_out(Run.start(corpus, "slow", settings), pool)
+    assert max(run.seconds.values()) < 400
+
+
+def test_means_and_spreads():
+    first, second = summarise(
+        [result("random", 0, -1.0), result("random", 1, -2.0), result("auto", 0, -0.5)]
+    )
+    assert (first.method, first.seeds, first.means["fair_score"]) == ("random", 2, -1.5)
+    assert first.spreads["fair_score"] == pytest.approx(np.std([-1, -2], ddof=1))
+    assert (second.seeds, second.spreads) == (1, {})
+
+
+def test_the_latex_table():
+    tex = results_tex(
+        [result("random", 0, -1.0), result("random", 1, -2.0), result("auto", 0, -0.5)],
+        "50% & more",
+    )
+    assert (
+        r"Random & $-1.500\pm0.707$ & $-0.500\pm0.707$ & $-1.500\pm0.707$ & $-1.500\pm0.707$" in tex
+    )
+    assert r"fairnepv, default & $-0.500$ & $0.500$ & $-0.500$ & $\mathbf{-0.500}$ &" in tex
+    assert r" & $0.500$ & $0.250$ & $0.607$\\" in tex
+    assert r"\caption{50\% \& more}" in tex
+    columns = tex.split(r"\begin{tabular}{")[1].split("}")[0]
+    body = [
+        line for line in tex.splitlines() if line.startswith(("Selector", "Random", "fairnepv"))
+    ]
+    assert {line.count("&") - line.count(r"\&") + 1 for line in body} == {len(columns)}
+
+
+def test_latex_specials_are_escaped():
+    assert escaped(r"a_b & 5% $x #1 {y} ~^ \ <>") == (
+        r"a\_b \& 5\% \$x \#1 \{y\} \textasciitilde{}\textasciicircum{} \textbackslash{} "
+        r"\textless{}\textgreater{}"
+    )
+    assert escaped("a\n\n\x1b") == r"a\textbackslash{}n\textbackslash{}n\textbackslash{}x1b"
+
+
+def test_a_stored_result_that_is_none_is_refused(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "corpus")
+    file = folder / "runs" / "main" / "done" / "k3-nepv-seed0.json"
+    file.write_text(json.dumps({"k": 4}))
+    with pytest.raises(InputError, match="holds no result of a run"):
+        _ = Run.open(Corpus.open(folder), "main").results
+    file.write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        _ = Run.open(Corpus.open(folder), "main").results
+
+
+def test_the_environment_names_neither_host_nor_paths():
+    said = json.dumps(runs.environment())
+    assert os.uname().nodename not in said
+    assert "/" not in said
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]", b"{}", b"[NaN, 1]", b'["x", 1]', b"5", b"[" * 9999]
+)
+def test_a_damaged_clock_is_one_sentence(tmp_path, content):
+    (tmp_path / "a.state").touch()
+    (tmp_path / "a.seconds").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.seconds holds no two numbers of seconds; remove it"):
+        Clock(tmp_path / "a.state", None)
+
+
+@pytest.mark.parametrize("kept", ["foreign", "no place for a key"])
+def test_a_state_that_cannot_be_believed_costs_only_itself(tmp_path, monkeypatch, kept):
+    """A run that was moved to another machine brings states along whose key is not there."""
+    corpus = make_corpus(tmp_path / "corpus", 60)
+    add_features(corpus)
+    write_split(corpus, split(corpus))
+    pool = open_pool(corpus)
+    settings = make_settings(pool, [3], methods=["greedy"], effort="fast")
+    run = Run.start(corpus, "main", settings)
+    if kept == "foreign":
+        (run.unfinished / "k3-greedy-seed0.state").write_bytes(b"no state")
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
+    [result] = carry_out(run, pool).results
+    expected = fairnepv.select(pool.views, 3, method="greedy", effort="fast")
+    assert result.rows == pool.rows[expected.indices].tolist()
