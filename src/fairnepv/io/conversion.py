@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -15,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.display import shown_uri
-from fairnepv.errors import FairnepvError, InputError
+from fairnepv.errors import InputError
+from fairnepv.io.atomic import whole_folder, write_errors
 from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, checksum, is_at
 from fairnepv.io.memory import size_in_words
 from fairnepv.io.places import followed, local_path
@@ -70,7 +70,7 @@ def convert(
             f"{n:,} rows in shards of {size:,} are more than {MOST_SHARDS:,} files; put at least "
             f"{-(-n // MOST_SHARDS):,} rows into each"
         )
-    with _Unfinished(target) as temporary:
+    with write_errors(target), whole_folder(followed(target)) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
         written = None if names is None else _write_ids(temporary, names)
         about = Manifest(n, p, dtype, shards, written, tuple(map(shown_uri, sources)), made_by)
@@ -117,50 +117,6 @@ def _check_space(target: Path, needed: int) -> None:
 
 def _is_empty(folder: Path) -> bool:
     return next(folder.iterdir(), None) is None
-
-
-class _Unfinished:
-    """A folder beside the target that takes its place at the end, or vanishes."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-
-    def __enter__(self) -> Path:
-        target = followed(self._target)
-        try:
-            self._path = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        except OSError as error:
-            raise FairnepvError(f"{self._target} cannot be written ({error.strerror})") from error
-        return self._path
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            if error is None:
-                self._put_into_place()
-        except OSError as failure:
-            error = failure
-        finally:
-            shutil.rmtree(self._path, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise FairnepvError(
-                f"{self._target} cannot be written ({error.strerror or error})"
-            ) from error
-
-    def _put_into_place(self) -> None:
-        target = followed(self._target)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(self._path, 0o777 & ~mask)  # mkdtemp makes private folders
-        old = self._path.with_name(self._path.name + ".old")
-        if target.exists():
-            target.rename(old)
-        try:
-            self._path.rename(target)
-        except BaseException:
-            if old.exists():
-                old.rename(target)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_shards(
