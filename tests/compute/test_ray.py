@@ -62,8 +62,8 @@ from fairnepv.compute.ray.cluster import RayEngine
 from fairnepv.compute.ray.freight import Slices
 from fairnepv.errors import ClusterError
 from fairnepv.io import read_features
-from fairnepv.io.arrow_files import ParquetRows
 from fairnepv.io.ranges import RangedRows
+from fairnepv.io.table_rows import TableRows
 from fairnepv.problem import Problem
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
@@ -448,7 +448,7 @@ def test_rows_in_a_bucket_are_read_by_the_workers(cluster, name, tmp_path, monke
         uri = bucket.uri(name, "e" if "." in name else None)
         with monkeypatch.context() as patched:
             patched.setattr(RangedRows, "_fill", lambda *_: pytest.fail("the driver reads rows"))
-            patched.setattr(ParquetRows, "part", lambda *_: pytest.fail("the driver reads rows"))
+            patched.setattr(TableRows, "part", lambda *_: pytest.fail("the driver reads rows"))
             pool = Pool.of({"v": read_features(uri)}, engine=engine)
             before = len(bucket.requests)
             column = pool.map(first_column, None)

@@ -119,7 +119,7 @@ def test_any_slice_and_any_rows(data, budget, tmp_path):
             path = tmp_path / f"{s}.parquet"
             write_parquet(str(path), table(fixed_lists(piece)), data.draw(st.integers(1, 3)))
             source = Source(path, "rows")
-            parts.append(arrow_files.open_table(source, kept))
+            parts.append(table_rows.open_table(source, kept))
         else:
             np.save(tmp_path / f"{s}.npy", piece)
             parts.append(read_features(str(tmp_path / f"{s}.npy")))
@@ -149,13 +149,13 @@ def test_a_slice_within_a_shard_is_no_copy(name):
 
 def test_a_small_table_is_decoded_once_and_a_large_one_again_in_every_pass(monkeypatch):
     counts: list[int] = []
-    chunks = arrow_files._parquet_chunks
+    chunks = arrow_files._decode_group
 
     def counted(file, group, column):
         counts.append(group)
         return chunks(file, group, column)
 
-    monkeypatch.setattr(arrow_files, "_parquet_chunks", counted)
+    monkeypatch.setattr(arrow_files, "_decode_group", counted)
     write_parquet("t.parquet", table(fixed_lists(ROWS)))  # groups of 4, 4 and 3 rows
     small = fairnepv.open_rows("t.parquet:rows")
     assert small.resident
@@ -553,7 +553,7 @@ def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkey
     np.testing.assert_array_equal(fairnepv.open_rows(f"{name}:rows"), ZEROS)
     monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
     monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
-    monkeypatch.setattr(arrow_files, "_parquet_chunks", None)
+    monkeypatch.setattr(arrow_files, "_decode_group", None)
     monkeypatch.setattr(arrow_batches, "_sound", None)
     for action, part in ((read_features, "rows"), (read_ids, "id")):
         message = refused(action, f"{name}:{part}")
@@ -901,9 +901,9 @@ def test_offsets_out_of_bounds_are_refused(stream, wrong):
 
 def test_a_group_of_fewer_rows_than_promised_is_refused(monkeypatch):
     write_parquet("t.parquet", table(lists(ROWS)))
-    chunks = arrow_files._parquet_chunks
+    chunks = arrow_files._decode_group
     shorter = lambda *arguments: [chunk[:-1] for chunk in chunks(*arguments)]  # noqa: E731
-    monkeypatch.setattr(arrow_files, "_parquet_chunks", shorter)
+    monkeypatch.setattr(arrow_files, "_decode_group", shorter)
     message = refused(read_features, "t.parquet:rows")
     assert "has 3 rows where its file promises 4, in rows 0-3; write it again" in message
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,81 +15,89 @@ from fairnepv.io.arrow_sizes import Batch, file_batches, stream_batches
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import open_regular, regular_file
 from fairnepv.io.source import Source
-from fairnepv.io.table_rows import reading
 
 _IPC_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 _REMEDY = "write it without compression, or in smaller batches"
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
+@dataclass
 class Batches:
-    """The record batches of an IPC file or stream, one column of each."""
+    """One column of the record batches of an IPC file or stream."""
 
-    def __init__(self, kind: Any, read: Callable[[int], Any], lengths: list[int]) -> None:
-        self.kind, self.array, self.lengths = kind, read, lengths
-        self.at_hand = False  # whether an array costs nothing to get: mapped, or decoded already
-
-    @classmethod
-    def of(cls, source: Source, at: int, *, whole: bool = False) -> Batches:
-        """`whole` where all batches will be held together."""
-        with reading(source):
-            content = _mapped(source)
-            if not _is_ipc_file(source):
-                _refuse_bomb(source, content, list(stream_batches(_view(content))))
-                only = pa.ipc.IpcReadOptions(included_fields=[at])
-                return cls._of_stream(source, pa.ipc.open_stream(content, options=only))
-            parts = file_batches(_view(content))
-            _refuse_bomb(source, content, [part for part in parts if part.dictionary or whole])
-            if any(part.compressed for part in parts):
-                return cls._of_compressed(source, content, at, parts)
-            return cls._of_mapped(content, at) or cls._of_compressed(source, content, at, parts)
+    kind: Any  # the Arrow type of the column
+    lengths: list[int]
+    decode: Callable[[int], Any]
+    at_hand: bool  # whether an array costs nothing to get: mapped, or decoded already
 
     @classmethod
-    def _of_mapped(cls, content: Any, at: int) -> Batches | None:
-        """Of all columns, since to leave some out Arrow copies the others."""
-        reader = pa.ipc.open_file(content)
-        where = content.read_buffer(content.size())
-        arrays = []
-        for b in range(reader.num_record_batches):
-            arrays.append(_sound(reader.get_batch(b), at))
-            if not _lies_in(arrays[-1], where):
-                return None
-        batches = cls(reader.schema.types[at], arrays.__getitem__, [len(a) for a in arrays])
-        batches.at_hand = True
-        return batches
+    def held(cls, kind: Any, arrays: list[Any]) -> Batches:
+        return cls(kind, [len(array) for array in arrays], arrays.__getitem__, at_hand=True)
 
-    @classmethod
-    def _of_compressed(cls, source: Source, content: Any, at: int, parts: list[Batch]) -> Batches:
-        """Decoded again whenever it is asked for."""
-        only = pa.ipc.IpcReadOptions(included_fields=[at])
-        reader = pa.ipc.open_file(content, options=only)
-        batches = [part for part in parts if not part.dictionary]
+    def arrays(self, s: int, row_bytes: int = 0) -> list[Any]:
+        return [self.decode(s)]
 
-        def decode(b: int) -> Any:
-            _refuse_bomb(source, content, [batches[b]])
-            return _sound(reader.get_batch(b), 0)
+    def sample(self, s: int) -> Any:
+        array = self.decode(s)
+        array.validate(full=True)
+        return array[:1]
 
-        return cls(reader.schema.types[0], decode, [batch.rows for batch in batches])
 
-    @classmethod
-    def _of_stream(cls, source: Source, reader: Any) -> Batches:
-        """A stream has no directory, so that its batches are found by walking through it."""
-        arrays: list[Any] = []
-        rows = 0
-        try:
-            for batch in reader:
-                arrays.append(_sound(batch, 0))
-                rows += len(batch)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(
-                f"{source.path} is cut short or damaged behind row {rows:,} "
-                f"({' '.join(str(error).split())}); write it again"
-            ) from error
-        if not _ends_in(source, _END_OF_STREAM):
-            raise InputError(f"{source.path} is cut short behind row {rows:,}; write it again")
-        batches = cls(reader.schema.types[0], arrays.__getitem__, [len(a) for a in arrays])
-        batches.at_hand = True
-        return batches
+def open_batches(source: Source, at: int, *, whole: bool = False) -> Batches:
+    """Column number `at`; `whole` where all batches will be held together."""
+    content = _mapped(source)
+    if not _is_ipc_file(source):
+        return _stream(source, content, at)
+    parts = file_batches(_view(content))
+    _refuse_bomb(source, content, [part for part in parts if part.dictionary or whole])
+    mapped = None if any(part.compressed for part in parts) else _views(content, at)
+    return mapped or _decoded(source, content, at, parts)
+
+
+def _views(content: Any, at: int) -> Batches | None:
+    """Of all columns, since to leave some out Arrow copies the others."""
+    reader = pa.ipc.open_file(content)
+    where = content.read_buffer(content.size())
+    arrays = []
+    for b in range(reader.num_record_batches):
+        arrays.append(_sound(reader.get_batch(b), at))
+        if not _lies_in(arrays[-1], where):
+            return None
+    return Batches.held(reader.schema.types[at], arrays)
+
+
+def _decoded(source: Source, content: Any, at: int, parts: list[Batch]) -> Batches:
+    """Decoded again whenever it is asked for."""
+    reader = pa.ipc.open_file(content, options=pa.ipc.IpcReadOptions(included_fields=[at]))
+    batches = [part for part in parts if not part.dictionary]
+
+    def decode(b: int) -> Any:
+        _refuse_bomb(source, content, [batches[b]])
+        return _sound(reader.get_batch(b), 0)
+
+    lengths = [batch.rows for batch in batches]
+    return Batches(reader.schema.types[0], lengths, decode, at_hand=False)
+
+
+def _stream(source: Source, content: Any, at: int) -> Batches:
+    """A stream has no directory, so that its batches are found by walking through it."""
+    whole = _view(content)
+    _refuse_bomb(source, content, list(stream_batches(whole)))
+    reader = pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(included_fields=[at]))
+    arrays: list[Any] = []
+    rows = 0
+    try:
+        for batch in reader:
+            arrays.append(_sound(batch, 0))
+            rows += len(batch)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{source.path} is cut short or damaged behind row {rows:,} "
+            f"({' '.join(str(error).split())}); write it again"
+        ) from error
+    if bytes(whole[-len(_END_OF_STREAM) :]) != _END_OF_STREAM:
+        raise InputError(f"{source.path} is cut short behind row {rows:,}; write it again")
+    return Batches.held(reader.schema.types[0], arrays)
 
 
 def _view(content: Any) -> memoryview:
@@ -106,7 +114,7 @@ def _refuse_bomb(source: Source, content: Any, batches: list[Batch]) -> None:
 
 
 def ipc_schema(source: Source) -> Any:
-    with reading(source), _mapped(source) as content:
+    with _mapped(source) as content:
         opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
         return opened(content).schema
 
@@ -136,12 +144,6 @@ def _sound(batch: Any, at: int) -> Any:
     """A column whose length is that of its batch and within its buffers."""
     batch.validate()
     return batch.column(at)
-
-
-def _ends_in(source: Source, mark: bytes) -> bool:
-    with open_regular(source.path) as file:
-        file.seek(-min(len(mark), source.path.stat().st_size), os.SEEK_END)
-        return file.read() == mark
 
 
 def _lies_in(array: Any, content: Any) -> bool:

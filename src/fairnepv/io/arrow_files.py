@@ -1,100 +1,55 @@
-"""Parquet, and Arrow IPC files and streams: one column of them, as rows or as values.
+"""Parquet, and Arrow IPC files and streams: one column of them, chunk by chunk.
 
-Parquet is decoded by row groups and compressed IPC files by record batches, since nothing finer
-can be decoded; other IPC files are mapped into memory and their rows are views of the map.
+Chunks are what a file is made of and what can be decoded by itself: row groups of Parquet, record
+batches of IPC (`arrow_batches`).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from fairnepv.io.arrow_batches import Batches, ipc_schema
-from fairnepv.io.arrow_columns import decoded_bytes, is_binary, is_text, to_numpy
+from fairnepv.errors import InputError
+from fairnepv.io.arrow_batches import ipc_schema, open_batches
+from fairnepv.io.arrow_columns import BINARY_KINDS, decoded_bytes, is_binary, is_text
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import for_arrow
-from fairnepv.io.rows import FileVersion, Rows, file_version
-from fairnepv.io.source import Source
-from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
-from fairnepv.io.texts import as_texts
+from fairnepv.io.rows import file_version
+from fairnepv.io.source import Source, choose_part, unreadable
 
+TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
+REPEATED = "write each value once, or plainly"
 _REMEDY = "write it in smaller row groups, or without compression and dictionaries"
 
 
-class ParquetRows(TableRows):
-    @cached_property
-    def _opened(self) -> Any:
-        with reading(self.column.source):
-            return _parquet(self.column.source)
+@dataclass(frozen=True)
+class Column:
+    """A column of a table file."""
 
-    def _lengths(self) -> list[int]:
-        about = self._opened.metadata
-        return [about.row_group(g).num_rows for g in range(about.num_row_groups)]
+    source: Source
+    name: str
+    at: int  # its place among the columns
+    kind: str | None  # of what numbers binary values are made
 
-    def _chunks(self, s: int) -> list[Any]:
-        row_bytes = self.shape[1] * self.dtype.itemsize
-        _refuse_bomb(self._opened, self.column, [s], self.file.size, row_bytes)
-        return _parquet_chunks(self._opened, s, self.column)
-
-    def _sample(self, s: int) -> Any:
-        _refuse_bomb(self._opened, self.column, [s], self.file.size, 0)
-        rows = self._opened.iter_batches(
-            batch_size=1, row_groups=[s], columns=[self.column.name], use_threads=False
-        )
-        return next(rows).column(self.column.name)
-
-    def _type(self) -> Any:
-        return self._opened.schema_arrow.types[self.column.at]
+    def __str__(self) -> str:
+        return f"{self.source.path}, column {self.name!r}"
 
 
-class ArrowRows(TableRows):
-    """Where the file is not compressed, chunks are views of its memory map and need no keeping."""
-
-    def __init__(self, column: Column, file: FileVersion, kept: Kept) -> None:
-        super().__init__(column, file, kept)
-        self.at_hand = self._opened.at_hand
-
-    @cached_property
-    def _opened(self) -> Batches:
-        return Batches.of(self.column.source, self.column.at)
-
-    def _lengths(self) -> list[int]:
-        return self._opened.lengths
-
-    def _chunks(self, s: int) -> list[Any]:
-        return [self._opened.array(s)]
-
-    def _sample(self, s: int) -> Any:
-        array = self._opened.array(s)
-        array.validate(full=True)
-        return array[:1]
-
-    def _type(self) -> Any:
-        return self._opened.kind
-
-    @property
-    def random_access(self) -> bool:  # type: ignore[override]
-        return self.at_hand or self.resident
-
-    @property
-    def resident(self) -> bool:  # type: ignore[override]
-        return not self.at_hand and super().resident
-
-    def part(self, s: int) -> Rows:
-        return self._same(s, self._decode(s)) if self.at_hand else super().part(s)
-
-
-def open_table(source: Source, kept: Kept | None = None) -> TableRows:
-    """A column of a table, of which what is compressed is decoded when its rows are asked for."""
-    file = file_version(source)
-    column = choose_column(source, column_names(source), None)
-    rows = ParquetRows if source.ending == ".parquet" else ArrowRows
-    return rows(column, file, kept or Kept())
+def choose_column(source: Source, default: str | None = None) -> Column:
+    """The column that PART or PART@KIND asks for, the default, or the only one."""
+    names = column_names(source)
+    kind = None
+    if source.part is not None and source.part not in names:
+        head, _, tail = source.part.rpartition("@")
+        if head in names and tail in BINARY_KINDS:
+            source, kind = source.with_part(head), tail
+    name = choose_part(source, names, "column", default)
+    return Column(source, name, names.index(name), kind)
 
 
 def column_names(source: Source) -> list[str]:
@@ -103,11 +58,9 @@ def column_names(source: Source) -> list[str]:
 
 def column_types(source: Source) -> list[tuple[str, Any]]:
     """Names of all columns with their types, in order; a name may come twice."""
-    if source.ending != ".parquet":
-        schema = ipc_schema(source)
-    else:
-        with reading(source):
-            schema = _footer(source).schema.to_arrow_schema()
+    with reading(source):
+        parquet = source.ending == ".parquet"
+        schema = _footer(source).schema.to_arrow_schema() if parquet else ipc_schema(source)
     return [(field.name, field.type) for field in schema]
 
 
@@ -117,70 +70,97 @@ def _footer(source: Source) -> Any:
     return source.once("footer", lambda: pq.read_metadata(for_arrow(source.path)))
 
 
-def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
-    """A column in memory: lists of equal length as (n, p), plain values as (n,)."""
-    pieces: list[NDArray[Any]] = []
-    first = 0
-    column = choose_column(source, column_names(source), default)
-    with reading(source):
-        for chunk in counted_chunks(column):
-            pieces.append(to_numpy(chunk, str(column), first, column.kind))
-            first += len(chunk)
-    return as_texts(np.concatenate(pieces), str(column)) if pieces else np.empty(0)
+class Chunks(Protocol):
+    """A column in chunks."""
+
+    kind: Any  # the Arrow type of the column
+    lengths: list[int]  # how many rows each chunk has
+    at_hand: bool  # whether a chunk costs nothing to get: mapped, or decoded already
+
+    def arrays(self, s: int, row_bytes: int = 0) -> list[Any]:
+        """Arrow arrays that make up chunk s, of which a row takes so much at least."""
+
+    def sample(self, s: int) -> Any:
+        """An Arrow array of the first row of chunk s; a whole one may be much to decode."""
+
+
+class RowGroups:
+    """Those of a Parquet file."""
+
+    at_hand = False
+
+    def __init__(self, column: Column, *, whole: bool) -> None:
+        """Where all of it will be held, texts come as a dictionary: one that is stored once may
+        stand in all rows, and would be as often in memory."""
+        self._column, self._about = column, _footer(column.source)
+        self._stored = file_version(column.source).size
+        self.kind = column_types(column.source)[column.at][1]
+        texts = whole and (is_text(self.kind) or is_binary(self.kind))
+        self._file = pq.ParquetFile(
+            for_arrow(column.source.path),
+            metadata=self._about,
+            page_checksum_verification=True,  # where the writer put checksums in
+            read_dictionary=[column.name] if texts else None,
+        )
+        groups = range(self._about.num_row_groups)
+        self.lengths = [self._about.row_group(group).num_rows for group in groups]
+        if whole:
+            self._refuse_bomb(groups, 8 * int(getattr(self.kind, "list_size", 1)))
+
+    def arrays(self, s: int, row_bytes: int = 0) -> list[Any]:
+        self._refuse_bomb([s], row_bytes)
+        return _decode_group(self._file, s, self._column.name)
+
+    def sample(self, s: int) -> Any:
+        self._refuse_bomb([s], 0)
+        columns = [self._column.name]
+        rows = self._file.iter_batches(1, row_groups=[s], columns=columns, use_threads=False)
+        return next(rows).column(self._column.name)
+
+    def _refuse_bomb(self, groups: Iterable[int], row_bytes: int) -> None:
+        """A page may expand by its compression, and a run of equal rows is stored as one.
+
+        Row groups are asked and not their columns, of which PyArrow aborts where they are damaged.
+        """
+        about = [self._about.row_group(group) for group in groups]
+        expanded = sum(max(group.total_byte_size, group.num_rows * row_bytes) for group in about)
+        refuse_expansion(str(self._column), self._stored, expanded, _REMEDY)
+
+
+def _decode_group(file: Any, group: int, name: str) -> list[Any]:
+    table = file.read_row_group(group, columns=[name], use_threads=False)
+    chunks: list[Any] = table.column(name).chunks
+    return chunks
+
+
+def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
+    """`whole` where all chunks will be held together."""
+    with reading(column.source):
+        if column.source.ending == ".parquet":
+            return RowGroups(column, whole=whole)
+        return open_batches(column.source, column.at, whole=whole)
 
 
 def counted_chunks(column: Column) -> Iterator[Any]:
     """The arrays of a column, refused before anybody repeats what their values share."""
     stored, expanded = file_version(column.source).size, 0
-    for chunk in _all_chunks(column, stored):
-        expanded += decoded_bytes(chunk)
-        refuse_expansion(str(column), stored, expanded, "write each value once, or plainly")
-        yield chunk
+    chunks = open_chunks(column, whole=True)
+    for s in range(len(chunks.lengths)):
+        for array in chunks.arrays(s):
+            expanded += decoded_bytes(array)
+            refuse_expansion(str(column), stored, expanded, REPEATED)
+            yield array
 
 
-def _all_chunks(column: Column, stored: int) -> Iterator[Any]:
-    if column.source.ending == ".parquet":
-        with _unrepeated(column) as file:
-            row_bytes = 8 * int(getattr(file.schema_arrow.types[column.at], "list_size", 1))
-            _refuse_bomb(file, column, range(file.num_row_groups), stored, row_bytes)
-            for group in range(file.num_row_groups):
-                yield from _parquet_chunks(file, group, column)
-    else:
-        batches = Batches.of(column.source, column.at, whole=True)
-        yield from (batches.array(b) for b in range(len(batches.lengths)))
-
-
-def _parquet(source: Source, **options: Any) -> Any:
-    """With the checksums of pages compared, where the writer put them in."""
-    return pq.ParquetFile(
-        for_arrow(source.path),
-        metadata=_footer(source),
-        page_checksum_verification=True,
-        **options,
-    )
-
-
-def _unrepeated(column: Column) -> Any:
-    """A file whose texts in that column are read as a dictionary: one that is stored once may
-    stand in all rows, and would be as often in memory."""
-    kind = column_types(column.source)[column.at][1]
-    texts = [column.name] if is_text(kind) or is_binary(kind) else None
-    return _parquet(column.source, read_dictionary=texts)
-
-
-def _refuse_bomb(
-    file: Any, column: Column, groups: Iterable[int], stored: int, row_bytes: int
-) -> None:
-    """A page may expand by its compression, and a run of equal rows is stored as one.
-
-    Row groups are asked and not their columns, of which PyArrow aborts where they are damaged.
-    """
-    about = [file.metadata.row_group(group) for group in groups]
-    expanded = sum(max(group.total_byte_size, group.num_rows * row_bytes) for group in about)
-    refuse_expansion(str(column), stored, expanded, _REMEDY)
-
-
-def _parquet_chunks(file: Any, group: int, column: Column) -> list[Any]:
-    table = file.read_row_group(group, columns=[column.name], use_threads=False)
-    chunks: list[Any] = table.column(column.name).chunks
-    return chunks
+@contextlib.contextmanager
+def reading(source: Source, where: str = "") -> Iterator[None]:
+    """Whatever a parser makes of broken bytes becomes one sentence."""
+    kind = "Parquet" if source.ending == ".parquet" else "Arrow IPC"
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
+            raise  # ours; Arrow's comes of a size that was made up
+        raise unreadable(str(source.path), kind, error, where) from error

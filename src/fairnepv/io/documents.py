@@ -52,6 +52,10 @@ def parse_document(content: bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     _check_levels(document)
+    try:
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:  # of "\\ud800", which can be neither written nor shown
+        raise ValueError("a text holds half of a letter") from None
     return document
 
 
@@ -90,25 +94,10 @@ def _check_levels(document: Any) -> None:
     """Level by level, since whoever calls himself for every level has a limit of his own."""
     level = [document]
     for _ in range(DEEPEST + 1):
-        level = [inner for value in level for inner in _inside(value)]
+        inner = [value for value in level if isinstance(value, dict | list)]
+        level = [
+            x for value in inner for x in (value.values() if isinstance(value, dict) else value)
+        ]
         if not level:
             return
     raise ValueError("it is nested too deeply")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, str):
-        _check_text(value)
-    elif isinstance(value, list):
-        return value
-    elif isinstance(value, dict):
-        return [*value, *value.values()]
-    return []
-
-
-def _check_text(text: str) -> None:
-    """Half a letter, as in "\\ud800", can be neither written nor shown."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("a text holds half of a letter") from None

@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io import arrow_files, manifest
+from fairnepv.io import manifest, table_rows
+from fairnepv.io.arrow_files import TABLE_ENDINGS, column_names
 from fairnepv.io.documents import read_document
 from fairnepv.io.numpy_files import read_npy
 from fairnepv.io.places import AnyPath, regular_file, spread
 from fairnepv.io.rows import Reordered, RowFile, Shards
 from fairnepv.io.source import Source, choose_part
-from fairnepv.io.table_rows import Kept
 
-TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
 _STATE, _DICT = "state.json", "dataset_dict.json"
 _REMEDY = "save the data set again"
 _METADATA = "metadata"  # where clip-retrieval puts what it knows of the rows
@@ -64,12 +63,12 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
         return read_folder_ids(source.inside(_METADATA), default)
     else:
         raise InputError(f"{source.path} holds no tables with ids; name a file of ids")
-    columns = _each(source, names, lambda file: arrow_files.read_column(file, default))
+    columns = _each(source, names, lambda file: table_rows.read_column(file, default))
     values = np.concatenate(columns)
     return values if order is None else values[_taken(source.path, order, len(values))]
 
 
-def column_names(source: Source) -> list[str]:
+def table_columns(source: Source) -> list[str]:
     """The columns of the tables in a folder; none where its rows are in something else."""
     if _is_data_set(source):
         names = _data_set(source)[0]
@@ -77,7 +76,7 @@ def column_names(source: Source) -> list[str]:
         return []  # tables beside arrays may be about anything
     else:
         names = _tables(source) if _files(source, TABLE_ENDINGS) else []
-    return arrow_files.column_names(source.inside(names[0])) if names else []
+    return column_names(source.inside(names[0])) if names else []
 
 
 def _each(source: Source, names: Sequence[str], read: Callable[[Source], T]) -> list[T]:
@@ -116,10 +115,10 @@ def _matrix(source: Source) -> RowFile:
 def _open_tables(
     source: Source, names: Sequence[str], order: NDArray[np.int64] | None = None
 ) -> RowFile:
-    kept = Kept()
+    kept = table_rows.Kept()
 
     def open_table(file: Source) -> RowFile:
-        rows = arrow_files.open_table(file, kept)
+        rows = table_rows.open_table(file, kept)
         rows.close()  # there may be more files than may be open at once
         return rows
 
@@ -151,7 +150,7 @@ def _data_set(source: Source) -> tuple[list[str], NDArray[np.int64] | None]:
 
 
 def _row_numbers(path: AnyPath) -> NDArray[np.int64]:
-    numbers = arrow_files.read_column(Source(path), "indices")
+    numbers = table_rows.read_column(Source(path), "indices")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InputError(
             f"{path} must hold row numbers, not {numbers.dtype} of shape {numbers.shape}; save the "

@@ -25,7 +25,7 @@ from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
 from fairnepv.io.rows import FileVersion, NumberRows, file_version, row_range
-from fairnepv.io.source import Source, choose_part, parse_source, unreadable
+from fairnepv.io.source import Source, choose_part, parse_source, reading
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _REMEDY = "save it with np.savez or np.save, which are read without loading"
@@ -46,15 +46,19 @@ class Header(NamedTuple):
     def bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def is_matrix(self) -> bool:
+        return len(self.shape) == 2 and self.dtype.kind in "fiub"
+
 
 def read_npy(source: Source) -> Any:
     """Rows that stay in the file; what is not a matrix of numbers is loaded, for the caller to
     judge."""
     file = file_version(source)
-    with _opened(source, _NPY, "a .npy file") as stream, _reading(source, "a .npy file"):
+    with _opened(source, _NPY, "a .npy file") as stream:
         header = _read_header(stream, str(source))
         _check_size(str(source), header, file.size)
-        if not _is_matrix(header):
+        if not header.is_matrix:
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
     return _stored(file, header, 0, str(source))
@@ -112,7 +116,7 @@ class Archive:
         with self._zip.open(info) as stream:
             header = _read_header(stream, where)
         _check_size(where, header, info.file_size)
-        if not _is_matrix(header):
+        if not header.is_matrix:
             return self.array(name)
         begin = self._begin(info)
         if begin + info.file_size > self._file.size:
@@ -132,8 +136,7 @@ class Archive:
 @contextmanager
 def open_archive(source: Source) -> Iterator[Archive]:
     file = file_version(source)
-    kind = "an .npz archive"
-    with _opened(source, _ZIP, kind) as stream, _reading(source, kind):
+    with _opened(source, _ZIP, "an .npz archive") as stream:
         yield Archive(source, file, stream)
 
 
@@ -142,10 +145,6 @@ def _stored(file: FileVersion, header: Header, begin: int, origin: str) -> Numbe
     return number_rows(
         file, header.dtype, (n, p), begin + header.offset, origin=origin, fortran=header.fortran
     )
-
-
-def _is_matrix(header: Header) -> bool:
-    return len(header.shape) == 2 and header.dtype.kind in "fiub"
 
 
 def _read_header(stream: IO[bytes], where: str) -> Header:
@@ -162,7 +161,10 @@ def _read_header(stream: IO[bytes], where: str) -> Header:
     else:  # 3.0 differs in the names of fields, which are refused in any case
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
     if dtype.hasobject:
-        raise _holds_objects(where)
+        raise InputError(
+            f"{where} holds Python objects, which are never loaded from a file; save it as an "
+            "array of numbers (or of fixed-width strings)"
+        )
     if dtype.kind == "V":
         what = "bfloat16 or raw bytes" if dtype.itemsize == 2 else "records or raw bytes"
         raise InputError(
@@ -200,50 +202,22 @@ def _check_size(where: str, header: Header, size: int) -> None:
             "again, one array to a file"
         )
     if missing > 0:
-        raise InputError(f"{where} is cut short: {_missing(header, size)}; write or copy it again")
-
-
-def _missing(header: Header, size: int) -> str:
-    lost = header.offset + header.bytes - size
-    if len(header.shape) != 2 or header.fortran:
-        return f"{lost:,} bytes of its array of shape {header.shape} are missing"
-    n, p = header.shape
-    whole = max(0, size - header.offset) // (p * header.dtype.itemsize)
-    return f"{row_range(whole, n)} of {n:,} are missing"
+        what = f"{missing:,} bytes of its array of shape {header.shape}"
+        if len(header.shape) == 2 and not header.fortran:
+            n, p = header.shape
+            whole = max(0, size - header.offset) // (p * header.dtype.itemsize)
+            what = f"{row_range(whole, n)} of {n:,}"
+        raise InputError(f"{where} is cut short: {what} are missing; write or copy it again")
 
 
 @contextmanager
 def _opened(source: Source, magic: bytes, kind: str) -> Iterator[IO[bytes]]:
     """A file with the right first bytes: NumPy would take a stranger for a pickle."""
-    with open_regular(source.path) as stream:
-        _check_magic(source, stream, magic, kind)
-        yield stream
-
-
-def _check_magic(source: Source, stream: IO[bytes], magic: bytes, kind: str) -> None:
-    with _reading(source, kind):
+    with open_regular(source.path) as stream, reading(source, kind):
         found = stream.read(len(magic))
+        if found != magic:
+            single = found == _NPY[:2]
+            hint = "it holds a single array, so call it .npy" if single else "write it again"
+            raise InputError(f"{source} is not {kind}; {hint}")
         stream.seek(0)
-    if found == magic:
-        return
-    hint = "it holds a single array, so call it .npy" if found == _NPY[:2] else "write it again"
-    raise InputError(f"{source} is not {kind}; {hint}")
-
-
-@contextmanager
-def _reading(source: Source, kind: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        if "allow_pickle" in str(error) or "Python objects" in str(error):
-            raise _holds_objects(str(source)) from error
-        raise unreadable(str(source), kind, error) from error
-
-
-def _holds_objects(where: str) -> InputError:
-    return InputError(
-        f"{where} holds Python objects, which are never loaded from a file; save it as an array of "
-        "numbers (or of fixed-width strings)"
-    )
+        yield stream

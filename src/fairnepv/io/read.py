@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
-from fairnepv.io import arrow_files, folders, manifest, numpy_files, safetensors, tables
+from fairnepv.io import arrow_files, folders, manifest, numpy_files, safetensors, table_rows, tables
 from fairnepv.io.rows import HeldRows, RowFile
 from fairnepv.io.source import Source, parse_source
 from fairnepv.io.texts import KINDS, as_texts
@@ -18,11 +17,11 @@ from fairnepv.io.texts import KINDS, as_texts
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
 _FEATURES: dict[str, Any] = {
     **_ARRAYS,
-    **dict.fromkeys(folders.TABLE_ENDINGS, arrow_files.open_table),
+    **dict.fromkeys(arrow_files.TABLE_ENDINGS, table_rows.open_table),
     ".safetensors": safetensors.read_safetensors,
 }
 _COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(folders.TABLE_ENDINGS, arrow_files.read_column),
+    **dict.fromkeys(arrow_files.TABLE_ENDINGS, table_rows.read_column),
     ".csv": tables.read_csv,
     ".json": tables.read_json,
     ".txt": tables.read_lines,
@@ -76,9 +75,9 @@ def id_column(given: str | Source) -> NDArray[Any] | None:
     """The column `id` of the table that features come from; None where there is none."""
     source = parse_source(given, tuple(_FEATURES), folders=True)
     if source.path.is_dir():
-        found = "id" in folders.column_names(source)
+        found = "id" in folders.table_columns(source)
     else:
-        tables = folders.TABLE_ENDINGS
+        tables = arrow_files.TABLE_ENDINGS
         found = source.ending in tables and "id" in arrow_files.column_names(source)
     return _column(source.with_part("id"), "id") if found else None
 
@@ -113,22 +112,17 @@ def _read_column(given: str | Source, default: str) -> NDArray[Any]:
 
 
 def _column(source: Source, default: str) -> NDArray[Any]:
-    readers: dict[str, Any] = {
-        **_ARRAYS,
-        **{e: partial(r, default=default) for e, r in _COLUMNS.items()},
-    }
     if source.path.is_dir():
         array = folders.read_folder_ids(source, default)
+    elif source.ending in _ARRAYS:
+        array = _ARRAYS[source.ending](source)
     else:
-        array = readers[source.ending](source)
+        array = _COLUMNS[source.ending](source, default)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         shape = getattr(array, "shape", ())
         raise InputError(f"{source} must hold one value per row, not shape {shape}")
-    return _refuse_objects(as_texts(array, str(source)), source, "strings or integers")
-
-
-def _refuse_objects(array: NDArray[Any], source: Source, wanted: str) -> NDArray[Any]:
+    array = as_texts(array, str(source))
     if array.dtype == object:
         kind = type(array.flat[0]).__name__ if array.size else "nothing"
-        raise InputError(f"{source} must hold {wanted}, not Python objects ({kind})")
+        raise InputError(f"{source} must hold strings or integers, not Python objects ({kind})")
     return array

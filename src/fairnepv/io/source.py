@@ -6,7 +6,8 @@ stands for, and whoever asks several readers asks them with the same `Source`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,6 +104,17 @@ def _named_part(source: Source, text: str) -> Source:
     return source
 
 
+@contextmanager
+def reading(what: object, kind: str) -> Iterator[None]:
+    """Whatever a parser makes of broken bytes becomes one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise unreadable(str(what), kind, error) from error
+
+
 def unreadable(what: str, kind: str, error: Exception, where: str = "") -> InputError:
     """Whatever a parser makes of broken bytes as one sentence."""
     at, reason = where and f" at {where}", " ".join(str(error).split())
@@ -150,20 +162,21 @@ def _split_local(text: str) -> tuple[Path, str | None]:
     return Path(text), None
 
 
-def choose_part(source: Source, parts: list[str], kind: str) -> str:
-    """The part that was asked for, or the only one there is."""
+def choose_part(source: Source, parts: list[str], kind: str, default: str | None = None) -> str:
+    """The part that was asked for, the default, or the only one there is."""
+    wanted = default if source.part is None and default in parts else source.part
     listed = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
     if not parts:
         raise InputError(f"{source.path} has no {kind}s")
-    if source.part is None:
+    if wanted is None:
         if len(parts) == 1:
             return parts[0]
         raise InputError(
             f"{source.path} has {len(parts)} {kind}s ({listed}); name one, as in "
             f"{source.path.name}:{parts[0]}"
         )
-    if source.part not in parts:
-        raise InputError(f"{source.path} has no {kind} {source.part!r}; it has {listed}")
-    if parts.count(source.part) > 1:
-        raise InputError(f"{source.path} has {kind} {source.part!r} more than once; rename one")
-    return source.part
+    if wanted not in parts:
+        raise InputError(f"{source.path} has no {kind} {wanted!r}; it has {listed}")
+    if parts.count(wanted) > 1:
+        raise InputError(f"{source.path} has {kind} {wanted!r} more than once; rename one")
+    return wanted

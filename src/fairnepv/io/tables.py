@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.places import for_arrow
-from fairnepv.io.source import Source, choose_part, unreadable
+from fairnepv.io.source import Source, choose_part, reading
 from fairnepv.io.texts import text_array
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
@@ -27,12 +26,12 @@ GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this 
 
 def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
     """One column of a CSV file with a header; integers only where all are written plainly."""
-    with _reading(source, "CSV"):
+    with reading(source.path, "CSV"):
         with source.path.open(encoding="utf-8-sig", newline="") as file:
             names = next(csv.reader(file), [])
         if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
             raise InputError(f"{source.path} is not separated by commas; write it again so")
-        column = _choose(source, names, default)
+        column = choose_part(source, names, "column", default)
         told = names.count(SETTINGS) == 1 and column != SETTINGS
         wanted = [column, SETTINGS] if told else [column]
         as_text = pyarrow.csv.ConvertOptions(
@@ -56,12 +55,12 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
 
 def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
     """A list, or one field of the `picks` that `write` puts into a JSON file."""
-    with _reading(source, "JSON"):
+    with reading(source.path, "JSON"):
         content = json.loads(source.path.read_text(encoding="utf-8-sig"))
     if isinstance(content, dict) and isinstance(content.get("picks"), list):
         rows = content["picks"]
         names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
-        column = _choose(source, names, default)
+        column = choose_part(source, names, "column", default)
         content = [row.get(column) if isinstance(row, dict) else None for row in rows]
     elif source.part is not None:
         raise InputError(f"{source.path} has no {source.part!r}: it is not a file of picks")
@@ -76,7 +75,7 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     """The lines of a text file; of a table that `write` made, the default column."""
-    with _reading(source, "text"):
+    with reading(source.path, "text"):
         lines = source.path.read_text(encoding="utf-8-sig").replace("\r\n", "\n").split("\n")
     at = None
     if len(lines) > 1 and lines[0].startswith(TEXT_MARK) and lines[1].startswith("# "):
@@ -92,7 +91,7 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     cells = [line.split("\t") for line in lines]
     if any(len(row) <= at for row in cells):
         raise InputError(f"{source.path} has lines with too few columns; write it again")
-    with _reading(source, "text"):
+    with reading(source.path, "text"):
         texts = [json.loads(row[at]) if guarded else row[at].strip() for row in cells]
         return _integers_if_all(text_array(texts, str(source.path)))
 
@@ -109,23 +108,6 @@ def _guarded(about: str) -> list[str]:
         if isinstance(settings, dict) and isinstance(settings.get(GUARDED), list):
             return [name for name in settings[GUARDED] if isinstance(name, str)]
     return []
-
-
-@contextlib.contextmanager
-def _reading(source: Source, kind: str) -> Iterator[None]:
-    """Whatever a parser makes of broken bytes becomes one sentence."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        raise unreadable(str(source.path), kind, error) from error
-
-
-def _choose(source: Source, names: list[str], default: str | None) -> str:
-    if source.part is None and default in names:
-        source = Source(source.path, default)
-    return choose_part(source, names, "column")
 
 
 def _integers(values: list[int]) -> NDArray[Any]:

@@ -228,8 +228,7 @@ def _reading(file: Path) -> Iterator[None]:
 
 def _refuse_bombs(file: Path) -> None:
     """Before values that are stored once and stand in a million rows are held as often."""
-    from fairnepv.io.arrow_files import column_names, counted_chunks
-    from fairnepv.io.table_rows import Column
+    from fairnepv.io.arrow_files import Column, column_names, counted_chunks
 
     source = Source(file, None)
     for at, name in enumerate(column_names(source)):

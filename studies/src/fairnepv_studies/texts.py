@@ -90,8 +90,7 @@ def _csv(path: Path) -> Table:
 def _arrow(path: Path) -> Table:
     import pyarrow as pa
 
-    from fairnepv.io.arrow_files import column_types, counted_chunks
-    from fairnepv.io.table_rows import Column
+    from fairnepv.io.arrow_files import Column, column_types, counted_chunks
 
     source = Source(path, None)
     types = column_types(source)
