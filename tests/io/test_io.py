@@ -536,7 +536,7 @@ LIST = "i.json must hold a list of integers or of strings"
         ("i.csv", b"\xe4d,id\n1,2\n", ["i.csv cannot be read as CSV", "write the file again"]),
         ("i.csv", b"id\n\xe4\n", ["i.csv cannot be read as CSV", "write the file again"]),
         ("i.csv", b"name,value\na,1\n", ["i.csv has 2 columns (name, value); name one"]),
-        ("i.csv", b"id,x\n1,2\n3\n", ["i.csv cannot be read as CSV", "Expected 2 columns"]),
+        ("i.csv", b"id,x\n1,2\n3\n", ["i.csv cannot be read as CSV", "line 3 has fewer cells"]),
         ("i.csv", b"id,x\n1,2\n,3\n", ["column 'id' has 1 empty row(s), the first is row 1"]),
         ("i.csv", b'id\na\n""\n""\n', ["column 'id' has 2 empty row(s), the first is row 1"]),
         ("i.json", b"", ["i.json cannot be read as JSON"]),

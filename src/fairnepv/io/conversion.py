@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,25 +46,14 @@ def convert(
     target = local_path(folder)
     read = [split_source(text) for text in sources]
     _check_target(target, read, force)
-    rows = [open_rows(source) for source in read]
-    for text, source in zip(sources, rows, strict=True):
-        if not isinstance(source, RowFile):
-            raise InputError(
-                f"{text} is a sparse matrix of shape {source.shape}; leave it as it is, since "
-                "SciPy's .npz is read without this"
-            )
-    for other in rows[1:]:
-        if other.shape[1] != rows[0].shape[1]:
-            raise InputError(
-                f"{rows[0]} has {rows[0].shape[1]:,} columns and {other} has {other.shape[1]:,}; "
-                "they cannot be laid end to end"
-            )
+    rows = _open_alike(read)
     n, p = sum(map(len, rows)), rows[0].shape[1]
     if not n or not p:
         raise InputError(f"{', '.join(sources)} has no numbers to convert: shape ({n}, {p})")
     names = _ids(read, ids, n)
-    _check_space(target, n * p * np.dtype(dtype).itemsize)
-    size = rows_per_shard or max(1, _SHARD_BYTES // (p * np.dtype(dtype).itemsize))
+    row_bytes = p * np.dtype(dtype).itemsize
+    _check_space(target, n * row_bytes)
+    size = rows_per_shard or max(1, _SHARD_BYTES // row_bytes)
     if n > size * MOST_SHARDS:
         raise InputError(
             f"{n:,} rows in shards of {size:,} are more than {MOST_SHARDS:,} files; put at least "
@@ -78,6 +65,24 @@ def convert(
         about = Manifest(n, p, dtype, shards, written, tuple(map(shown_uri, sources)), made_by)
         (temporary / NAME).write_text(to_json(about.document()) + "\n", encoding="utf-8")
     return about
+
+
+def _open_alike(sources: Sequence[Source]) -> list[RowFile]:
+    """Dense rows that can be laid end to end."""
+    rows = [open_rows(source) for source in sources]
+    for source, found in zip(sources, rows, strict=True):
+        if not isinstance(found, RowFile):
+            raise InputError(
+                f"{source.text} is a sparse matrix of shape {found.shape}; leave it as it is, "
+                "since SciPy's .npz is read without this"
+            )
+    for other in rows[1:]:
+        if other.shape[1] != rows[0].shape[1]:
+            raise InputError(
+                f"{rows[0]} has {rows[0].shape[1]:,} columns and {other} has {other.shape[1]:,}; "
+                "they cannot be laid end to end"
+            )
+    return rows
 
 
 def _check_target(target: Path, sources: Sequence[Source], force: bool) -> None:
@@ -136,26 +141,19 @@ def _write_shards(
 ) -> Iterator[Shard]:
     """Shards of `size` rows; the last one has what is left."""
     n, p = sum(map(len, rows)), rows[0].shape[1]
-    pieces, left = _pieces(rows, dtype, size), n
-    for number in range(-(-n // size)):
-        file, held = f"part_{number:05d}.npy", min(size, left)
-        with (folder / file).open("wb") as stream:
-            digest = hashlib.sha256()
-            _write(stream, digest, _header((held, p), dtype))
-            written = 0
-            while written < held:
+    pieces = _pieces(rows, dtype, size)
+    about = {"descr": dtype.newbyteorder("<").str, "fortran_order": False}
+    for number, first in enumerate(range(0, n, size)):
+        path, at, last = folder / f"part_{number:05d}.npy", first, min(n, first + size)
+        with path.open("wb") as stream:
+            np.lib.format.write_array_header_1_0(stream, {**about, "shape": (last - first, p)})
+            while at < last:
                 piece = next(pieces)
-                _write(stream, digest, piece.data)
-                written += len(piece)
+                stream.write(piece.data)
+                at += len(piece)
                 if progress is not None:
-                    progress(n - left + written, n)
-        left -= held
-        yield Shard(file, held, digest.hexdigest())
-
-
-def _write(stream: IO[bytes], digest: Any, content: Any) -> None:
-    stream.write(content)
-    digest.update(content)
+                    progress(at, n)
+        yield Shard(path.name, last - first, sha256_of(path))
 
 
 def _pieces(rows: Sequence[RowFile], dtype: np.dtype[Any], size: int) -> Iterator[Rows]:
@@ -188,13 +186,6 @@ def _converted(source: RowFile, first: int, block: Rows, dtype: np.dtype[Any]) -
             f"{np.finfo(dtype).max:g}); {hint}"
         )
     return converted
-
-
-def _header(shape: tuple[int, int], dtype: np.dtype[Any]) -> bytes:
-    stream = io.BytesIO()
-    about = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, about)
-    return stream.getvalue()
 
 
 def _ids(sources: Sequence[Source], file: str | None, n: int) -> NDArray[Any] | None:

@@ -107,16 +107,6 @@ class RemotePath:
         """An Arrow file, of which any range can be read."""
         return self._ask(lambda fs, path: fs.open_input_file(path))
 
-    def open(self, mode: str = "r", encoding: str | None = None, newline: str | None = None) -> Any:
-        """To be read from the beginning."""
-        stream = io.BufferedReader(self.opened(), _BUFFER)
-        return stream if "b" in mode else io.TextIOWrapper(stream, encoding, newline=newline)
-
-    def read_text(self, encoding: str) -> str:
-        with self.open(encoding=encoding) as stream:
-            text: str = stream.read()
-        return text
-
     @functools.cached_property
     def _kind(self) -> str:
         """Of the names of PyArrow's `FileType`, asked for once."""
@@ -152,8 +142,7 @@ def open_regular(path: AnyPath) -> IO[bytes]:
     taken the place of the file in between."""
     regular_file(path)
     if not isinstance(path, Path):
-        stream: IO[bytes] = path.open("rb")
-        return stream
+        return io.BufferedReader(path.opened(), _BUFFER)
     with _opening(path):
         local = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
     try:
@@ -162,6 +151,11 @@ def open_regular(path: AnyPath) -> IO[bytes]:
         local.close()
         raise
     return local
+
+
+def open_text(path: AnyPath, newline: str | None = None) -> IO[str]:
+    """A regular file in UTF-8, which editors of some systems begin with a mark."""
+    return io.TextIOWrapper(open_regular(path), "utf-8-sig", newline=newline)
 
 
 def _open_at_once(name: str, flags: int) -> int:

@@ -4,59 +4,70 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import for_arrow
+from fairnepv.io.places import AnyPath, open_text
 from fairnepv.io.source import Source, choose_part, reading
 from fairnepv.io.texts import text_array
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
 SETTINGS = "settings"  # the column of a CSV table with what holds for it as a whole
 GUARDED = "guarded_columns"  # of those settings: texts that are not written as they are
-_LARGEST_BLOCK = 1 << 28  # bytes of a CSV file that are taken apart together
+_LONGEST_CELL = 1 << 28  # letters; Python allows 2^17, which settings of a selection may exceed
 GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this reader for a gap
+
+
+def csv_rows(path: AnyPath, *, padded: bool = False) -> Iterator[list[str]]:
+    """The header of a CSV file, then its rows, of which an empty line has no cells; rows that are
+    too short are refused unless they are `padded` by whoever asks."""
+    csv.field_size_limit(_LONGEST_CELL)
+    with open_text(path, newline="") as file:
+        rows = csv.reader(file, strict=True)
+        names = next(rows, [])
+        if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+            raise InputError(
+                f"{path} is not separated by commas; write it again with commas between them"
+            )
+        yield names
+        for row in rows:
+            if row and len(row) != len(names) and not (padded and len(row) < len(names)):
+                than = "more" if len(row) > len(names) else "fewer"
+                raise ValueError(f"line {rows.line_num} has {than} cells than the header")
+            yield row
 
 
 def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
     """One column of a CSV file with a header; integers only where all are written plainly."""
     with reading(source.path, "CSV"):
-        with source.path.open(encoding="utf-8-sig", newline="") as file:
-            names = next(csv.reader(file), [])
-        if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
-            raise InputError(f"{source.path} is not separated by commas; write it again so")
+        rows = csv_rows(source.path)
+        names = next(rows)
         column = choose_part(source, names, "column", default)
-        told = names.count(SETTINGS) == 1 and column != SETTINGS
-        wanted = [column, SETTINGS] if told else [column]
-        as_text = pyarrow.csv.ConvertOptions(
-            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
+        at = names.index(column)
+        first = next(rows, [])
+        about = first[names.index(SETTINGS)] if first and names.count(SETTINGS) == 1 else ""
+        cells = [row[at] if row else "" for row in itertools.chain([first], rows)]
+    what = f"{source.path}, column {column!r}"
+    gaps = [row for row, cell in enumerate(cells) if not cell]
+    if gaps:
+        raise InputError(
+            f"{what} has {len(gaps)} empty row(s), the first is row {gaps[0]}; drop or fill them"
         )
-        every_line = pyarrow.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
-        table = pyarrow.csv.read_csv(
-            for_arrow(source.path),
-            pyarrow.csv.ReadOptions(block_size=_block(source.path.stat().st_size)),
-            convert_options=as_text,
-            parse_options=every_line,
-        )
-        cells = table.column(0).to_pylist()
-        about = table.column(1)[0].as_py() if told and cells else ""
-        what = f"{source.path}, column {column!r}"
-        _refuse_gaps(np.array([not cell for cell in cells]), what)
-        if column in _guarded(about):
-            cells = [cell.removeprefix(GUARD) for cell in cells]
-        return _integers_if_all(text_array(cells, what))
+    if column != SETTINGS and column in _guarded(about):
+        cells = [cell.removeprefix(GUARD) for cell in cells]
+    return _integers_if_all(text_array(cells, what))
 
 
 def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
     """A list, or one field of the `picks` that `write` puts into a JSON file."""
-    with reading(source.path, "JSON"):
-        content = json.loads(source.path.read_text(encoding="utf-8-sig"))
+    with reading(source.path, "JSON"), open_text(source.path) as file:
+        content = json.load(file)
     if isinstance(content, dict) and isinstance(content.get("picks"), list):
         rows = content["picks"]
         names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
@@ -75,8 +86,8 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     """The lines of a text file; of a table that `write` made, the default column."""
-    with reading(source.path, "text"):
-        lines = source.path.read_text(encoding="utf-8-sig").replace("\r\n", "\n").split("\n")
+    with reading(source.path, "text"), open_text(source.path) as file:
+        lines = file.read().split("\n")
     at = None
     if len(lines) > 1 and lines[0].startswith(TEXT_MARK) and lines[1].startswith("# "):
         header = lines[1][2:].split("\t")
@@ -94,11 +105,6 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     with reading(source.path, "text"):
         texts = [json.loads(row[at]) if guarded else row[at].strip() for row in cells]
         return _integers_if_all(text_array(texts, str(source.path)))
-
-
-def _block(size: int) -> int:
-    """All of a file, since PyArrow finds no end of a row that is longer than a block."""
-    return min(max(size, 1), _LARGEST_BLOCK)
 
 
 def _guarded(about: str) -> list[str]:
@@ -123,11 +129,3 @@ def _integers_if_all(values: NDArray[Any]) -> NDArray[Any]:
     except (ValueError, OverflowError):
         return values
     return numbers if np.array_equal(numbers.astype(values.dtype), values) else values
-
-
-def _refuse_gaps(missing: NDArray[Any], what: str) -> None:
-    rows = np.flatnonzero(missing)
-    if len(rows):
-        raise InputError(
-            f"{what} has {len(rows)} empty row(s), the first is row {rows[0]}; drop or fill them"
-        )

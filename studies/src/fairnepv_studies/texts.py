@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
+from fairnepv.io.tables import csv_rows
 from fairnepv_studies.files import local
 
 TEXT_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".txt")
@@ -72,19 +72,9 @@ def _lines(path: Path) -> Table:
 
 
 def _csv(path: Path) -> Table:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
-        names = next(rows, [])
-        if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-            raise ValueError("columns must have commas between them")
-        cells: list[list[Any]] = [[] for _ in names]
-        for row in rows:
-            if len(row) > len(names):
-                raise ValueError(f"line {rows.line_num} has more cells than the header")
-            if row:  # a line without anything is no row
-                for i, column in enumerate(cells):
-                    column.append(row[i] if i < len(row) else None)
-    return Table(names, cells.__getitem__, {})
+    names, *rows = csv_rows(path, padded=True)
+    filled = [row for row in rows if row]  # a line without anything is no row
+    return Table(names, lambda at: [row[at] if at < len(row) else None for row in filled], {})
 
 
 def _arrow(path: Path) -> Table:
