@@ -66,7 +66,7 @@ def test_blocks_and_shards_may_have_any_borders(monkeypatch):
     np.save("a.npy", ROWS)
     np.save("b.npy", -ROWS)
     for block_numbers in (1, 3 * P, 5 * P, 100 * P):
-        monkeypatch.setattr("fairnepv.io.rows._BLOCK_NUMBERS", block_numbers)
+        monkeypatch.setattr("fairnepv.io.conversion._BLOCK_NUMBERS", block_numbers)
         for size in (1, 3, 4, 22):
             convert(["a.npy", "b.npy"], "out", rows_per_shard=size, force=True)
             both = np.concatenate([ROWS, -ROWS]).astype("f4")
@@ -272,7 +272,7 @@ def test_a_source_that_changes_meanwhile_leaves_nothing():
 
 
 def test_progress_counts_every_row(monkeypatch):
-    monkeypatch.setattr("fairnepv.io.rows._BLOCK_NUMBERS", 2 * P)
+    monkeypatch.setattr("fairnepv.io.conversion._BLOCK_NUMBERS", 2 * P)
     np.save("a.npy", ROWS)
     told: list[tuple[int, int]] = []
     convert(["a.npy"], "out", rows_per_shard=4, progress=lambda *row: told.append(row))
@@ -283,7 +283,7 @@ def test_progress_counts_every_row(monkeypatch):
 
 
 def test_rows_are_never_held_as_a_whole(monkeypatch):
-    monkeypatch.setattr("fairnepv.io.rows._BLOCK_NUMBERS", 1 << 12)
+    monkeypatch.setattr("fairnepv.io.conversion._BLOCK_NUMBERS", 1 << 12)
     np.save("a.npy", np.ones((4096, 256), dtype=np.float32))  # 4 MiB
     tracemalloc.start()
     try:

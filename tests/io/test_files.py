@@ -113,13 +113,13 @@ def test_any_slice_and_any_rows(data, budget, tmp_path):
     expected = np.arange(float(n * 2)).reshape(n, 2)
     pieces = np.split(expected, np.cumsum(lengths)[:-1])
     parts: list[RowFile] = []
-    kept = table_rows.Kept(budget)
+    cache = table_rows.ChunkCache(budget)
     for s, piece in enumerate(pieces):
         if len(piece) and data.draw(st.booleans()):
             path = tmp_path / f"{s}.parquet"
             write_parquet(str(path), table(fixed_lists(piece)), data.draw(st.integers(1, 3)))
             source = Source(path, "rows")
-            parts.append(table_rows.open_table(source, kept))
+            parts.append(table_rows.open_table(source, cache))
         else:
             np.save(tmp_path / f"{s}.npy", piece)
             parts.append(read_features(str(tmp_path / f"{s}.npy")))

@@ -22,7 +22,7 @@ NAMES = [f"i{i}" for i in range(N - 1)] + ["x" * 1000]
 def narrow(tmp_path, monkeypatch):
     """In an empty folder, where even these few are too wide."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(texts, "HARMLESS", 1 << 10)
+    monkeypatch.setattr(texts, "NARROW", 1 << 10)
 
 
 def write_names(ending: str) -> str:

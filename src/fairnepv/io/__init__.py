@@ -12,43 +12,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
-    "Output": "write",
-    "RowFile": "rows",
-    "Table": "write",
-    "convert": "conversion",
-    "converted_ids": "read",
-    "id_column": "read",
-    "open_rows": "read",
-    "read_archive": "numpy_files",
-    "read_features": "read",
-    "read_ids": "read",
-    "read_numbers": "read",
-    "read_picks": "read",
-    "verify": "manifest",
-    "write_array": "write",
-    "write_arrays": "write",
-    "write_table": "write",
+_MODULES = {  # a test holds this and the imports for type checkers equal
+    "conversion": "convert",
+    "manifest": "verify",
+    "numpy_files": "read_archive",
+    "read": "converted_ids id_column open_rows read_features read_ids read_numbers read_picks",
+    "rows": "RowFile",
+    "write": "Output Table write_array write_arrays write_table",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "Output",
-    "RowFile",
-    "Table",
-    "convert",
-    "converted_ids",
-    "id_column",
-    "open_rows",
-    "read_archive",
-    "read_features",
-    "read_ids",
-    "read_numbers",
-    "read_picks",
-    "verify",
-    "write_array",
-    "write_arrays",
-    "write_table",
-]
+__all__ = [*_HOMES]
 
 if TYPE_CHECKING:
     from fairnepv.io.conversion import convert as convert

@@ -6,23 +6,20 @@ batches of IPC (`arrow_batches`).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairnepv.errors import InputError
 from fairnepv.io.arrow_batches import ipc_schema, open_batches
 from fairnepv.io.arrow_columns import BINARY_KINDS, decoded_bytes, is_binary, is_text
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import for_arrow
 from fairnepv.io.rows import file_version
-from fairnepv.io.source import Source, choose_part, unreadable
+from fairnepv.io.source import Source, choose_part, reading
 
-TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
 REPEATED = "write each value once, or plainly"
 _REMEDY = "write it in smaller row groups, or without compression and dictionaries"
 
@@ -58,7 +55,7 @@ def column_names(source: Source) -> list[str]:
 
 def column_types(source: Source) -> list[tuple[str, Any]]:
     """Names of all columns with their types, in order; a name may come twice."""
-    with reading(source):
+    with reading_table(source):
         parquet = source.ending == ".parquet"
         schema = _footer(source).schema.to_arrow_schema() if parquet else ipc_schema(source)
     return [(field.name, field.type) for field in schema]
@@ -135,7 +132,7 @@ def _decode_group(file: Any, group: int, name: str) -> list[Any]:
 
 def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
     """`whole` where all chunks will be held together."""
-    with reading(column.source):
+    with reading_table(column.source):
         if column.source.ending == ".parquet":
             return RowGroups(column, whole=whole)
         return open_batches(column.source, column.at, whole=whole)
@@ -152,15 +149,6 @@ def counted_chunks(column: Column) -> Iterator[Any]:
             yield array
 
 
-@contextlib.contextmanager
-def reading(source: Source, where: str = "") -> Iterator[None]:
-    """Whatever a parser makes of broken bytes becomes one sentence."""
+def reading_table(source: Source, where: str = "") -> AbstractContextManager[None]:
     kind = "Parquet" if source.ending == ".parquet" else "Arrow IPC"
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
-            raise  # ours; Arrow's comes of a size that was made up
-        raise unreadable(str(source.path), kind, error, where) from error
+    return reading(source.path, kind, where)

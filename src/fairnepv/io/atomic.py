@@ -12,9 +12,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairnepv.errors import FairnepvError
+from fairnepv.errors import FairnepvError, InputError
 
 _PREFIX = 40  # letters of a name before that of the one beside it: names have 255 bytes
+
+
+def check_writable(folder: Path) -> None:
+    """Whether something can be put there, before any work is done."""
+    if not folder.is_dir():
+        raise InputError(f"the folder {folder} does not exist; make it first")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"the folder {folder} cannot be written to; name another one")
 
 
 @contextlib.contextmanager

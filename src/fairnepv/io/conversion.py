@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
-from fairnepv.io.atomic import whole_folder, write_errors
+from fairnepv.io.atomic import check_writable, whole_folder, write_errors
 from fairnepv.io.checksums import sha256_of
 from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, is_at
 from fairnepv.io.memory import size_in_words
 from fairnepv.io.places import local_path, real_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
-from fairnepv.io.rows import RowFile, Rows, blocks
+from fairnepv.io.rows import RowFile, Rows
 from fairnepv.io.source import Source, split_source
 from fairnepv.io.texts import same_kind
 from fairnepv.io.write import to_json
 
 _SHARD_BYTES = 1 << 28
+_BLOCK_NUMBERS = 1 << 21  # that are read together
 
 
 def convert(
@@ -86,13 +87,10 @@ def _open_alike(sources: Sequence[Source]) -> list[RowFile]:
 
 
 def _check_target(target: Path, sources: Sequence[Source], force: bool) -> None:
-    if not target.parent.is_dir():
-        raise InputError(f"the folder {target.parent} does not exist; make it first")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"the folder {target.parent} cannot be written to; name another one")
+    check_writable(target.parent)
     for source in sources:
         read = source.path
-        if isinstance(read, Path) and _holds(real_path(target), real_path(read)):
+        if isinstance(read, Path) and real_path(read).is_relative_to(real_path(target)):
             raise InputError(
                 f"{target} holds {source.text}, which is read; write to another folder"
             )
@@ -103,19 +101,12 @@ def _check_target(target: Path, sources: Sequence[Source], force: bool) -> None:
         return
     if not force:
         raise InputError(f"{target} exists already; add --force to replace it")
-    if (
-        target.is_symlink()
-        or not target.is_dir()
-        or not (is_at(Source(target)) or _is_empty(target))
-    ):
+    ours = target.is_dir() and (is_at(Source(target)) or not any(target.iterdir()))
+    if target.is_symlink() or not ours:
         raise InputError(
             f"{target} is not a folder that `fairnepv convert` wrote, so it is not replaced; name "
             "another one"
         )
-
-
-def _holds(folder: Path, path: Path) -> bool:
-    return folder in (path, *path.parents)
 
 
 def _check_space(target: Path, needed: int) -> None:
@@ -126,10 +117,6 @@ def _check_space(target: Path, needed: int) -> None:
             f"{target} needs {size_in_words(needed)}, but only {size_in_words(free)} of disk are "
             "free; use --dtype float16, or another disk"
         )
-
-
-def _is_empty(folder: Path) -> bool:
-    return next(folder.iterdir(), None) is None
 
 
 def _write_shards(
@@ -158,15 +145,14 @@ def _write_shards(
 
 def _pieces(rows: Sequence[RowFile], dtype: np.dtype[Any], size: int) -> Iterator[Rows]:
     """All rows in the new type, in pieces that end where a shard does."""
-    done = 0
+    step, done = max(1, _BLOCK_NUMBERS // rows[0].shape[1]), 0
     for source in rows:
-        for start, block in blocks(source):
-            at = 0
-            while at < len(block):
-                stop = min(len(block), at + size - done % size)
-                yield _converted(source, start + at, block[at:stop], dtype)
-                done += stop - at
-                at = stop
+        for start in range(0, len(source), step):
+            block, at = source[start : start + step], start
+            for piece in np.split(block, range(size - done % size, len(block), size)):
+                yield _converted(source, at, piece, dtype)
+                at += len(piece)
+            done += len(block)
 
 
 def _converted(source: RowFile, first: int, block: Rows, dtype: np.dtype[Any]) -> Rows:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io import manifest, table_rows
-from fairnepv.io.arrow_files import TABLE_ENDINGS, column_names
+from fairnepv.io.arrow_files import column_names
 from fairnepv.io.documents import read_document
 from fairnepv.io.numpy_files import read_npy
 from fairnepv.io.places import AnyPath, regular_file, spread
 from fairnepv.io.rows import Reordered, RowFile, Shards
-from fairnepv.io.source import Source, choose_part
+from fairnepv.io.source import TABLE_ENDINGS, Source, choose_part
 
 _STATE, _DICT = "state.json", "dataset_dict.json"
 _REMEDY = "save the data set again"
@@ -115,10 +115,10 @@ def _matrix(source: Source) -> RowFile:
 def _open_tables(
     source: Source, names: Sequence[str], order: NDArray[np.int64] | None = None
 ) -> RowFile:
-    kept = table_rows.Kept()
+    cache = table_rows.ChunkCache()
 
     def open_table(file: Source) -> RowFile:
-        rows = table_rows.open_table(file, kept)
+        rows = table_rows.open_table(file, cache)
         rows.close()  # there may be more files than may be open at once
         return rows
 

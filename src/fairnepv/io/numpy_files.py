@@ -24,7 +24,7 @@ from fairnepv.io.documents import is_size
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
-from fairnepv.io.rows import FileVersion, NumberRows, file_version, row_range
+from fairnepv.io.rows import FileVersion, NumberRows, file_version, missing_rows
 from fairnepv.io.source import Source, choose_part, parse_source, reading
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -205,8 +205,7 @@ def _check_size(where: str, header: Header, size: int) -> None:
         what = f"{missing:,} bytes of its array of shape {header.shape}"
         if len(header.shape) == 2 and not header.fortran:
             n, p = header.shape
-            whole = max(0, size - header.offset) // (p * header.dtype.itemsize)
-            what = f"{row_range(whole, n)} of {n:,}"
+            what = missing_rows(n, p * header.dtype.itemsize, size - header.offset)
         raise InputError(f"{where} is cut short: {what} are missing; write or copy it again")
 
 

@@ -137,7 +137,7 @@ def regular_file(path: SomePath) -> SomePath:
     return path
 
 
-def open_regular(path: AnyPath) -> IO[bytes]:
+def open_regular(path: AnyPath) -> io.BufferedReader:
     """A regular file to be read; what was opened is asked once more, since something else may have
     taken the place of the file in between."""
     regular_file(path)

@@ -11,17 +11,17 @@ from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, folders, manifest, numpy_files, safetensors, table_rows, tables
 from fairnepv.io.rows import HeldRows, RowFile
-from fairnepv.io.source import Source, parse_source
+from fairnepv.io.source import TABLE_ENDINGS, Source, parse_source
 from fairnepv.io.texts import KINDS, as_texts
 
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
 _FEATURES: dict[str, Any] = {
     **_ARRAYS,
-    **dict.fromkeys(arrow_files.TABLE_ENDINGS, table_rows.open_table),
+    **dict.fromkeys(TABLE_ENDINGS, table_rows.open_table),
     ".safetensors": safetensors.read_safetensors,
 }
 _COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(arrow_files.TABLE_ENDINGS, table_rows.read_column),
+    **dict.fromkeys(TABLE_ENDINGS, table_rows.read_column),
     ".csv": tables.read_csv,
     ".json": tables.read_json,
     ".txt": tables.read_lines,
@@ -77,7 +77,7 @@ def id_column(given: str | Source) -> NDArray[Any] | None:
     if source.path.is_dir():
         found = "id" in folders.table_columns(source)
     else:
-        tables = arrow_files.TABLE_ENDINGS
+        tables = TABLE_ENDINGS
         found = source.ending in tables and "id" in arrow_files.column_names(source)
     return _column(source.with_part("id"), "id") if found else None
 

@@ -11,7 +11,7 @@ import bisect
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,6 @@ from fairnepv.io.source import Source
 Rows = NDArray[Any]
 Indices = NDArray[np.int64]
 
-_BLOCK_NUMBERS = 1 << 21
 _one_at_a_time = threading.Lock()  # blocks are read on several threads
 _OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there are often 1024
 
@@ -129,16 +128,14 @@ class RowFile(ABC):
         vars(self).pop("_opened", None)
 
 
-def blocks(rows: RowFile, block_rows: int | None = None) -> Iterator[tuple[int, Rows]]:
-    """(start, rows) of some megabytes each, in order."""
-    step = block_rows or max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        yield start, rows[start : start + step]
-
-
 def row_range(start: int, stop: int) -> str:
     """Rows `start:stop` in words."""
     return f"row {start:,}" if stop - start == 1 else f"rows {start:,}-{max(start, stop - 1):,}"
+
+
+def missing_rows(n: int, row_bytes: int, stored: int) -> str:
+    """Those of n rows for which there are no bytes, in words."""
+    return f"{row_range(max(0, stored) // max(1, row_bytes), n)} of {n:,}"
 
 
 class HeldRows(RowFile):

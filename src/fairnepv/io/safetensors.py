@@ -12,7 +12,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.documents import LARGEST_DOCUMENT, is_size, parse_document
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
-from fairnepv.io.rows import FileVersion, NumberRows, file_version, row_range
+from fairnepv.io.rows import FileVersion, NumberRows, file_version, missing_rows
 from fairnepv.io.source import Source, choose_part
 
 _MOST_AXES = 64  # of an array of NumPy
@@ -47,11 +47,8 @@ def read_safetensors(source: Source) -> NumberRows:
     rows, columns = shape
     if begin + last > file.size:
         width = columns * np.dtype(_KINDS[kind]).itemsize
-        whole = max(0, file.size - begin - first) // max(1, width)
-        raise InputError(
-            f"{where} is cut short: {row_range(whole, rows)} of {rows:,} are missing; write or "
-            "copy it again"
-        )
+        missing = missing_rows(rows, width, file.size - begin - first)
+        raise InputError(f"{where} is cut short: {missing} are missing; write or copy it again")
     return number_rows(
         file,
         np.dtype(_KINDS[kind]),

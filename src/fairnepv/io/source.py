@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from fairnepv.errors import InputError
 from fairnepv.io.places import AnyPath, check_slashes, is_uri, local_text, regular_file, split_uri
 
-_WITH_PARTS = (".npz", ".parquet", ".arrow", ".ipc", ".feather", ".safetensors", ".csv", ".json")
+TABLE_ENDINGS = (".parquet", ".arrow", ".ipc", ".feather")
+_WITH_PARTS = (".npz", *TABLE_ENDINGS, ".safetensors", ".csv", ".json")
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class Source:
 
     path: AnyPath
     part: str | None = None  # the key of an archive or the column of a table
-    given: str | None = field(default=None, compare=False)  # as a user wrote it
+    given: str | None = field(default=None, compare=False, repr=False)  # as a user wrote it
     _known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -105,14 +106,17 @@ def _named_part(source: Source, text: str) -> Source:
 
 
 @contextmanager
-def reading(what: object, kind: str) -> Iterator[None]:
+def reading(what: object, kind: str, where: str = "") -> Iterator[None]:
     """Whatever a parser makes of broken bytes becomes one sentence."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        raise unreadable(str(what), kind, error) from error
+        made_up = type(error).__module__.startswith("pyarrow")  # a size that Arrow believed
+        if isinstance(error, MemoryError) and not made_up:
+            raise
+        raise unreadable(str(what), kind, error, where) from error
 
 
 def unreadable(what: str, kind: str, error: Exception, where: str = "") -> InputError:

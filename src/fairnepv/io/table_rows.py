@@ -22,7 +22,7 @@ from fairnepv.io.arrow_files import (
     choose_column,
     counted_chunks,
     open_chunks,
-    reading,
+    reading_table,
 )
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.rows import Joined, Rows, file_version, part_starts, row_range
@@ -32,9 +32,9 @@ from fairnepv.io.texts import as_texts
 KEPT_BYTES = 1 << 28  # decoded rows that stay in memory, so that small tables are decoded once
 
 
-def open_table(source: Source, kept: Kept | None = None) -> TableRows:
+def open_table(source: Source, cache: ChunkCache | None = None) -> TableRows:
     """Rows of a table, decoded when they are asked for."""
-    return TableRows(choose_column(source), kept or Kept())
+    return TableRows(choose_column(source), cache or ChunkCache())
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -42,14 +42,14 @@ def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
     pieces: list[NDArray[Any]] = []
     first = 0
     column = choose_column(source, default)
-    with reading(source):
+    with reading_table(source):
         for chunk in counted_chunks(column):
             pieces.append(to_numpy(chunk, str(column), first, column.kind))
             first += len(chunk)
     return as_texts(np.concatenate(pieces), str(column)) if pieces else np.empty(0)
 
 
-class Kept:
+class ChunkCache:
     """Decoded chunks: the first ones that fit stay, and of all others the last one.
 
     Passes go from the first row to the last, where dropping the oldest chunk would always drop
@@ -93,8 +93,8 @@ class Kept:
 class TableRows(Joined):
     """A column of numbers or of lists of them, in the chunks that its file is made of."""
 
-    def __init__(self, column: Column, kept: Kept) -> None:
-        self.column, self.kept, self.file = column, kept, file_version(column.source)
+    def __init__(self, column: Column, cache: ChunkCache) -> None:
+        self.column, self.cache, self.file = column, cache, file_version(column.source)
         self.origin = str(column.source)
         chunks = self._opened
         self.at_hand = chunks.at_hand
@@ -103,7 +103,7 @@ class TableRows(Joined):
         width, self.dtype = self._first_row() if n else (width, np.dtype(float))
         self.shape = (n, width)
         self.file_bytes = self.file.size
-        kept.expected += n * width * self.dtype.itemsize
+        cache.expected += n * width * self.dtype.itemsize
 
     @cached_property
     def _opened(self) -> Chunks:
@@ -111,7 +111,7 @@ class TableRows(Joined):
 
     @property
     def resident(self) -> bool:  # type: ignore[override]
-        return not self.at_hand and self.kept.expected <= self.kept.budget
+        return not self.at_hand and self.cache.expected <= self.cache.budget
 
     @property
     def random_access(self) -> bool:  # type: ignore[override]
@@ -120,11 +120,11 @@ class TableRows(Joined):
     def part(self, s: int) -> Rows:
         if self.at_hand:  # as views of a memory map are, which need no keeping
             return self._decode(s)
-        return self.kept.get((self.file.path, s), lambda: self._decode(s))
+        return self.cache.get((self.file.path, s), lambda: self._decode(s))
 
     def _first_row(self) -> tuple[int, np.dtype[Any]]:
         s = next(s for s, stop in enumerate(self.starts[1:]) if stop)
-        with reading(self.column.source):
+        with reading_table(self.column.source):
             sample = self._opened.sample(s)
             rows = self._numbers(to_numpy(sample, str(self.column), 0, self.column.kind))
         return rows.shape[1], rows.dtype
@@ -134,7 +134,7 @@ class TableRows(Joined):
         self.file.check(begin, end)
         pieces: list[Rows] = []
         at, what, width = begin, str(self.column), self.shape[1]
-        with reading(self.column.source, row_range(begin, end)):
+        with reading_table(self.column.source, row_range(begin, end)):
             for chunk in self._opened.arrays(s, width * self.dtype.itemsize):
                 refuse_expansion(what, self.file.size, decoded_bytes(chunk), REPEATED)
                 piece = self._numbers(to_numpy(chunk, what, at, self.column.kind))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 
 KINDS = "UT"  # of dtypes that hold texts
-HARMLESS = 1 << 26  # bytes; below, texts are of one width, however much of it is padding
+NARROW = 1 << 26  # bytes; below, texts are of one width, however much of it is padding
 _WIDEST = 16  # times the mean length; beyond, most of an array of one width would be padding
 
 
@@ -26,7 +26,7 @@ def text_array(values: Sequence[str], what: str) -> NDArray[Any]:
         _refuse_nul_ends(values, what)
     lengths = list(map(len, values))
     width, letters = max(lengths, default=0), sum(lengths)
-    if 4 * width * len(values) <= HARMLESS or width * len(values) <= _WIDEST * letters:
+    if 4 * width * len(values) <= NARROW or width * len(values) <= _WIDEST * letters:
         return np.array(values, dtype=str)
     try:
         return np.array(values, dtype=np.dtypes.StringDType())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fairnepv.display import shown
 from fairnepv.errors import InputError
-from fairnepv.io.atomic import write_errors, write_file
+from fairnepv.io.atomic import check_writable, write_errors, write_file
 from fairnepv.io.places import local_path, real_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
@@ -42,10 +42,7 @@ class Output:
         check_ending(path, endings)
         refuse_folder(path)
         for folder in (path.parent, real_path(path).parent):
-            if not folder.is_dir():
-                raise InputError(f"the folder {folder} does not exist; make it first")
-            if not os.access(folder, os.W_OK):
-                raise InputError(f"the folder {folder} cannot be written to; name another one")
+            check_writable(folder)
         if os.path.lexists(path) and not force:
             raise InputError(f"{path} exists already; add --force to replace it")
         return cls(path)
