@@ -17,7 +17,7 @@ from fairnepv.api.inputs import pose, sketch
 from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
@@ -336,7 +336,7 @@ def test_baselines_that_factor_the_average_are_counted(method, n, p, k, monkeypa
     posed = pose(data, k)
     plan = Plan(method, EFFORTS["fast"])
     tracemalloc.start()
-    find(posed, plan, Session())
+    find(posed, plan, Context())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     [stage] = Count(posed, UNTIMED).method(plan, certify=False)

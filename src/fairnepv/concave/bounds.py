@@ -14,7 +14,7 @@ from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
 from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
 from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.objective import soft_min
 from fairnepv.problem import Problem, by_view
 from fairnepv.views.base import Floats, Indices
@@ -48,9 +48,9 @@ class Certificate:
     notes: tuple[str, ...] = ()
 
 
-def certify(problem: Problem, *, gap: float = GAP, session: Session | None = None) -> Certificate:
+def certify(problem: Problem, *, gap: float = GAP, session: Context | None = None) -> Certificate:
     """The concave bound on F_tau and on every view alone, and the spectral ones."""
-    session = session or Session()
+    session = session or Context()
     solver, state, status = _solve(problem, gap, session)
     names = problem.pool.names
     dual = solver.dual(state)
@@ -89,7 +89,7 @@ def view_bound(
     name: str,
     *,
     gap: float = GAP,
-    session: Session | None = None,
+    session: Context | None = None,
     start: Indices | None = None,
 ) -> tuple[float, Dual]:
     """No k items that the constraints allow bring d_q of this view above the bound.
@@ -114,7 +114,7 @@ def _views_alone(
     joint: Dual,
     start: Indices,
     gap: float,
-    session: Session,
+    session: Context,
 ) -> list[tuple[float, Dual]]:
     """The bound and the proof of every view, from the rows of the joint solution on; after an
     interruption what the joint proof says."""
@@ -159,12 +159,12 @@ def refuse_unreachable_floors(problem: Problem) -> None:
 def _solve(
     problem: Problem,
     gap: float,
-    session: Session | None,
+    session: Context | None,
     start: Indices | None = None,
 ) -> tuple[Concave, ConcaveState, Status]:
     """The relaxation solved; without a session, an interruption is somebody else's business."""
     solver = Concave(problem, gap=gap, start=start)
-    outcome = (session or Session()).run(solver, max_steps=_MOST_STEPS)
+    outcome = (session or Context()).run(solver, max_steps=_MOST_STEPS)
     if session is None and outcome.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return solver, solver.prove(outcome.state), outcome.status

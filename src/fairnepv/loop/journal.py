@@ -24,6 +24,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,7 +32,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from fairnepv.errors import CheckpointError, InputError, Status
-from fairnepv.loop import Kept, Method, Step, pack, unpack
+from fairnepv.loop.driver import Method, Step, pack, unpack
 
 _SHARE = 20.0  # writing may take one part in so many of the time
 _LARGEST = 1 << 28  # bytes of a state that is worth writing
@@ -49,8 +50,19 @@ _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names 
 _KEY_BYTES = 32
 
 
+@dataclass(frozen=True)
+class StoredRun:
+    """What a journal knows of a run: where it was, and how it ended if it did."""
+
+    state: Any
+    steps: int
+    objective: float
+    status: Status | None
+
+
 class Journal:
-    """In one SQLite file, which is whole whenever the process ends.
+    """The states of one run after the other, in one SQLite file, which is whole whenever the
+    process ends.
 
     A file that cannot be written any more costs the journal, which `notes` then say, and not the
     selection.
@@ -111,7 +123,7 @@ class Journal:
             self._file.close()
         self._file = None
 
-    def resume(self, method: Method[Any]) -> Kept | None:
+    def resume(self, method: Method[Any]) -> StoredRun | None:
         """What is known of the next run; None where it is new."""
         self._number += 1
         self._took = 0.0  # the first state of a run is always written
@@ -130,7 +142,7 @@ class Journal:
             state = unpack(get_type_hints(type(method).init)["return"], dict(arrays))
         if status is not None:
             self._before = seal
-        return Kept(state, steps, objective, None if status is None else Status[status])
+        return StoredRun(state, steps, objective, None if status is None else Status[status])
 
     def keep(self, state: Any, row: Step, status: Status | None = None) -> None:
         """The state of the current run after a step, unless writing would take too long; the one

@@ -12,7 +12,7 @@ from scipy.linalg import svdvals
 
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
-from fairnepv.loop import Outcome, Session, Step
+from fairnepv.loop import Context, Outcome, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem, by_view
@@ -148,7 +148,7 @@ def relax(
     *,
     start: Any = "spectral",
     coordinates: Coordinates | None = None,
-    session: Session | None = None,
+    session: Context | None = None,
 ) -> Relaxation:
     """Maximise f_tau over frames [FairNEPv, Eq. (P-Fair)]."""
     if solver is None:
@@ -159,7 +159,7 @@ def relax(
         whole_range = _range_within_k(problem, coordinates)
     if whole_range is not None:
         return _degenerate(problem, solver, coordinates, whole_range)
-    solve = _Solve(problem, coordinates, solver, session or Session())
+    solve = _Solve(problem, coordinates, solver, session or Context())
     with few_threads(coordinates.products(problem.k)):
         try:
             return solve.from_(start_frame(problem, coordinates, start))
@@ -180,7 +180,7 @@ class _Solve:
         problem: Problem,
         coordinates: Coordinates,
         solver: Solver,
-        session: Session,
+        session: Context,
     ) -> None:
         self.problem, self.solver, self.session = problem, solver, session
         self.trace: list[Step] = []

@@ -8,7 +8,7 @@ from scipy.special import gammaln
 
 from fairnepv.compute import Block
 from fairnepv.errors import Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.objective import subset_merit
@@ -19,7 +19,7 @@ from fairnepv.views.base import Floats, Indices
 K_DPP_SAMPLES = 10  # of which the sampler returns the best
 
 
-def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
+def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
     """k items drawn without looking at them: uniformly, or under quotas uniformly one by one."""
     rng = problem.rng(3)
     indices = problem.constraints.fixed_in
@@ -31,7 +31,7 @@ def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
     return Found(indices, Status.COMPLETE)
 
 
-def k_dpp(problem: Problem, effort: Effort, session: Session) -> Found:
+def k_dpp(problem: Problem, effort: Effort, session: Context) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
     insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
