@@ -16,7 +16,7 @@ from fairnepv.loop import Context
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import soft_min_weights, subset_scores
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.search import (
     Effort,
     Exact,
@@ -182,7 +182,7 @@ def _sampled_start(
 ) -> Found:
     """k rows drawn with the relaxed solution as weights (Gumbel noise, so that any rule can be
     kept)."""
-    noise = problem.rng(5, sample).gumbel(size=problem.n)
+    noise = problem.rng(Stream.START, sample).gumbel(size=problem.n)
     rows = problem.constraints.best_set(_log_shares(problem, certificate) + noise, problem.k)
     return Found(np.sort(rows).astype(np.int64), Status.COMPLETE)
 

@@ -15,7 +15,7 @@ from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Context, Outcome, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.objective.geometry import EUCLIDEAN
-from fairnepv.problem import Problem, by_view
+from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
     Ambient,
@@ -295,7 +295,7 @@ class _Solve:
             return None
         self.passes += products * for_product
         threshold = max(1e-5, self.solver.tol)
-        rng = self.problem.rng(1, attempt)
+        rng = self.problem.rng(Stream.CURVATURE, attempt)
         return largest_curvature(point, rng, threshold=threshold, products=products)
 
     def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
