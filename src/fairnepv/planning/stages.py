@@ -23,7 +23,7 @@ from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.search.effort import Effort, check_effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
 from fairnepv.stiefel.coordinates import coordinate_work
-from fairnepv.stiefel.frames import affordable_count
+from fairnepv.stiefel.iteration import affordable
 from fairnepv.views import DenseView, KernelView, Pool, View
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
@@ -121,7 +121,7 @@ class Count:
         works = coordinate_work(self.problem)
         kind = min(works, key=lambda name: works[name])
         size = {"reduced": min(n, P), "spanned": 2 * P, "ambient": n}[kind] * k
-        frames = affordable_count(size, 20) + affordable_count(size, 30) + 14 + 2 * M
+        frames = affordable(size, 20) + affordable(size, 30) + 14 + 2 * M
         memory, steps = 8.0 * size * frames + 8.0 * n, starts * _STEPS
         passes, columns, between = 2.0 * steps, 2.0 * steps * k, steps * 15.0 * size * k
         if kind == "reduced":

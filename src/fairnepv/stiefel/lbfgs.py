@@ -10,9 +10,8 @@ means something; and a direction that does not ascend drops the memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import daxpy
@@ -20,7 +19,7 @@ from scipy.linalg.blas import daxpy
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.objective.geometry import Geometry
-from fairnepv.stiefel.frames import PointMemo, affordable, describe
+from fairnepv.stiefel.iteration import Iteration, affordable
 from fairnepv.stiefel.preconditioner import Preconditioner
 from fairnepv.views.base import Floats
 
@@ -43,19 +42,17 @@ class LbfgsState:
     passes: int = 0
 
 
-class Lbfgs:
+class Lbfgs(Iteration):
     """Ascent of f_tau, monotone up to its rounding, until k ||A_perp||_F <= tol."""
 
     stage = "ascent"
 
     def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
-        self.tol = tol
-        self._start = start
-        self._point = PointMemo(objective)
-        self._memory = affordable(start, 2 * _MEMORY) // 2
+        super().__init__(objective, start, tol=tol)
+        self._memory = affordable(start.size, 2 * _MEMORY) // 2
 
     def init(self) -> LbfgsState:
-        return LbfgsState(self._start, passes=self._point.for_value + self._point.for_gradient)
+        return LbfgsState(self._start, passes=self._point.for_both)
 
     def step(self, state: LbfgsState) -> LbfgsState:
         point = self._point(state.V)
@@ -127,9 +124,6 @@ class Lbfgs:
         if self._point(state.V).residual <= self.tol:
             return Status.CONVERGED
         return Status.STAGNATED if state.stalled >= _PATIENCE else None
-
-    def report(self, state: LbfgsState) -> Mapping[str, Any]:
-        return {**describe(self._point(state.V)), "shift": None, "tol": self.tol}
 
 
 def _largest_angle(geometry: Geometry, xi: Floats) -> float:

@@ -25,7 +25,7 @@ from fairnepv.stiefel.coordinates import (
     choose_coordinates,
 )
 from fairnepv.stiefel.curvature import Curvature, largest_curvature
-from fairnepv.stiefel.frames import PointMemo
+from fairnepv.stiefel.iteration import PointMemo
 from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.scf import Scf
 from fairnepv.stiefel.starts import check_start, small_range, start_frame
@@ -287,8 +287,7 @@ class _Solve:
 
     def _check(self, point: Point, attempt: int) -> Curvature | None:
         """As many Lanczos steps as the budget of passes has left for; None where that is none."""
-        for_product = self._point.for_value + self._point.for_gradient
-        products = _LANCZOS_STEPS
+        for_product, products = self._point.for_both, _LANCZOS_STEPS
         if self._passes_left is not None and for_product:
             products = min(products, self._passes_left // for_product)
         if products == 0:
