@@ -9,30 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.constraints import Codes, Constraints, Mask, Quotas, SwapRules, largest
+from fairnepv.constraints import Constraints as Constraints
+from fairnepv.constraints import Mask as Mask
+from fairnepv.constraints import Quotas as Quotas
+from fairnepv.constraints import largest as largest
 from fairnepv.errors import InputError
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
-
-__all__ = [
-    "WIDEST_GRAM",
-    "Calibration",
-    "Codes",
-    "Constraints",
-    "Mask",
-    "Means",
-    "Problem",
-    "Quotas",
-    "Stream",
-    "SwapRules",
-    "Tolerances",
-    "by_view",
-    "check_k",
-    "check_random_state",
-    "check_tau",
-    "largest",
-]
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
 
