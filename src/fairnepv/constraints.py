@@ -139,7 +139,7 @@ class Constraints:
             return np.zeros(n, dtype=bool)
         # A group with unmet need may grow as long as there is room; another into the slack.
         grows = (short > 0) | ((slack > 0) & (counts < quotas.most))
-        allowed = grows[quotas.groups]
+        allowed: Mask = grows[quotas.groups]
         allowed[missing] = True
         allowed[indices] = False
         allowed[self.fixed_out] = False

@@ -138,7 +138,8 @@ class Terms:
         """Anything that `Problem` would stumble over is a ValueError."""
         quotas = None
         if "groups" in arrays:
-            quotas = Quotas(*(whole_numbers(arrays, name) for name in ("groups", "least", "most")))
+            groups, least, most = (whole_numbers(arrays, x) for x in ("groups", "least", "most"))
+            quotas = Quotas(groups, least, most)
         included, excluded = (whole_numbers(arrays, name) for name in ("include", "exclude"))
         terms = cls(
             n=typed(record, "n", int),

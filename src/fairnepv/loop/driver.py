@@ -129,29 +129,29 @@ def run(
     except np.linalg.LinAlgError as error:
         raise NumericalError(Status.INDEFINITE.value) from error
     trace: list[Step] = []
+    successor, count = state, steps
     try:
-        row = _row(method, state, steps, time.monotonic() - began)
-        if not _finite(row):
-            return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
         while True:
+            row = _row(method, successor, count, time.monotonic() - began)
+            if not _finite(row):
+                status = Status.NON_FINITE
+                break
+            state, steps = successor, count
             trace.append(row)
             if progress is not None:
                 progress(row)
-            status = method.done(state) or budget.spent(steps, state.passes)
+            ended = method.done(state) or budget.spent(steps, state.passes)
             if keep is not None:
-                keep(state, row, status)
-            if status is not None:
-                return Outcome(state, status, tuple(trace), steps)
-            successor = method.step(state)
-            row = _row(method, successor, steps + 1, time.monotonic() - began)
-            if not _finite(row):
-                return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
-            state, steps = successor, steps + 1
-    except KeyboardInterrupt:
-        # `step` is pure, so the state before the interrupted step is whole.
-        return Outcome(state, Status.INTERRUPTED, tuple(trace), steps)
+                keep(state, row, ended)
+            if ended is not None:
+                status = ended
+                break
+            successor, count = method.step(state), steps + 1
+    except KeyboardInterrupt:  # `step` is pure, so the state before the interrupted step is whole
+        status = Status.INTERRUPTED
     except np.linalg.LinAlgError:
-        return Outcome(state, Status.INDEFINITE, tuple(trace), steps)
+        status = Status.INDEFINITE
+    return Outcome(state, status, tuple(trace), steps)
 
 
 def _finite(row: Step) -> bool:

@@ -9,6 +9,7 @@ keeps nothing of length n. The solvers see `maps` and never learn which coordina
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -73,6 +74,7 @@ class Coordinates(ABC):
 def choose_coordinates(problem: Problem) -> Coordinates:
     """Those of the least work over a typical solve."""
     work = coordinate_work(problem)
+    kinds: dict[str, Callable[[Pool], Coordinates]]
     kinds = {"reduced": Reduced, "spanned": Spanned, "ambient": Ambient}
     return kinds[min(work, key=work.__getitem__)](problem.pool)
 

@@ -12,7 +12,7 @@ from scipy.linalg import svdvals
 
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
-from fairnepv.loop import Context, Outcome, Step
+from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem, Stream, by_view
@@ -43,6 +43,7 @@ _VARIANTS = {
 }
 SOLVERS = ("accelerated", *_VARIANTS)
 _ESCAPES = 5
+_REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
 _LANCZOS_STEPS = 30
 
@@ -162,7 +163,7 @@ def relax(
     solve = _Solve(problem, coordinates, solver, session or Context())
     with few_threads(coordinates.products(problem.k)):
         try:
-            return solve.from_(start_frame(problem, coordinates, start))
+            return solve.solve_from(start_frame(problem, coordinates, start))
         except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
             raise NumericalError(Status.INDEFINITE.value) from error
 
@@ -176,65 +177,58 @@ class _Solve:
     """One solve; its stages share the step budget and the trace."""
 
     def __init__(
-        self,
-        problem: Problem,
-        coordinates: Coordinates,
-        solver: Solver,
-        session: Context,
+        self, problem: Problem, coordinates: Coordinates, solver: Solver, context: Context
     ) -> None:
-        self.problem, self.solver, self.session = problem, solver, session
+        self.problem, self.solver, self.context = problem, solver, context
         self.trace: list[Step] = []
         self._steps = 0  # of the whole solve: a resumed stage leaves a shorter trace
         self.passes = 0
         self._enter(coordinates)
 
     def _enter(self, coordinates: Coordinates) -> None:
-        pool = self.problem.pool
-        self.coordinates = coordinates
+        """The solve in these coordinates from now on."""
+        problem, self.coordinates = self.problem, coordinates
         self.objective = StiefelObjective(
-            coordinates.maps, pool.eps, self.problem.offsets, self.problem.tau, self.problem.k
+            coordinates.maps, problem.pool.eps, problem.offsets, problem.tau, problem.k
         )
         self._point = PointMemo(self.objective)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual
 
-    def from_(self, frame: Floats) -> Relaxation:
-        if self.solver.name == "accelerated":
-            V, status, curvature = self._accelerated(frame)
-        else:
-            V, status, curvature = self._scf(frame)
-        point, sound = self._renewed(V)
-        if not sound and point.residual > self.solver.tol:
-            status = Status.STAGNATED
-        return self._record(point, status, curvature)
-
-    def _renewed(self, V: Floats) -> tuple[Point, bool]:
-        """The point at V made anew, and whether V still was a frame; if not, at one that is."""
+    def solve_from(self, frame: Floats) -> Relaxation:
+        V, status, curvature = self._maximise(frame)
         geometry = self.objective.maps.geometry
         V = geometry.renew(V)
         lost = float(np.abs(geometry.inner(V, V) - np.eye(V.shape[1])).max())
-        if lost <= _LOST:
-            return self._point(V), True
-        return self._point(geometry.orthonormalize(V)), False
+        point = self._point(V if lost <= _LOST else geometry.orthonormalize(V))
+        if lost > _LOST and point.residual > self.solver.tol:
+            status = Status.STAGNATED
+        return self._record(point, status, curvature)
 
-    def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
-        """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
-        curvature = None
-        for attempt in range(_ESCAPES + 1):
-            outcome = self._run(Lbfgs, V, self.solver.tol)
-            V, status = outcome.state.V, outcome.status
-            if status is Status.STAGNATED or (
-                status is Status.CONVERGED and self._residual(self._point(V)) > self.solver.tol
-            ):
-                V, status = self._newton(V)
-            if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
+    def _maximise(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
+        """An iteration, a look for directions of ascent, and off along one, unless the iteration
+        is that of the paper."""
+        escapes = _ESCAPES if self.solver.name == "accelerated" else 0
+        for attempt in range(escapes + 1):
+            V, status = self._iterate(V)
+            if status not in _REACHED:
                 return V, status, None
             point = self._point(V)
             curvature = self._check(point, attempt)
             if curvature is None or not curvature.ascends:
                 return V, status, curvature
-            if attempt < _ESCAPES:
+            if attempt < escapes:
                 V = _leave_saddle(point, curvature)
         return V, Status.SADDLE, curvature
+
+    def _iterate(self, V: Floats) -> tuple[Floats, Status]:
+        """Algorithm 1, or the ascent, and Newton where that stalls."""
+        solver = self.solver
+        if solver.name != "accelerated":
+            return self._run(Scf, V, alpha=solver.alpha, sigma=solver.sigma)
+        V, status = self._run(Lbfgs, V)
+        if status is Status.CONVERGED and self._residual(self._point(V)) <= solver.tol:
+            return V, status
+        return self._newton(V) if status in (Status.STAGNATED, Status.CONVERGED) else (V, status)
 
     def _newton(self, V: Floats) -> tuple[Floats, Status]:
         """Second-order steps to the tolerance, as seen in n dimensions.
@@ -243,29 +237,21 @@ class _Solve:
         rows nearly coincide the gradient may still point there; the last steps are then taken in
         n dimensions, or in the span where frames of n rows are too many numbers.
         """
-        outcome = self._run(TrustRegion, V, self.solver.tol)
-        V, status = outcome.state.V, outcome.status
-        if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
-            return V, status
-        if self._residual(self._point(V)) > self.solver.tol:
-            V = self._leave_reduced(V)
-            outcome = self._run(TrustRegion, V, self.solver.tol)
-        return outcome.state.V, outcome.status
+        V, status = self._run(TrustRegion, V)
+        if status in _REACHED and self._residual(self._point(V)) > self.solver.tol:
+            V, status = self._run(TrustRegion, self._leave_reduced(V))
+        return V, status
 
     def _leave_reduced(self, V: Floats) -> Floats:
         """The same frame in coordinates that leave nothing out, and the solve with it."""
-        pool, k = self.problem.pool, self.problem.k
-        if pool.n * k <= LARGEST_FRAME or pool.n <= pool.width:
-            V = self.coordinates.lift(V)
+        pool, reduced = self.problem.pool, self.coordinates
+        if pool.n * self.problem.k <= LARGEST_FRAME or pool.n <= pool.width:
             self._enter(Ambient(pool))
-            return V
-        assert isinstance(self.coordinates, Reduced)
-        spanned = Spanned(pool)
-        V = spanned.maps.geometry.orthonormalize(
-            spanned.maps.combine(self.coordinates.coefficients(V))
-        )
-        self._enter(spanned)
-        return V
+            return reduced.lift(V)
+        assert isinstance(reduced, Reduced)
+        self._enter(Spanned(pool))
+        maps = self.objective.maps
+        return maps.geometry.orthonormalize(maps.combine(reduced.coefficients(V)))
 
     def _residual(self, point: Point) -> float:
         """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
@@ -273,17 +259,6 @@ class _Solve:
             left_out = point.objective.k * self.coordinates.left_out(point.pulls)
             self._judged = point, float(np.hypot(point.residual, left_out))
         return self._judged[1]
-
-    def _scf(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
-        outcome = self._run(
-            Scf, V, self.solver.tol, alpha=self.solver.alpha, sigma=self.solver.sigma
-        )
-        V, status = outcome.state.V, outcome.status
-        if status is not Status.CONVERGED:
-            return V, status, None
-        curvature = self._check(self._point(V), 0)
-        saddle = curvature is not None and curvature.ascends
-        return V, Status.SADDLE if saddle else status, curvature
 
     def _check(self, point: Point, attempt: int) -> Curvature | None:
         """As many Lanczos steps as the budget of passes has left for; None where that is none."""
@@ -297,17 +272,16 @@ class _Solve:
         rng = self.problem.rng(Stream.CURVATURE, attempt)
         return largest_curvature(point, rng, threshold=threshold, products=products)
 
-    def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
-        method = kind(self.objective, V, tol=tol, **knobs)
-        outcome = self.session.run(
-            method,
+    def _run(self, kind: Any, V: Floats, **knobs: float) -> tuple[Floats, Status]:
+        outcome = self.context.run(
+            kind(self.objective, V, tol=self.solver.tol, **knobs),
             max_steps=self.solver.max_steps - self._steps,
             max_passes=self._passes_left,
         )
         self.trace.extend(outcome.trace)
         self._steps += outcome.steps
         self.passes += outcome.state.passes
-        return outcome
+        return outcome.state.V, outcome.status
 
     @property
     def _passes_left(self) -> int | None:
