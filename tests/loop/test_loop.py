@@ -18,6 +18,7 @@ import cases
 from fairnepv.compute import LocalEngine
 from fairnepv.errors import NumericalError, Status
 from fairnepv.loop import Budget, Context, Step, StoredRun, pack, run, unpack
+from fairnepv.loop.journal import Journal
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, GreedyState
@@ -280,7 +281,7 @@ def test_a_context_has_one_deadline_for_all_runs(clock):
     assert context.stopped is Status.TIME_LIMIT
 
 
-class Memory:
+class Memory(Journal):
     """A journal of what is known already, which takes its time to say so."""
 
     def __init__(self, *known: StoredRun, wait: Callable[[], None] = lambda: None) -> None:

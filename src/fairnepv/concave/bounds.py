@@ -150,7 +150,7 @@ def refuse_unreachable_floors(problem: Problem) -> None:
 def _solve(
     problem: Problem, gap: float, session: Context | None, start: Indices | None = None
 ) -> tuple[Concave, ConcaveState, Status]:
-    """The relaxation solved; without a session, an interruption is somebody else's business."""
+    """The relaxation solved; without a session of the caller an interruption is passed on."""
     solver = Concave(problem, gap=gap, start=start)
     outcome = (session or Context()).run(solver, max_steps=_MOST_STEPS)
     if session is None and outcome.status is Status.INTERRUPTED:

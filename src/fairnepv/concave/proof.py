@@ -1,4 +1,4 @@
-"""A proof on its way to somebody else: stored as arrays, read back, checked against the data."""
+"""A proof that others can check: stored as arrays, read back, held against the data."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def read_proof(arrays: Arrays) -> Proof:
 
 
 def _refuse_more(proof: Proof, about: Any, arrays: Arrays) -> None:
-    """What nobody reads nobody checks, and another reader may believe it."""
+    """Parts that are not read are not checked, and another reader may believe them."""
     expected = proof_arrays(proof)
     written = json.loads(str(expected["about"]))
     for own, other in (

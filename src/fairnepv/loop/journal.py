@@ -76,7 +76,7 @@ class Journal:
         self._before = self._seal(fingerprint)  # the seal of the last run that has ended
         self._file: sqlite3.Connection | None = None
         try:
-            self._file = _opened(path)
+            self._file = _open(path)
             self._begin(self._file, fingerprint)
             self._file.set_progress_handler(lambda: 1, _MOST_WORK)
         except CheckpointError:
@@ -150,9 +150,8 @@ class Journal:
         began = time.monotonic()
         if status is None and began - self._written < _SHARE * self._took:
             return
-        if getattr(state, "stopped", ""):  # in the middle of a step: the state before it is whole
-            return
-        if self._file is None:
+        # A state that says "stopped" is in the middle of a step: the one before it is whole.
+        if self._file is None or getattr(state, "stopped", ""):
             return
         blob = _blob(pack(state))
         if len(blob) > _LARGEST:
@@ -210,7 +209,7 @@ def _same(seal: Any, expected: bytes) -> bool:
     return isinstance(seal, bytes) and hmac.compare_digest(seal, expected)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open(path: Path) -> sqlite3.Connection:
     """A file that may come from anybody: what SQLite would do by itself is bounded or refused."""
     whole = os.path.realpath(path)  # SQLite names files beside it by where a link leads
     if os.path.lexists(whole) and not stat.S_ISREG(os.stat(whole).st_mode):

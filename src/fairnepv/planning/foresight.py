@@ -142,7 +142,7 @@ def fit(
     least: Forecast | None = None
     for candidate in _ladder(problem):
         promised = foretell(candidate)
-        forecast = promised.with_optional()  # for somebody may ask
+        forecast = promised.with_optional()  # which the user may ask for later
         if limit is None or forecast.peak_memory <= limit:
             return candidate, promised
         if least is None or forecast.peak_memory < least.peak_memory:

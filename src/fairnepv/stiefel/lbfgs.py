@@ -23,6 +23,8 @@ from fairnepv.stiefel.iteration import Iteration, affordable
 from fairnepv.stiefel.preconditioner import Preconditioner
 from fairnepv.views.base import Floats
 
+Frames = Sequence[Floats]
+
 _MEMORY = 10
 _ARMIJO = 1e-4
 _SMALLEST_STEP = 1e-10
@@ -34,8 +36,8 @@ _RENEW_EVERY = 20  # steps, where rounding adds up in a frame
 @dataclass(frozen=True)
 class LbfgsState:
     V: Floats
-    S: Sequence[Floats] = ()  # steps, like V
-    Y: Sequence[Floats] = ()  # what they took off the gradient
+    S: Frames = ()  # steps, like V
+    Y: Frames = ()  # what they took off the gradient
     best_residual: float = np.inf
     stalled: int = 0  # steps since then
     steps: int = 0
@@ -73,11 +75,13 @@ class Lbfgs(Iteration):
                 state.V, S, Y, state.best_residual, _PATIENCE, state.steps + 1, passes
             )
         if (state.steps + 1) % _RENEW_EVERY == 0:
-            successor = self._renewed(successor)
+            V = geometry.renew(successor.V)
+            successor = successor if V is successor.V else self._point.objective.at(V)
             passes += self._point.for_renewal
         self._point.keep(successor)
-        change = gradient - 2.0 * successor.A_perp
-        S, Y = self._remember(geometry, S, Y, length * direction, change)
+        step, change = length * direction, gradient - 2.0 * successor.A_perp
+        if geometry.dot(step, change) > 1e-12 * geometry.norm(step) * geometry.norm(change):
+            S, Y = (*S, step)[-self._memory :], (*Y, change)[-self._memory :]
         best = min(successor.residual, state.best_residual)
         stalled = 0 if best < state.best_residual else state.stalled + 1
         passes += self._point.for_gradient
@@ -102,24 +106,6 @@ class Lbfgs(Iteration):
             length *= 0.5
         return None, length, tries
 
-    def _renewed(self, point: Point) -> Point:
-        V = point.geometry.renew(point.V)
-        return point if V is point.V else self._point.objective.at(V)
-
-    def _remember(
-        self,
-        geometry: Geometry,
-        S: Sequence[Floats],
-        Y: Sequence[Floats],
-        step: Floats,
-        change: Floats,
-    ) -> tuple[Sequence[Floats], Sequence[Floats]]:
-        """The memory with the new pair, if its curvature is sound."""
-        sizes = geometry.norm(step) * geometry.norm(change)
-        if geometry.dot(step, change) > 1e-12 * sizes:
-            S, Y = (*S, step), (*Y, change)
-        return S[-self._memory :], Y[-self._memory :]
-
     def done(self, state: LbfgsState) -> Status | None:
         if self._point(state.V).residual <= self.tol:
             return Status.CONVERGED
@@ -139,11 +125,7 @@ def _largest_angle(geometry: Geometry, xi: Floats) -> float:
 
 
 def _two_loop(
-    geometry: Geometry,
-    gradient: Floats,
-    S: Sequence[Floats],
-    Y: Sequence[Floats],
-    guess: Preconditioner,
+    geometry: Geometry, gradient: Floats, S: Frames, Y: Frames, guess: Preconditioner
 ) -> Floats:
     """The inverse-Hessian approximation times the gradient, for ascent on a concave model."""
     if not len(S):

@@ -108,7 +108,7 @@ def row_norms(V: Floats) -> Floats:
 
 
 def _add_each(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    """left += right: partial sums belong to nobody else, and may be large."""
+    """left += right: partial sums are used once, and may be large."""
     for a, b in zip(left, right, strict=True):
         a += b
     return left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +81,8 @@ class Relaxation:
 
     @property
     def steps(self) -> int:
-        return count_steps(self.trace)
+        """A stage of s steps leaves s + 1 rows, its start among them."""
+        return sum(row.step > 0 for row in self.trace)
 
     @functools.cached_property
     def basis(self) -> Floats:
@@ -157,7 +158,7 @@ def relax(
     start = check_start(problem, start)
     with block_threads(problem.work()):
         coordinates = coordinates or choose_coordinates(problem)
-        whole_range = _range_within_k(problem, coordinates)
+        whole_range = small_range(problem, coordinates)
     if whole_range is not None:
         return _degenerate(problem, solver, coordinates, whole_range)
     solve = _Solve(problem, coordinates, solver, session or Context())
@@ -166,11 +167,6 @@ def relax(
             return solve.solve_from(start_frame(problem, coordinates, start))
         except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
             raise NumericalError(Status.INDEFINITE.value) from error
-
-
-def count_steps(trace: Sequence[Step]) -> int:
-    """A stage of s steps leaves s + 1 rows, its start among them."""
-    return sum(row.step > 0 for row in trace)
 
 
 class _Solve:
@@ -325,13 +321,6 @@ def _leave_saddle(point: Point, curvature: Curvature) -> Floats:
 
     values = [point.objective.at(frame(length)).value for length in lengths]
     return frame(lengths[int(np.argmax(values))])
-
-
-def _range_within_k(problem: Problem, coordinates: Coordinates) -> Floats | None:
-    """A basis of the joint range of the views where k is at least its dimension."""
-    if isinstance(coordinates, Reduced):
-        return np.eye(coordinates.dimension) if problem.k >= coordinates.dimension else None
-    return small_range(problem, coordinates.maps)
 
 
 def _degenerate(

@@ -116,13 +116,15 @@ def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices)
     return maps.geometry.orthonormalize(Y + _PERTURBATION / largest * push)
 
 
-def small_range(problem: Problem, maps: FeatureMaps) -> Floats | None:
+def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
     """A basis of the joint range of the views, if its dimension is at most k.
 
-    k + 1 random combinations of all feature columns span a range of dimension up to k, and show
-    a larger one by being independent.
+    Reduced coordinates know it. Elsewhere k + 1 random combinations of all feature columns span a
+    range of dimension up to k, and show a larger one by being independent.
     """
-    n, k = problem.n, problem.k
+    n, k, maps = problem.n, problem.k, coordinates.maps
+    if isinstance(coordinates, Reduced):
+        return np.eye(coordinates.dimension) if k >= coordinates.dimension else None
     X, geometry = _random_range(problem, maps, k + 1), maps.geometry
     noise = max(n, problem.pool.width) * np.finfo(np.float64).eps
     if geometry is EUCLIDEAN:
