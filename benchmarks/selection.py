@@ -7,7 +7,7 @@ from typing import Any
 
 import fairnepv
 from fairnepv.api.selection import Comparison
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.objective import fair_score
 from fairnepv.search import check_effort, greedy, improve
 from pools import openmoji_tf_idf, pose, synthetic, uci
@@ -63,7 +63,7 @@ def finding(results: dict[tuple[str, int], Comparison]) -> str:
 def _greedy_with_swaps(data: Any, k: int, tau: float, calibration: str) -> float:
     """Fair greedy refined by one-swaps only, as `nepv` refines its own start."""
     problem = pose(data, k, tau, calibration)
-    session = Session()
+    session = Context()
     found = improve(problem, greedy(problem, session), check_effort("balanced").one_swaps, session)
     return fair_score(problem.pool, found.indices, tau)
 

@@ -16,6 +16,7 @@ from fairnepv.problem import (
     Constraints,
     Problem,
     Quotas,
+    Stream,
     Tolerances,
     by_view,
     check_k,
@@ -317,11 +318,18 @@ def test_defaults_are_those_of_the_design():
 
 
 def test_every_purpose_has_its_own_generator():
-    purposes = [(0,), (1, 0), (1, 1), (2, 0), (2, 1), (3,), (4, 0), (4, 1)]  # as they are used
+    purposes = [(stream, *counter) for stream in Stream for counter in ((), (0,), (1,))]
     draws = {purpose: _problem(random_state=3).rng(*purpose).random() for purpose in purposes}
     assert len(set(draws.values())) == len(draws)
     assert _problem(random_state=3).rng(1, 0).random() == draws[1, 0]
     assert _problem(random_state=4).rng(1, 0).random() != draws[1, 0]
+
+
+def test_streams_keep_their_numbers():
+    """Or every selection of an earlier version would come out otherwise."""
+    numbers = {"RANGE": 0, "CURVATURE": 1, "PERTURB": 2, "UNIFORM": 3, "K_DPP": 4, "START": 5}
+    assert {stream.name: stream.value for stream in Stream} == {**numbers, "NEIGHBOURS": 6}
+    assert _problem().rng(Stream.PERTURB, 3).random() == _problem().rng(2, 3).random()
 
 
 @pytest.mark.parametrize(("left", "right"), [((), (0,)), ((1,), (1, 0)), ((2, 3), (2, 3, 0))])

@@ -30,7 +30,7 @@ from fairnepv import (
 from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
-from fairnepv.loop import Session, Step
+from fairnepv.loop import Context, Step
 from fairnepv.problem import Constraints
 from fairnepv.search import EFFORTS, Found, enumerate_subsets
 from problems import (
@@ -257,7 +257,7 @@ def test_what_a_failed_proof_found_is_swapped_before_it_is_a_local_optimum(monke
     monkeypatch.setattr(methods, "_exact", lambda *_: found)
     effort = replace(EFFORTS["balanced"], provable=math.comb(problem.n, case.k) - 1)
     plan = methods.Plan("auto", effort, certificate=make_certificate(problem))
-    result = methods.find(problem, plan, Session())
+    result = methods.find(problem, plan, Context())
     best = best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints())
     assert result.status is Status.LOCAL_OPTIMUM
     assert result.upper == 9.0

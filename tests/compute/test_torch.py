@@ -19,7 +19,7 @@ from fairnepv import InputError, KernelView
 from fairnepv.api.inputs import pose
 from fairnepv.compute import portable
 from fairnepv.compute.tensors import to_device, whole_float32
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
 from fairnepv.search import check_effort, greedy
@@ -121,7 +121,7 @@ def test_the_same_items_on_hostile_pools(seed, device):
     views = settled(posed.pool.views, engine)
     there = replace(posed, pool=replace(posed.pool, engine=engine, views=views))
     plan = Plan("auto", check_effort("fast"))
-    one, other = (find(p, plan, Session()).indices.tolist() for p in (posed, there))
+    one, other = (find(p, plan, Context()).indices.tolist() for p in (posed, there))
     assert one == other
 
 
@@ -402,8 +402,8 @@ def test_copies_hold_nothing_of_the_device(copied, device):
     assert b"cuda" not in pickle.dumps(problem)
     for one, other in zip(problem.pool.views, found.problem.pool.views, strict=True):
         np.testing.assert_allclose(one.squared_norms, other.squared_norms, rtol=1e-15)
-    assert greedy(problem, Session()).indices.tolist() == (
-        greedy(found.problem, Session()).indices.tolist()
+    assert greedy(problem, Context()).indices.tolist() == (
+        greedy(found.problem, Context()).indices.tolist()
     )
 
 

@@ -526,14 +526,14 @@ def test_a_relative_state_folder_is_not_meant(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("pages", [4, 8, 12])
 def test_a_full_disk_costs_the_checkpoint_and_not_the_selection(tmp_path, monkeypatch, pages):
-    expected, opened = _choose(effort="fast"), fairnepv.loop.journal._opened
+    expected, opened = _choose(effort="fast"), fairnepv.loop.journal._open
 
     def full(path):
         file = opened(path)
         file.execute(f"pragma max_page_count = {pages}")
         return file
 
-    monkeypatch.setattr("fairnepv.loop.journal._opened", full)
+    monkeypatch.setattr("fairnepv.loop.journal._open", full)
     found = _choose(checkpoint=tmp_path / "state", effort="fast")
     assert found.indices.tolist() == expected.indices.tolist()
     assert found.upper_bound == expected.upper_bound

@@ -17,7 +17,8 @@ import pytest
 import cases
 from fairnepv.compute import LocalEngine
 from fairnepv.errors import NumericalError, Status
-from fairnepv.loop import Budget, Kept, Session, Step, pack, run, unpack
+from fairnepv.loop import Budget, Context, Step, StoredRun, pack, run, unpack
+from fairnepv.loop.journal import Journal
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, GreedyState
@@ -249,45 +250,45 @@ def test_other_errors_are_not_swallowed():
         run(Count(acts={2: raising(ZeroDivisionError())}))
 
 
-# --- sessions -------------------------------------------------------------------------------------
+# --- contexts -------------------------------------------------------------------------------------
 
 
-def test_a_session_accumulates_trace_and_progress():
+def test_a_context_accumulates_trace_and_progress():
     heard: list[Step] = []
-    session = Session(progress=heard.append)
-    first = session.run(Count(2))
-    second = session.run(Count(3), max_steps=1)
+    context = Context(progress=heard.append)
+    first = context.run(Count(2))
+    second = context.run(Count(3), max_steps=1)
     assert second.status is Status.STEP_LIMIT
-    assert tuple(session.trace) == first.trace + second.trace == tuple(heard)
-    assert session.stopped is None
+    assert tuple(context.trace) == first.trace + second.trace == tuple(heard)
+    assert context.stopped is None
 
 
-def test_a_session_passes_budgets_and_states_on():
-    session = Session()
-    assert session.run(Count(), max_passes=3).status is Status.PASS_LIMIT
-    assert session.run(Count(), state=CountState(9)).state.count == 10
-    assert session.stopped is None
+def test_a_context_passes_budgets_and_states_on():
+    context = Context()
+    assert context.run(Count(), max_passes=3).status is Status.PASS_LIMIT
+    assert context.run(Count(), state=CountState(9)).state.count == 10
+    assert context.stopped is None
 
 
-def test_a_session_has_one_deadline_for_all_runs(clock):
-    session = Session(time_limit=25)
+def test_a_context_has_one_deadline_for_all_runs(clock):
+    context = Context(time_limit=25)
     slow = dict.fromkeys((1, 2), clock.wait)
-    assert session.run(Count(2, acts=slow)).status is Status.COMPLETE
-    assert session.stopped is None
-    second = session.run(Count(acts=slow))
+    assert context.run(Count(2, acts=slow)).status is Status.COMPLETE
+    assert context.stopped is None
+    second = context.run(Count(acts=slow))
     assert second.status is Status.TIME_LIMIT
     assert second.state.count == 1
-    assert session.stopped is Status.TIME_LIMIT
+    assert context.stopped is Status.TIME_LIMIT
 
 
-class Memory:
+class Memory(Journal):
     """A journal of what is known already, which takes its time to say so."""
 
-    def __init__(self, *known: Kept, wait: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *known: StoredRun, wait: Callable[[], None] = lambda: None) -> None:
         self.notes = ["a note"]
         self.known, self.wait, self.kept = list(known), wait, []
 
-    def resume(self, method: Any) -> Kept | None:
+    def resume(self, method: Any) -> StoredRun | None:
         self.wait()
         return self.known.pop(0) if self.known else None
 
@@ -296,43 +297,43 @@ class Memory:
 
 
 def test_what_a_journal_knows_takes_no_time(clock):
-    ended = Kept(CountState(2), 2, 2.0, Status.COMPLETE)
-    memory = Memory(ended, ended, Kept(CountState(3), 3, 3.0, None), wait=clock.wait)
-    session = Session(time_limit=25, journal=memory)
+    ended = StoredRun(CountState(2), 2, 2.0, Status.COMPLETE)
+    memory = Memory(ended, ended, StoredRun(CountState(3), 3, 3.0, None), wait=clock.wait)
+    context = Context(time_limit=25, journal=memory)
     for _ in range(2):
-        assert session.run(Count(2)).status is Status.COMPLETE
-    third = session.run(Count(acts=dict.fromkeys(range(1, 11), clock.wait)))
+        assert context.run(Count(2)).status is Status.COMPLETE
+    third = context.run(Count(acts=dict.fromkeys(range(1, 11), clock.wait)))
     assert third.status is Status.TIME_LIMIT
     assert third.state.count == 6  # three new steps of ten seconds
-    assert session.notes is memory.notes
+    assert context.notes is memory.notes
 
 
-@pytest.mark.parametrize("known", [(), (Kept(CountState(3), 3, 3.0, None),)])
-def test_with_a_journal_every_session_makes_a_step(clock, known):
+@pytest.mark.parametrize("known", [(), (StoredRun(CountState(3), 3, 3.0, None),)])
+def test_with_a_journal_every_context_makes_a_step(clock, known):
     """Or one that takes longer to begin than its limit would never come to its end."""
     memory = Memory(*known)
-    session = Session(time_limit=5, journal=memory)
+    context = Context(time_limit=5, journal=memory)
     clock.wait()
-    first = session.run(Count(acts=dict.fromkeys(range(1, 11), clock.wait)))
+    first = context.run(Count(acts=dict.fromkeys(range(1, 11), clock.wait)))
     assert first.status is Status.TIME_LIMIT
     assert first.steps == first.state.count == (4 if known else 1)
     assert memory.kept[-1] == (first.state.count, Status.TIME_LIMIT)
-    assert session.run(Count()).state.count == 0  # but one is enough
+    assert context.run(Count()).state.count == 0  # but one is enough
 
 
-def test_a_session_remembers_an_interruption():
-    session = Session()
-    session.run(Count(acts={1: raising(KeyboardInterrupt())}))
-    assert session.stopped is Status.INTERRUPTED
-    session.run(Count(2))
-    assert session.stopped is Status.INTERRUPTED
+def test_a_context_remembers_an_interruption():
+    context = Context()
+    context.run(Count(acts={1: raising(KeyboardInterrupt())}))
+    assert context.stopped is Status.INTERRUPTED
+    context.run(Count(2))
+    assert context.stopped is Status.INTERRUPTED
 
 
-def test_a_failed_run_does_not_stop_a_session():
-    session = Session()
-    session.run(Count(values=lambda c: math.nan))
-    session.run(Count(acts={1: raising(np.linalg.LinAlgError())}))
-    assert session.stopped is None
+def test_a_failed_run_does_not_stop_a_context():
+    context = Context()
+    context.run(Count(values=lambda c: math.nan))
+    context.run(Count(acts={1: raising(np.linalg.LinAlgError())}))
+    assert context.stopped is None
 
 
 # --- pack and unpack ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import cases
 import fairnepv
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, KernelView, Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods.baselines import KDppSampler, baselines, refuse
 from fairnepv.methods.baselines.sampled import _log_binomial, _log_elementary
 from fairnepv.problem import Constraints, Problem
@@ -41,7 +41,7 @@ OPTIMISERS = ("view0-only", "averaged", "fixed-weight")
 
 
 def select(problem: Problem, name: str, effort: str = "balanced") -> list[int]:
-    result = baselines(problem.pool.names)[name](problem, EFFORTS[effort], Session())
+    result = baselines(problem.pool.names)[name](problem, EFFORTS[effort], Context())
     assert result.status in (Status.LOCAL_OPTIMUM, Status.COMPLETE)
     assert result.indices.dtype == np.int64
     assert len(set(result.indices.tolist())) == len(result.indices) == problem.k

@@ -17,7 +17,7 @@ from fairnepv import InputError, Status
 from fairnepv.api.inputs import pose
 from fairnepv.errors import UnsupportedError
 from fairnepv.io.rows import Columns, HeldRows, RowFile, Shards
-from fairnepv.loop import Session, pack, run, unpack
+from fairnepv.loop import Context, pack, run, unpack
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import FirstTier, ShardsState, find_in_tiers, shards_of
 from fairnepv.planning import foresee
@@ -111,7 +111,7 @@ def test_the_best_set_of_a_shard_is_not_lost():
         problem = pose(data, 3, tau=0.5)
         plan = Plan("greedy", EFFORTS["fast"], shards=shards_of(problem.pool, 3, 5))
         state = run(FirstTier(problem, plan.shards)).state
-        found = find_in_tiers(problem, plan, Session()).indices
+        found = find_in_tiers(problem, plan, Context()).indices
         second = np.unique(state.winners)
         among = second[
             fairnepv.select([x[second] for x in data], 3, tau=0.5, effort="fast").indices
@@ -130,7 +130,7 @@ def test_the_best_set_of_a_shard_is_improved_where_it_wins():
         problem = pose(data, 3)
         plan = Plan("nepv", EFFORTS["balanced"], shards=shards_of(problem.pool, 3, 4))
         state = run(FirstTier(problem, plan.shards)).state
-        found = find_in_tiers(problem, plan, Session()).indices
+        found = find_in_tiers(problem, plan, Context()).indices
         rows = np.unique(state.winners)
         best = reference.swap_values(
             kernels([reference.unit_diagonal(x)[rows] for x in data], [0.1, 0.1]),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, Status
-from fairnepv.loop import Session, Step, run
+from fairnepv.loop import Context, Step, run
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.baselines.ascent import Ascent, project
 from fairnepv.methods.baselines.relaxed import DesignPoint, SoftmaxPoint, ascent
@@ -40,8 +40,8 @@ BY_RELAXED = pytest.mark.parametrize("name", RELAXED)
 WIDTHS = pytest.mark.parametrize("widths", [[7, 5], [2, 1]], ids=["by rows", "by columns"])
 
 
-def find(problem: Problem, name: str, session: Session | None = None) -> Found:
-    found = baselines(problem.pool.names)[name](problem, EFFORTS["balanced"], session or Session())
+def find(problem: Problem, name: str, session: Context | None = None) -> Found:
+    found = baselines(problem.pool.names)[name](problem, EFFORTS["balanced"], session or Context())
     assert found.indices.dtype == np.int64
     assert len(set(found.indices.tolist())) == len(found.indices) == problem.k
     assert 0 <= found.indices.min() <= found.indices.max() < problem.n
@@ -317,14 +317,14 @@ def interrupt_at(turn: int):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("turn", [0, 1, 2])
 def test_what_was_interrupted_is_whole_and_says_so(name, turn):
-    found = find(pose_case(cases.SMALL[7]), name, Session(progress=interrupt_at(turn)))
+    found = find(pose_case(cases.SMALL[7]), name, Context(progress=interrupt_at(turn)))
     assert found.status is Status.INTERRUPTED
 
 
 def test_saturate_keeps_the_best_finished_round_when_interrupted():
     problem = pose_case(cases.SMALL[7])
-    first = Session(progress=interrupt_at(5))  # k + 1 = 5 reports make one round
-    later = Session(progress=interrupt_at(8))
+    first = Context(progress=interrupt_at(5))  # k + 1 = 5 reports make one round
+    later = Context(progress=interrupt_at(8))
     kept = [find(problem, "saturate", session) for session in (first, later)]
     assert kept[0].indices.tolist() == kept[1].indices.tolist()
     assert [found.status for found in kept] == [Status.INTERRUPTED] * 2

@@ -17,15 +17,18 @@ from fairnepv.api.inputs import pose, sketch
 from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods import find
+from fairnepv.methods.baselines import relaxed
 from fairnepv.methods.plan import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
+from fairnepv.planning.foresight import method_stages
 from fairnepv.planning.stages import Count
-from fairnepv.problem import Calibration, Means, Problem
+from fairnepv.problem import Means, Problem
 from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
+from fairnepv.views import Calibration
 from problems import examples
 
 GIB = 1 << 30
@@ -330,16 +333,16 @@ def test_a_limit_bounds_what_is_allocated():
 @pytest.mark.parametrize("method", ["k-dpp", "softmax", "d-optimal"])
 @pytest.mark.parametrize(("n", "p", "k"), [(20_000, 30, 80), (400, 600, 40), (1200, 700, 10)])
 def test_baselines_that_factor_the_average_are_counted(method, n, p, k, monkeypatch):
-    monkeypatch.setattr("fairnepv.methods.baselines.relaxed._MAX_STEPS", 2)
+    monkeypatch.setattr(relaxed, "_MAX_STEPS", 2)
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((n, p)).astype(np.float32) for _ in range(2)]
     posed = pose(data, k)
     plan = Plan(method, EFFORTS["fast"])
     tracemalloc.start()
-    find(posed, plan, Session())
+    find(posed, plan, Context())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    [stage] = Count(posed, UNTIMED).method(plan, certify=False)
+    [stage] = method_stages(Count(posed, UNTIMED), plan, certify=False)
     assert peak <= stage.memory <= 4 * peak
     with pytest.raises(InputError, match=f"memory_limit is.*for {method}"):
         fairnepv.select(data, k, method=method, certify=False, memory_limit=PROGRAM + (2 << 20))

@@ -14,7 +14,7 @@ import cases
 import fairnepv
 import reference
 from fairnepv import DiagonalView, InputError, KernelView, Status
-from fairnepv.loop import Budget, Outcome, Session, pack, run, unpack
+from fairnepv.loop import Budget, Context, Outcome, pack, run, unpack
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subsets, improve
 from fairnepv.search import enumeration as enumeration_module
@@ -441,14 +441,14 @@ def found(*rows: int) -> Found:
 
 def test_fast_leaves_a_start_as_it_is():
     start = found(*cases.PAPER_TABLE["text-only"].subset)
-    assert improve(paper_problem(), start, EFFORTS["fast"], Session()) is start
+    assert improve(paper_problem(), start, EFFORTS["fast"], Context()) is start
 
 
 @pytest.mark.parametrize("effort", ["balanced", "thorough"])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_improve_ends_at_a_one_swap_optimum_no_worse_than_its_start(case, effort):
     problem, Ls = pose_case(case), case_kernels(case)
-    result = improve(problem, found(*range(case.k)), EFFORTS[effort], Session())
+    result = improve(problem, found(*range(case.k)), EFFORTS[effort], Context())
     F = reference.fair_score(Ls, result.indices, case.tau)
     assert result.status is Status.LOCAL_OPTIMUM
     start = reference.fair_score(Ls, range(case.k), case.tau)
@@ -463,8 +463,8 @@ def test_restarts_find_better_sets_than_swaps_alone():
         rng = np.random.default_rng(seed)
         views, eps = cases.clustered_views(rng, 40, [6, 5], 8), [0.1, 0.1]
         problem = pose(views, 8, 0.05, eps)
-        stuck = improve(problem, found(*range(8)), effort, Session())
-        freed = restart_from(problem, stuck, effort, Session())
+        stuck = improve(problem, found(*range(8)), effort, Context())
+        freed = restart_from(problem, stuck, effort, Context())
         Ls = kernels(views, eps)
         scores = [reference.fair_score(Ls, x.indices, 0.05) for x in (stuck, freed)]
         gains.append(scores[1] - scores[0])
@@ -482,9 +482,9 @@ def test_restarts_are_few_where_a_pass_is_dear():
     work = problem.work()
     made = [replace(effort, work=c * work).restarts_for(work) for c in (0, 0.5, 3.5, 1e9)]
     assert made == [0, 0, 3, 50]
-    start = improve(problem, found(*range(8)), effort, Session())
+    start = improve(problem, found(*range(8)), effort, Context())
     impatient = replace(effort, work=1e9 * work, patience=0)
-    assert restart_from(problem, start, impatient, Session()).indices is start.indices
+    assert restart_from(problem, start, impatient, Context()).indices is start.indices
 
 
 def test_restarts_depend_on_the_random_state_alone():

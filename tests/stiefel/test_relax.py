@@ -17,7 +17,7 @@ import reference
 from cases import Array, Case
 from fairnepv.api.pipeline import relax as relax_data
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
-from fairnepv.loop import Session, Step
+from fairnepv.loop import Context, Step
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem
 from fairnepv.stiefel import SOLVERS, Relaxation, lbfgs, make_solver, relax
@@ -776,7 +776,7 @@ def test_the_trace_has_objective_residual_weights_shift_and_seconds(name):
     case = cases.SMALL[5]
     solver = make_solver(name, k=case.k, max_steps=30)
     relaxed = relax(
-        problem_of(case), solver, start="random", session=Session(progress=heard.append)
+        problem_of(case), solver, start="random", session=Context(progress=heard.append)
     )
     assert relaxed.trace == tuple(heard)
     assert len(relaxed.trace) > 3

@@ -14,7 +14,7 @@ from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
 from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
 from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.objective import soft_min
 from fairnepv.problem import Problem, by_view
 from fairnepv.views.base import Floats, Indices
@@ -48,39 +48,34 @@ class Certificate:
     notes: tuple[str, ...] = ()
 
 
-def certify(problem: Problem, *, gap: float = GAP, session: Session | None = None) -> Certificate:
+def certify(problem: Problem, *, gap: float = GAP, session: Context | None = None) -> Certificate:
     """The concave bound on F_tau and on every view alone, and the spectral ones."""
-    session = session or Session()
-    solver, state, status = _solve(problem, gap, session)
-    names = problem.pool.names
-    dual = solver.dual(state)
+    context = session or Context()
+    solver, state, status = _solve(problem, gap, context)
+    pool, dual = problem.pool, solver.dual(state)
     spectral = spectral_bounds(problem)
     bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
-    if len(names) > 1:
-        own = _views_alone(problem, dual, state.rows, gap, session)
+    if len(pool.names) > 1:
+        own = _views_alone(problem, dual, state.rows, gap, context)
         bounds, alone = np.array([bound for bound, _ in own]), [proof for _, proof in own]
-    upper = min(state.bound, best_apart(problem, bounds))
+    status = context.stopped or status
+    upper, views = min(state.bound, best_apart(problem, bounds)), by_view(pool, bounds)
+    proofs = dict(zip(pool.names, alone, strict=True))
     return Certificate(
         upper_bound=upper,
         duality_gap=max(upper - state.value, 0.0),
-        by_view=by_view(problem.pool, bounds),
-        weights=by_view(problem.pool, dual.weights),
+        by_view=views,
+        weights=by_view(pool, dual.weights),
         spectral_bound=float(soft_min(spectral.bounds + problem.lifts, problem.tau)),
-        spectral=by_view(problem.pool, spectral.bounds),
-        diagonal=by_view(problem.pool, spectral.diagonal),
-        ranks=dict(zip(names, spectral.ranks, strict=True)),
-        rules=dict(zip(names, spectral.rules, strict=True)),
-        status=session.stopped or status,
-        proof=Proof(
-            Terms.of(problem),
-            upper,
-            by_view(problem.pool, bounds),
-            dual,
-            dict(zip(names, alone, strict=True)),
-        ),
+        spectral=by_view(pool, spectral.bounds),
+        diagonal=by_view(pool, spectral.diagonal),
+        ranks=dict(zip(pool.names, spectral.ranks, strict=True)),
+        rules=dict(zip(pool.names, spectral.rules, strict=True)),
+        status=status,
+        proof=Proof(Terms.of(problem), upper, views, dual, proofs),
         support=state.rows,
         relaxed=state.x,
-        notes=_notes(state, session.stopped or status, gap),
+        notes=_notes(state, status, gap),
     )
 
 
@@ -89,7 +84,7 @@ def view_bound(
     name: str,
     *,
     gap: float = GAP,
-    session: Session | None = None,
+    session: Context | None = None,
     start: Indices | None = None,
 ) -> tuple[float, Dual]:
     """No k items that the constraints allow bring d_q of this view above the bound.
@@ -110,11 +105,7 @@ def view_bound(
 
 
 def _views_alone(
-    problem: Problem,
-    joint: Dual,
-    start: Indices,
-    gap: float,
-    session: Session,
+    problem: Problem, joint: Dual, start: Indices, gap: float, session: Context
 ) -> list[tuple[float, Dual]]:
     """The bound and the proof of every view, from the rows of the joint solution on; after an
     interruption what the joint proof says."""
@@ -157,14 +148,11 @@ def refuse_unreachable_floors(problem: Problem) -> None:
 
 
 def _solve(
-    problem: Problem,
-    gap: float,
-    session: Session | None,
-    start: Indices | None = None,
+    problem: Problem, gap: float, session: Context | None, start: Indices | None = None
 ) -> tuple[Concave, ConcaveState, Status]:
-    """The relaxation solved; without a session, an interruption is somebody else's business."""
+    """The relaxation solved; without a session of the caller an interruption is passed on."""
     solver = Concave(problem, gap=gap, start=start)
-    outcome = (session or Session()).run(solver, max_steps=_MOST_STEPS)
+    outcome = (session or Context()).run(solver, max_steps=_MOST_STEPS)
     if session is None and outcome.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return solver, solver.prove(outcome.state), outcome.status
@@ -173,8 +161,5 @@ def _solve(
 def _notes(state: ConcaveState, status: Status, gap: float) -> tuple[str, ...]:
     if status is Status.CONVERGED:
         return ()
-    note = (
-        f"the bound is proven, but its solver stopped at a duality gap of "
-        f"{state.bound - state.value:.2g} and not {gap:.2g} ({status.name})"
-    )
-    return (note,)
+    reached = f"{state.bound - state.value:.2g} and not {gap:.2g} ({status.name})"
+    return (f"the bound is proven, but its solver stopped at a duality gap of {reached}",)

@@ -1,4 +1,4 @@
-"""A proof on its way to somebody else: stored as arrays, read back, checked against the data."""
+"""A proof that others can check: stored as arrays, read back, held against the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fairnepv.concave.dual import Dual, ViewDual, price
 from fairnepv.concave.spectral import diagonal_bound, score_rounding
-from fairnepv.concave.terms import Terms, real_numbers, whole_numbers
+from fairnepv.concave.stored import Arrays, number, real_numbers, whole_numbers
+from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError
 from fairnepv.io.documents import parse_document
 from fairnepv.objective import fair_value
@@ -122,7 +123,7 @@ def proof_arrays(proof: Proof) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
+def read_proof(arrays: Arrays) -> Proof:
     """The inverse of `proof_arrays`; anything else is refused."""
     try:
         about = parse_document(str(arrays["about"]).encode())
@@ -132,8 +133,8 @@ def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
         names = list(terms.eps)
         proof = Proof(
             terms,
-            _claim(about["upper_bound"]),
-            {name: _claim(about["by_view"][name]) for name in names},
+            number(about, "upper_bound"),
+            {name: number(about["by_view"], name) for name in names},
             _read_dual("joint", arrays, len(names)),
             {name: _read_dual(f"alone-{i}", arrays, 1) for i, name in enumerate(names)},
         )
@@ -145,8 +146,8 @@ def read_proof(arrays: Mapping[str, NDArray[Any]]) -> Proof:
         raise InputError(f"this is no bound that fairnepv wrote ({error})") from error
 
 
-def _refuse_more(proof: Proof, about: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """What nobody reads nobody checks, and another reader may believe it."""
+def _refuse_more(proof: Proof, about: Any, arrays: Arrays) -> None:
+    """Parts that are not read are not checked, and another reader may believe them."""
     expected = proof_arrays(proof)
     written = json.loads(str(expected["about"]))
     for own, other in (
@@ -159,12 +160,6 @@ def _refuse_more(proof: Proof, about: Any, arrays: Mapping[str, NDArray[Any]]) -
             raise ValueError(f"{sorted(more)[0]!r} is not expected")
 
 
-def _claim(value: Any) -> float:
-    if type(value) not in (int, float) or np.isnan(float(value)):
-        raise ValueError("a claim is not a number")
-    return float(value)
-
-
 def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
     arrays = {
         f"{name}/weights": dual.weights,
@@ -175,23 +170,12 @@ def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
     return arrays | {f"{name}/combine-{q}": v.combine for q, v in enumerate(dual.views)}
 
 
-def _read_dual(name: str, arrays: Mapping[str, NDArray[Any]], views: int) -> Dual:
+def _read_dual(name: str, arrays: Arrays, views: int) -> Dual:
     weights, levels, shifts = (
-        _numbers(arrays, f"{name}/{what}", (views,)) for what in ("weights", "levels", "shifts")
+        real_numbers(arrays, f"{name}/{what}", (views,)) for what in ("weights", "levels", "shifts")
     )
     rows = whole_numbers(arrays, f"{name}/rows")
-    combines = [_numbers(arrays, f"{name}/combine-{q}", (len(rows), None)) for q in range(views)]
+    shape = (len(rows), -1)
+    combines = [real_numbers(arrays, f"{name}/combine-{q}", shape) for q in range(views)]
     own = zip(levels.tolist(), combines, shifts.tolist(), strict=True)
     return Dual(weights, rows, tuple(ViewDual(*view) for view in own))
-
-
-def _numbers(
-    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]
-) -> Floats:
-    array = real_numbers(arrays, name)
-    fits = array.ndim == len(shape) and all(
-        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name} has the wrong shape")
-    return array

@@ -22,20 +22,18 @@ class Spectral(NamedTuple):
 
 
 def spectral_bounds(problem: Problem) -> Spectral:
+    """The bounds of every view that need no solver."""
     pool, k = problem.pool, problem.k
     diagonal = np.array([diagonal_bound(view, k) for view in pool.views])
-    bounds = diagonal.copy()
+    bounds: list[float] = []
     ranks: list[int | None] = []
-    rules: list[str] = []
     for q, view in enumerate(pool.views):
         narrow = min(view.n, view.p) <= WIDEST_GRAM
-        rules.append("spectral" if narrow else "diagonal")
-        ranks.append(None)
-        if narrow:
-            lam = _kernel_eigenvalues(pool, q)
-            bounds[q] = spectral_bound(lam, view, k)
-            ranks[q] = _rank(lam)
-    return Spectral(bounds, diagonal, tuple(ranks), tuple(rules))
+        lam = _kernel_eigenvalues(pool, q) if narrow else None
+        bounds.append(diagonal[q] if lam is None else spectral_bound(lam, view, k))
+        ranks.append(None if lam is None else _rank(lam))
+    rules = tuple("diagonal" if rank is None else "spectral" for rank in ranks)
+    return Spectral(np.array(bounds), diagonal, tuple(ranks), rules)
 
 
 def spectral_bound(lam: Floats, view: View, k: int) -> float:

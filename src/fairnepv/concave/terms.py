@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.concave.stored import Arrays, number, numbers, real_numbers, typed, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import brief
 from fairnepv.views.base import Floats
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class Terms:
+    """The problem that a bound is about; what is derived from the data is left to the data."""
+
     n: int
     k: int
     tau: float
@@ -89,12 +90,8 @@ class Terms:
         """By the names that `select` has for them."""
         rules, quotas = self.constraints, self.constraints.quotas
         return {
-            "n": self.n,
-            "k": self.k,
-            "tau": self.tau,
-            "eps": dict(self.eps),
+            **self.record(),
             "calibration": self.calibration,
-            "quality": self.quality,
             "include": np.sort(rules.fixed_in),
             "exclude": np.unique(rules.fixed_out),
             "groups": None if quotas is None else quotas.groups,
@@ -130,36 +127,29 @@ class Terms:
         """The part that is arrays; what is absent is left out."""
         rules = self.constraints
         arrays: dict[str, NDArray[Any]] = {"include": rules.fixed_in, "exclude": rules.fixed_out}
-        if rules.quotas is not None:
-            arrays |= {
-                "groups": rules.quotas.groups,
-                "least": rules.quotas.least,
-                "most": rules.quotas.most,
-            }
+        if (quotas := rules.quotas) is not None:
+            arrays |= {"groups": quotas.groups, "least": quotas.least, "most": quotas.most}
         if self.priorities is not None:
             arrays["priorities"] = self.priorities
         return arrays
 
     @classmethod
-    def read(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Terms:
+    def read(cls, record: Mapping[str, Any], arrays: Arrays) -> Terms:
         """Anything that `Problem` would stumble over is a ValueError."""
         quotas = None
         if "groups" in arrays:
-            groups, least, most = (
-                whole_numbers(arrays, name) for name in ("groups", "least", "most")
-            )
+            groups, least, most = (whole_numbers(arrays, x) for x in ("groups", "least", "most"))
             quotas = Quotas(groups, least, most)
+        included, excluded = (whole_numbers(arrays, name) for name in ("include", "exclude"))
         terms = cls(
-            n=_typed("n", record["n"], int),
-            k=_typed("k", record["k"], int),
-            tau=_number("tau", record["tau"]),
-            eps=_numbers("eps", record["eps"]),
+            n=typed(record, "n", int),
+            k=typed(record, "k", int),
+            tau=number(record, "tau"),
+            eps=numbers(record, "eps"),
             calibration=_read_calibration(record["calibration"]),
-            constraints=Constraints(
-                whole_numbers(arrays, "include"), whole_numbers(arrays, "exclude"), quotas
-            ),
+            constraints=Constraints(included, excluded, quotas),
             priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,
-            quality=_typed("quality", record["quality"], bool),
+            quality=typed(record, "quality", bool),
         )
         terms._check()
         return terms
@@ -180,48 +170,11 @@ class Terms:
 
 def _read_calibration(record: Mapping[str, Any]) -> Calibration:
     return Calibration(
-        _typed("rule", record["rule"], str),
-        _typed("normalize", record["normalize"], bool),
-        _numbers("factors", record["factors"]),
-        _numbers("offsets", record["offsets"]),
+        typed(record, "rule", str),
+        typed(record, "normalize", bool),
+        numbers(record, "factors"),
+        numbers(record, "offsets"),
     )
-
-
-def _numbers(name: str, values: Mapping[str, Any]) -> dict[str, float]:
-    numbers = {view: _number(name, value) for view, value in values.items()}
-    if not np.isfinite(list(numbers.values())).all():
-        raise ValueError(f"{name} must be finite")
-    return numbers
-
-
-def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
-    return float(value)
-
-
-def _typed(name: str, value: Any, kind: type[T]) -> T:
-    """Of this very type: 3.7 is no number of rows, and "no" is not false."""
-    if type(value) is not kind:
-        raise ValueError(f"{name} must be {kind.__name__}, not {value!r}")
-    return value
-
-
-def whole_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.int64]:
-    array = arrays[name]
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be whole numbers")
-    return array.astype(np.int64)
-
-
-def real_numbers(arrays: Mapping[str, NDArray[Any]], name: str) -> Floats:
-    if arrays[name].dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be numbers")
-    with np.errstate(over="ignore"):  # of a wider type
-        array = arrays[name].astype(np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite numbers")
-    return array
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -14,7 +14,7 @@ from fairnepv.compute import block_threads
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
-from fairnepv.loop import Progress, Session, check_progress
+from fairnepv.loop import Context, Progress, check_progress
 from fairnepv.objective import soft_min, subset_gains
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
@@ -91,7 +91,7 @@ def curve(
             f"sizes must be from {least} to {posed.k}, but they reach from {reported[0]} to "
             f"{reported[-1]}; change them or k_max"
         )
-    session = Session(progress=check_progress(progress))
+    session = Context(progress=check_progress(progress))
     with block_threads(posed.work()):
         found = greedy(posed, session)
         d = _prefix_scores(posed, found.indices)[:, reported - 1]
@@ -113,7 +113,7 @@ def _prefix_scores(problem: Problem, indices: Indices) -> Floats:
     return np.asarray((np.cumsum(gains, axis=0) / np.arange(1, len(gains) + 1)[:, None]).T)
 
 
-def _bounds(problem: Problem, sizes: Indices, session: Session) -> dict[int, float]:
+def _bounds(problem: Problem, sizes: Indices, session: Context) -> dict[int, float]:
     """By size; those that an interruption kept from being proven are left out."""
     proven: dict[int, float] = {}
     for size in sizes.tolist():

@@ -16,7 +16,7 @@ from fairnepv.compute import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
-from fairnepv.loop import Progress, Session, Step, check_progress
+from fairnepv.loop import Context, Progress, Step, check_progress
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import fair_value, subset_scores
 from fairnepv.problem import Problem, check_random_state
@@ -104,7 +104,7 @@ def _search_all(
     found: list[Variant] = []
     notes: list[str] = []
     for (knob, value), variant in posed.items():
-        session = Session(time_limit=plan.time_limit)
+        session = Context(time_limit=plan.time_limit)
         try:
             outcome = _searched(variant, plan, session, bound_holds=knob == "seed")
         except InputError as error:  # floors that a variant cannot reach leave it no set at all
@@ -124,10 +124,10 @@ def _search_all(
     return Stability(selection, tuple(found), status, tuple(notes))
 
 
-def _searched(problem: Problem, plan: Plan, session: Session, bound_holds: bool) -> Selection:
+def _searched(problem: Problem, plan: Plan, session: Context, bound_holds: bool) -> Selection:
     """What the plan finds; the score that is good enough follows from a bound on this problem."""
     if plan.target is not None and not bound_holds:
-        proving = Session(time_limit=plan.time_limit)
+        proving = Context(time_limit=plan.time_limit)
         plan = replace(plan, certificate=prove(problem, plan.gap, proving))
         session.following(proving)
     session.goal = plan.goal
@@ -136,7 +136,7 @@ def _searched(problem: Problem, plan: Plan, session: Session, bound_holds: bool)
 
 def _told(progress: Progress | None, step: Step) -> bool:
     """Whether the listener lets the search go on."""
-    session = Session()
+    session = Context()
     with session.absorbing_interruption():
         if progress is not None:
             progress(step)

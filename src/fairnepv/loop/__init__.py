@@ -1,288 +1,35 @@
-"""The one loop that drives every solver and search (the resumable-state seam).
+"""The one loop that drives every solver and search, several runs under one clock, and their states
+in a file (the seam of resumable states)."""
 
-A method is `init / step / done / report` over a small frozen record, its *state*. The loop owns
-counting, budgets, tracing, the finite check and interruption, so that no method repeats them.
-States hold arrays, tuples of arrays of one shape and plain numbers only; `pack` and `unpack` turn
-them into arrays and back, and a run that is continued from an unpacked state goes where the
-uninterrupted one would have gone.
-"""
+from fairnepv.loop.context import Context
+from fairnepv.loop.driver import (
+    Budget,
+    Method,
+    Outcome,
+    Progress,
+    State,
+    Step,
+    check_progress,
+    pack,
+    run,
+    unpack,
+)
+from fairnepv.loop.journal import StoredRun
 
-from __future__ import annotations
+Session = Context  # its name before; for what still imports it
 
-import contextlib
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
-
-from fairnepv.errors import InputError, NumericalError, Status
-
-
-class State(Protocol):
-    """What every state offers to the loop; the rest is the method's own."""
-
-    @property
-    def passes(self) -> int:
-        """Passes over the rows of the pool that led here."""
-        ...
-
-
-S = TypeVar("S", bound=State)
-
-
-class Method(Protocol[S]):
-    """A solver or a search. `step` is pure: it returns a new state and keeps the old one whole."""
-
-    stage: str
-
-    def init(self) -> S: ...
-
-    def step(self, state: S) -> S: ...
-
-    def done(self, state: S) -> Status | None:
-        """How the method ended in this state, or None while there is more to do."""
-        ...
-
-    def report(self, state: S) -> Mapping[str, Any]:
-        """What the trace keeps of a state, by the names of `Step`'s fields; the rest are details.
-
-        `objective` is required.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Step:
-    """One row of a trace, and the record that a progress callback receives."""
-
-    stage: str
-    step: int
-    passes: int
-    seconds: float  # since the run of this stage began
-    objective: float
-    residual: float | None = None  # k ||A_perp||_F, of the methods on frames
-    weights: tuple[float, ...] | None = None  # of the views, likewise
-    shift: float | None = None  # sigma, of the SCF variants
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-_REPORTED = ("objective", "residual", "weights", "shift")
-Progress = Callable[[Step], None]
-
-
-def check_progress(progress: Any) -> Progress | None:
-    """What a user hands in as a listener."""
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of one Step, not {progress!r}")
-    listener: Progress | None = progress
-    return listener
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits on a run. Only `deadline` (in `time.monotonic` seconds) may make results differ."""
-
-    max_steps: int | None = None
-    max_passes: int | None = None
-    deadline: float | None = None
-    least_steps: int = 0  # which are made whatever the clock says
-
-    def spent(self, steps: int, passes: int) -> Status | None:
-        if self.max_steps is not None and steps >= self.max_steps:
-            return Status.STEP_LIMIT
-        if self.max_passes is not None and passes >= self.max_passes:
-            return Status.PASS_LIMIT
-        late = self.deadline is not None and time.monotonic() >= self.deadline
-        if late and steps >= self.least_steps:
-            return Status.TIME_LIMIT
-        return None
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[S]):
-    state: S
-    status: Status
-    trace: tuple[Step, ...]
-    steps: int  # from the very start, for `run(..., state=..., steps=...)` to go on counting
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a journal knows of a run: where it was, and how it ended if it did."""
-
-    state: Any
-    steps: int
-    objective: float
-    status: Status | None
-
-
-class Journal(Protocol):
-    """Where states are written, of one run after the other (`checkpoint.Journal`)."""
-
-    notes: list[str]  # what the user should know of it
-
-    def resume(self, method: Method[Any]) -> Kept | None: ...
-
-    def keep(self, state: Any, row: Step, status: Status | None = None) -> None: ...
-
-
-def run(
-    method: Method[S],
-    *,
-    budget: Budget | None = None,
-    state: S | None = None,
-    steps: int = 0,
-    progress: Progress | None = None,
-    journal: Journal | None = None,
-) -> Outcome[S]:
-    """Drive `method` from `state` (or its own start) until it is done or the budget is spent.
-
-    A run that goes on from a stored state passes the `steps` that led to it.
-    """
-    began, budget = time.monotonic(), budget or Budget()
-    try:
-        state = method.init() if state is None else state
-    except np.linalg.LinAlgError as error:
-        raise NumericalError(Status.INDEFINITE.value) from error
-    trace: list[Step] = []
-    try:
-        row = _row(method, state, steps, time.monotonic() - began)
-        if not _finite(row):
-            return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
-        while True:
-            trace.append(row)
-            if progress is not None:
-                progress(row)
-            status = method.done(state) or budget.spent(steps, state.passes)
-            if journal is not None:
-                journal.keep(state, row, status)
-            if status is not None:
-                return Outcome(state, status, tuple(trace), steps)
-            successor = method.step(state)
-            row = _row(method, successor, steps + 1, time.monotonic() - began)
-            if not _finite(row):
-                return Outcome(state, Status.NON_FINITE, tuple(trace), steps)
-            state, steps = successor, steps + 1
-    except KeyboardInterrupt:
-        # `step` is pure, so the state before the interrupted step is whole.
-        return Outcome(state, Status.INTERRUPTED, tuple(trace), steps)
-    except np.linalg.LinAlgError:
-        return Outcome(state, Status.INDEFINITE, tuple(trace), steps)
-
-
-class Session:
-    """Several runs under one clock: one trace, one progress callback, one deadline.
-
-    Once a run was interrupted or out of time, `stopped` says so and later stages should not start.
-    With a journal the clock begins where the journal ends, and stops nothing before one new step is
-    made, so that a selection in however short parts comes to its end.
-    """
-
-    def __init__(
-        self,
-        *,
-        time_limit: float | None = None,
-        progress: Progress | None = None,
-        goal: float | None = None,
-        journal: Journal | None = None,
-    ) -> None:
-        self._time_limit = time_limit
-        self._owed = 0 if journal is None else 1  # new steps
-        self._start_clock()
-        self.progress = progress
-        self.goal = goal  # an objective that is good enough
-        self.journal = journal
-        self.trace: list[Step] = []
-        # What a stage wants the user to know besides its status.
-        self.notes: list[str] = [] if journal is None else journal.notes
-        self.stopped: Status | None = None
-
-    def _start_clock(self) -> None:
-        limit = self._time_limit
-        self.deadline = None if limit is None else time.monotonic() + limit
-
-    def following(self, earlier: Session) -> Session:
-        """This session as the next act of an earlier one: with its trace, and as interrupted."""
-        self.trace.extend(earlier.trace)
-        if earlier.stopped is Status.INTERRUPTED:
-            self.stopped = earlier.stopped
-        return self
-
-    def ended(self, status: Status) -> bool:
-        """Whether, after a run that ended so, nothing further should start."""
-        return self.stopped is not None or status is Status.TARGET
-
-    @contextlib.contextmanager
-    def absorbing_interruption(self) -> Iterator[None]:
-        """For work outside of the loop that may be given up because something is in hand."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.stopped = Status.INTERRUPTED
-
-    def run(
-        self,
-        method: Method[S],
-        *,
-        max_steps: int | None = None,
-        max_passes: int | None = None,
-        state: S | None = None,
-    ) -> Outcome[S]:
-        outcome = self._resumed(method, max_steps, max_passes, state)
-        self.trace.extend(outcome.trace)
-        if outcome.status.stops_everything:
-            self.stopped = outcome.status
-        return outcome
-
-    def _resumed(
-        self, method: Method[S], max_steps: int | None, max_passes: int | None, state: S | None
-    ) -> Outcome[S]:
-        """The run as the journal knows it, or what follows from there."""
-        kept = None if self.journal is None else self.journal.resume(method)
-        steps = 0
-        if kept is not None:
-            self._start_clock()
-            state, steps = kept.state, kept.steps
-            assert state is not None
-            if kept.status is not None:
-                last = Step(method.stage, steps, state.passes, 0.0, kept.objective)
-                return Outcome(state, kept.status, (last,), steps)
-        outcome = run(
-            method,
-            budget=Budget(max_steps, max_passes, self.deadline, steps + self._owed),
-            state=state,
-            steps=steps,
-            progress=self.progress,
-            journal=self.journal,
-        )
-        if outcome.steps > steps:
-            self._owed = 0
-        return outcome
-
-
-def _finite(row: Step) -> bool:
-    return math.isfinite(row.objective) and (row.residual is None or math.isfinite(row.residual))
-
-
-def _row(method: Method[S], state: S, step: int, seconds: float) -> Step:
-    details = dict(method.report(state))
-    known = {name: details.pop(name) for name in _REPORTED if name in details}
-    return Step(method.stage, step, state.passes, seconds, **known, details=details)
-
-
-def pack(state: Any) -> dict[str, NDArray[Any]]:
-    """The fields of a state as arrays, ready for `numpy.savez`; None is left out."""
-    values = {f.name: getattr(state, f.name) for f in fields(state)}
-    return {name: np.asarray(value) for name, value in values.items() if value is not None}
-
-
-def unpack(kind: type[S], arrays: Mapping[str, NDArray[Any]]) -> S:
-    """The inverse of `pack`: zero-dimensional arrays become plain numbers and strings again."""
-    values: dict[str, Any] = {f.name: None for f in fields(kind)}  # type: ignore[arg-type]
-    for name, array in arrays.items():
-        values[name] = array.item() if np.ndim(array) == 0 else np.asarray(array)
-    return kind(**values)
+__all__ = [
+    "Budget",
+    "Context",
+    "Method",
+    "Outcome",
+    "Progress",
+    "Session",
+    "State",
+    "Step",
+    "StoredRun",
+    "check_progress",
+    "pack",
+    "run",
+    "unpack",
+]

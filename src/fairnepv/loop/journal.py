@@ -23,6 +23,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,7 +32,7 @@ import numpy as np
 
 from fairnepv.errors import CheckpointError, InputError, Status
 from fairnepv.io.atomic import whole_file
-from fairnepv.loop import Kept, Method, Step, pack, unpack
+from fairnepv.loop.driver import Method, Step, pack, unpack
 
 _SHARE = 20.0  # writing may take one part in so many of the time
 _LARGEST = 1 << 28  # bytes of a state that is worth writing
@@ -49,8 +50,19 @@ _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names 
 _KEY_BYTES = 32
 
 
+@dataclass(frozen=True)
+class StoredRun:
+    """What a journal knows of a run: where it was, and how it ended if it did."""
+
+    state: Any
+    steps: int
+    objective: float
+    status: Status | None
+
+
 class Journal:
-    """In one SQLite file, which is whole whenever the process ends.
+    """The states of one run after the other, in one SQLite file, which is whole whenever the
+    process ends.
 
     A file that cannot be written any more costs the journal, which `notes` then say, and not the
     selection.
@@ -64,7 +76,7 @@ class Journal:
         self._before = self._seal(fingerprint)  # the seal of the last run that has ended
         self._file: sqlite3.Connection | None = None
         try:
-            self._file = _opened(path)
+            self._file = _open(path)
             self._begin(self._file, fingerprint)
             self._file.set_progress_handler(lambda: 1, _MOST_WORK)
         except CheckpointError:
@@ -111,7 +123,7 @@ class Journal:
             self._file.close()
         self._file = None
 
-    def resume(self, method: Method[Any]) -> Kept | None:
+    def resume(self, method: Method[Any]) -> StoredRun | None:
         """What is known of the next run; None where it is new."""
         self._number += 1
         self._took = 0.0  # the first state of a run is always written
@@ -130,7 +142,7 @@ class Journal:
             state = unpack(get_type_hints(type(method).init)["return"], dict(arrays))
         if status is not None:
             self._before = seal
-        return Kept(state, steps, objective, None if status is None else Status[status])
+        return StoredRun(state, steps, objective, None if status is None else Status[status])
 
     def keep(self, state: Any, row: Step, status: Status | None = None) -> None:
         """The state of the current run after a step, unless writing would take too long; the one
@@ -138,9 +150,8 @@ class Journal:
         began = time.monotonic()
         if status is None and began - self._written < _SHARE * self._took:
             return
-        if getattr(state, "stopped", ""):  # in the middle of a step: the state before it is whole
-            return
-        if self._file is None:
+        # A state that says "stopped" is in the middle of a step: the one before it is whole.
+        if self._file is None or getattr(state, "stopped", ""):
             return
         blob = _blob(pack(state))
         if len(blob) > _LARGEST:
@@ -198,7 +209,7 @@ def _same(seal: Any, expected: bytes) -> bool:
     return isinstance(seal, bytes) and hmac.compare_digest(seal, expected)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open(path: Path) -> sqlite3.Connection:
     """A file that may come from anybody: what SQLite would do by itself is bounded or refused."""
     whole = os.path.realpath(path)  # SQLite names files beside it by where a link leads
     if os.path.lexists(whole) and not stat.S_ISREG(os.stat(whole).st_mode):

@@ -12,11 +12,11 @@ import numpy as np
 
 from fairnepv.concave import Certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import soft_min_weights, subset_scores
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.search import (
     Effort,
     Exact,
@@ -34,7 +34,7 @@ from fairnepv.stiefel import relax as solve_relaxation
 from fairnepv.views.arrays import brief
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
-Start = Callable[[Session], Found]
+Start = Callable[[Context], Found]
 # Plenty for an ordering of candidates (DESIGN 3.2). The default starts from the very point that
 # 'nepv' rounds, so that it never ends below it; a looser one is quicker and once ended below.
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
@@ -62,7 +62,7 @@ def refusal(problem: Problem, name: str) -> str | None:
     return refuse(problem, name)
 
 
-def find(problem: Problem, plan: Plan, session: Session) -> Found:
+def find(problem: Problem, plan: Plan, session: Context) -> Found:
     """The subset that a method finds."""
     if plan.method == "greedy":
         return greedy(problem, session)
@@ -76,7 +76,7 @@ def find(problem: Problem, plan: Plan, session: Session) -> Found:
     return baselines(problem.pool.names)[plan.method](problem, plan.effort, session)
 
 
-def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
+def _exact(problem: Problem, plan: Plan, session: Context) -> Found:
     """A good set first, then branch and bound until nothing better can be left."""
     start = _several_starts(problem, plan, session)
     if session.ended(start.status):
@@ -91,7 +91,7 @@ def _exact(problem: Problem, plan: Plan, session: Session) -> Found:
     return found
 
 
-def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
+def _auto(problem: Problem, plan: Plan, session: Context) -> Found:
     """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
     if plan.certificate is None or problem.n > MOST_ROWS or problem.k > DEEPEST:
         return _several_starts(problem, plan, session)
@@ -108,7 +108,7 @@ def _auto(problem: Problem, plan: Plan, session: Session) -> Found:
     return replace(improve(problem, found, effort.one_swaps, session), upper=found.upper)
 
 
-def _several_starts(problem: Problem, plan: Plan, session: Session) -> Found:
+def _several_starts(problem: Problem, plan: Plan, session: Context) -> Found:
     """The best of several starts at one-swap optima, then pairs, then perturbation and restart.
 
     Every baseline with an objective of its own is among the starts, so the answer is never below
@@ -167,7 +167,7 @@ def _competitors(problem: Problem, effort: Effort, best: Found) -> list[str]:
     return [name for name, w in zip(single, weights, strict=True) if w > _BINDS]
 
 
-def _support_start(problem: Problem, certificate: Certificate, session: Session) -> Found:
+def _support_start(problem: Problem, certificate: Certificate, session: Context) -> Found:
     """Fair greedy among the rows that the concave relaxation uses."""
     used = certificate.support[certificate.relaxed > 1e-3]
     rules = problem.constraints
@@ -178,11 +178,11 @@ def _support_start(problem: Problem, certificate: Certificate, session: Session)
 
 
 def _sampled_start(
-    problem: Problem, certificate: Certificate, sample: int, session: Session
+    problem: Problem, certificate: Certificate, sample: int, session: Context
 ) -> Found:
     """k rows drawn with the relaxed solution as weights (Gumbel noise, so that any rule can be
     kept)."""
-    noise = problem.rng(5, sample).gumbel(size=problem.n)
+    noise = problem.rng(Stream.START, sample).gumbel(size=problem.n)
     rows = problem.constraints.best_set(_log_shares(problem, certificate) + noise, problem.k)
     return Found(np.sort(rows).astype(np.int64), Status.COMPLETE)
 
@@ -194,7 +194,7 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
 
 
 def nepv_start(
-    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
+    problem: Problem, oversampling: float, session: Context, *, start: str = "spectral"
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
     relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
@@ -204,7 +204,7 @@ def nepv_start(
 
 
 def round_by_leverage(
-    problem: Problem, relaxation: Relaxation, oversampling: float, session: Session
+    problem: Problem, relaxation: Relaxation, oversampling: float, session: Context
 ) -> Found:
     """The subset that fair greedy finds among the items of highest leverage."""
     rows = shortlist(problem, relaxation.leverage, oversampling)

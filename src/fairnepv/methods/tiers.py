@@ -24,7 +24,7 @@ import numpy as np
 
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.io.rows import Columns, Shards
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import subset_merit
@@ -97,7 +97,7 @@ def _joined(starts: Iterable[int], least: int) -> tuple[int, ...]:
 # --- the search -----------------------------------------------------------------------------------
 
 
-def find_in_tiers(problem: Problem, plan: Plan, session: Session) -> Found:
+def find_in_tiers(problem: Problem, plan: Plan, session: Context) -> Found:
     """The subset that a method finds among the winners of all shards, or comes from the best set
     that one shard had, if that is better. One shard is no tier: the method sees the pool."""
     if len(plan.shards) <= 2:
@@ -117,7 +117,7 @@ def find_in_tiers(problem: Problem, plan: Plan, session: Session) -> Found:
     return found
 
 
-def _among_winners(problem: Problem, state: ShardsState, plan: Plan, session: Session) -> Found:
+def _among_winners(problem: Problem, state: ShardsState, plan: Plan, session: Context) -> Found:
     """The second tier. It gets no certificate: whatever is proven of the winners alone would be no
     bound on the pool, and what is chosen should not depend on whether a bound was asked for."""
     rows = np.unique(state.winners)
@@ -268,7 +268,7 @@ def _winners(pool: Pool, task: ShardTask) -> tuple[Found, float]:
         return Found(rows[rules.fixed_in], Status.COMPLETE), 0.0
     shard = Problem(pool.take(rows), k, constraints=rules, **task.terms)
     time_limit = None if task.deadline is None else task.deadline - time.time()
-    session = Session(time_limit=time_limit)  # aside: one line per shard, not one per pick
+    session = Context(time_limit=time_limit)  # aside: one line per shard, not one per pick
     found = greedy(shard, session)
     if k < most and found.status is Status.COMPLETE:
         shard = replace(shard, k=most, constraints=Constraints(found.indices, rules.fixed_out))

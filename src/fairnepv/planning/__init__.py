@@ -6,7 +6,6 @@ on memory holds.
 """
 
 from fairnepv.planning.forecast import PROGRAM, Forecast, Stage
-from fairnepv.planning.foresight import foresee
-from fairnepv.planning.limits import fit
+from fairnepv.planning.foresight import fit, foresee
 
 __all__ = ["PROGRAM", "Forecast", "Stage", "fit", "foresee"]

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from fairnepv.compute.device import TorchEngine
 from fairnepv.io.memory import size_in_words
-from fairnepv.io.rows import RowFile
-from fairnepv.planning.facts import row_bytes
+from fairnepv.planning.facts import ViewFacts
 from fairnepv.problem import Problem
-from fairnepv.views import DenseView, DiagonalView, SparseView, View
-from fairnepv.views.tensor_rows import SparseRows, TensorRows
 
 _KNOWN = 8 + 4 + 8 + 8  # bytes by row and view that greedy keeps, and makes in a pass over all
 _SWAP_WIDTH = 4  # times (M + 2) k numbers by row of the widest pass
@@ -50,9 +47,9 @@ def device_needs(problem: Problem) -> DeviceNeeds | None:
         return None
     n, M, k = problem.n, len(pool.views), problem.k
     room, resident, streamed = float(engine.room), 0.0, 0.0
-    for view in pool.views:
-        size, there = _view_bytes(view), _is_there(view, engine)
-        if there or (size <= room and _moves(view, engine)):
+    for view in map(ViewFacts, pool.views):
+        size, there = view.size_there, view.is_on(engine.device)
+        if there or (size <= room and view.moves_to(engine.device)):
             resident, room = resident + size, room - (0.0 if there else size)
         else:
             streamed += size
@@ -62,23 +59,3 @@ def device_needs(problem: Problem) -> DeviceNeeds | None:
     sent = streamed / n * rows * (_ON_THEIR_WAY - 1)
     block = 8.0 * rows * (pool.row_width + width) + sent
     return DeviceNeeds(str(engine.device), resident, streamed, _KNOWN * n * M + table, block)
-
-
-def _view_bytes(view: View) -> float:
-    if isinstance(view, DenseView):
-        return float(view.n * view.p * view.data.dtype.itemsize)
-    if isinstance(view, SparseView) and isinstance(view.data, SparseRows):
-        return float(view.data.nbytes)
-    return row_bytes(view) * view.n
-
-
-def _is_there(view: View, engine: TorchEngine) -> bool:
-    data = None if isinstance(view, DiagonalView) else getattr(view, "data", None)
-    return isinstance(data, TensorRows | SparseRows) and data.tensor.device == engine.device
-
-
-def _moves(view: View, engine: TorchEngine) -> bool:
-    """Kernels are read by the host, which sends products; and so are files, where it computes."""
-    if isinstance(view, DiagonalView) or not isinstance(view, DenseView | SparseView):
-        return False
-    return engine.device.type != "cpu" or not isinstance(view.data, RowFile)

@@ -21,7 +21,7 @@ class Stage:
     operations: float  # multiply-adds
     bytes_read: float  # of rows, from memory or from files
     memory: float
-    seconds: float | None  # None where nobody knows
+    seconds: float | None  # None where it is not known
     note: str = ""
     optional: bool = False  # only made when asked for
 
@@ -87,7 +87,7 @@ class Forecast:
         return replace(self, stages=tuple(replace(s, optional=False) for s in self.stages))
 
     def untimed(self) -> Forecast:
-        """The same for an engine of which nobody knows how long it takes."""
+        """The same for an engine whose speed is not known."""
         return replace(self, stages=tuple(replace(s, seconds=None) for s in self.stages))
 
     def summary(self) -> str:

@@ -1,20 +1,27 @@
-"""The stages of a run, one after another, and what they come to."""
+"""The stages of a run, one after another, what they come to, and what a limit on memory leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fairnepv.compute import HOST, LocalEngine
 from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
+from fairnepv.errors import InputError
+from fairnepv.io.memory import size_in_words
+from fairnepv.methods.baselines.limits import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
 from fairnepv.planning.device import device_needs
-from fairnepv.planning.facts import held, is_sparse, loaded
-from fairnepv.planning.forecast import Forecast
-from fairnepv.planning.stages import Count
+from fairnepv.planning.facts import ViewFacts
+from fairnepv.planning.forecast import PROGRAM, Forecast, Stage
+from fairnepv.planning.stages import Count, Work
 from fairnepv.problem import Means, Problem
+from fairnepv.search.effort import check_effort
+from fairnepv.search.exact import DEEPEST, MOST_ROWS
 
 _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
+_SMALL_BLOCKS = 1 << 18
 
 
 def foresee(
@@ -30,32 +37,31 @@ def foresee(
     `certify`: whether a bound is proven first; `efficiency`: whether calibration needs bounds.
     """
     here = isinstance(problem.pool.engine, LocalEngine)
+    views = [ViewFacts(view) for view in problem.pool.views]
     if rates is None:
-        rates = measure_rates(any(map(is_sparse, problem.pool.views))) if here else UNTIMED
+        rates = measure_rates(any(view.sparse for view in views)) if here else UNTIMED
     count = Count(problem, rates)
     stages = [count.check()]
     if efficiency:
         stages.append(count.bound("calibration", joint=False))
     if certify:
         stages.append(count.bound("bound", joint=True))
-    later = [stage for plan in plans for stage in count.method(plan, certify)]
+    later = [stage for plan in plans for stage in method_stages(count, plan, certify)]
     if plans:
         later.append(count.neighbours())
     left = min(_LEFT, max([stage.memory for stage in stages[1:]], default=0.0) / 4)
     stages += [replace(stage, memory=stage.memory + left) for stage in later]
-    kept = count.kept() + (count.proof() if certify or efficiency else 0)
-    views = problem.pool.views
     forecast = Forecast(
-        problem.n,
-        problem.k,
-        tuple(stages),
-        sum(map(held, views)),
-        sum(map(loaded, views)),
-        kept,
-        problem.means,
-        count.engine.block_numbers,
-        tuple(_notes(problem)),
-        device_needs(problem),
+        n=problem.n,
+        k=problem.k,
+        stages=tuple(stages),
+        data_memory=sum(view.held for view in views),
+        loaded=sum(view.loaded for view in views),
+        kept=count.kept() + (count.proof() if certify or efficiency else 0),
+        means=problem.means,
+        block_numbers=count.engine.block_numbers,
+        notes=tuple(_notes(problem)),
+        device=device_needs(problem),
     )
     return forecast if here else forecast.untimed()
 
@@ -70,3 +76,99 @@ def _notes(problem: Problem) -> Iterator[str]:
         yield f"the bound is solved on at most {means.support:,} rows, and may be less tight"
     if not means.relaxation:
         yield "frames are not relaxed for a further start"
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+
+def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
+    """The stages that a method goes through, as `methods` would run them."""
+    effort, limited = plan.effort, plan.effort.limited
+    if len(plan.shards) > 2:
+        return _tiers(count, plan)
+    if plan.method in FACTOR_THE_AVERAGE:
+        return [count.averaged(plan.method)]
+    if plan.method == "nepv":
+        return [count.relaxation(), *([count.swaps(effort.one_swaps)] if effort.max_passes else [])]
+    stages = [count.greedy()]
+    if plan.method not in ("greedy", "auto", "exact"):
+        stages += [count.swaps(effort)] if effort.max_passes else []
+        return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]
+    if plan.method == "greedy" or effort.max_passes == 0:
+        return stages
+    if count.problem.means.relaxation and (not limited or effort.name == "thorough"):
+        stages.append(count.relaxation(1 + (effort.name == "thorough")))
+    starts = 1 + (2 + effort.samples if certify else 1)
+    searches = 1.0 if limited else starts + effort.restarts_for(count.work) / 5
+    stages.append(count.swaps(effort, searches))
+    small = count.n <= MOST_ROWS and count.k <= DEEPEST
+    if plan.method == "exact" or (certify and small):
+        note = "small pools only; how long a proof takes depends on the data"
+        stages.append(count.stage("branch and bound", 1e6, Work(0), note))
+    return stages
+
+
+def _tiers(count: Count, plan: Plan) -> list[Stage]:
+    """Greedy within shards, of which one is held at a time, then a method among the winners."""
+    sizes = [stop - start for start, stop in itertools.pairwise(plan.shards)]
+    largest = Count(count.problem, count.rates, max(sizes))
+    first = replace(
+        count.greedy(),
+        name="shards",
+        memory=largest.greedy().memory + largest.copied(array=False),
+        note=f"{len(sizes):,} shards of up to {max(sizes):,} rows, one at a time",
+    )
+    winners = Count(count.problem, count.rates, sum(min(count.k, size) for size in sizes))
+    effort = check_effort(plan.effort.name).for_work(winners.work)
+    among, stages = f"among {winners.n:,} winners", [first]
+    for stage in method_stages(winners, replace(plan, effort=effort, shards=()), False):
+        passes = stage.passes * winners.n / count.n  # as shares of a pass over all rows
+        note = f"{among}; {stage.note}" if stage.note else among
+        memory = stage.memory + winners.copied()
+        stages.append(replace(stage, passes=passes, memory=memory, note=note))
+    return stages
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def fit(
+    problem: Problem, limit: int | None, foretell: Callable[[Problem], Forecast]
+) -> tuple[Problem, Forecast]:
+    """The problem with means such that its forecast keeps to the limit, and that forecast.
+
+    What costs nothing but time is given up first, then tightness of the bound, then a start.
+    """
+    least: Forecast | None = None
+    for candidate in _ladder(problem):
+        promised = foretell(candidate)
+        forecast = promised.with_optional()  # which the user may ask for later
+        if limit is None or forecast.peak_memory <= limit:
+            return candidate, promised
+        if least is None or forecast.peak_memory < least.peak_memory:
+            least = forecast
+    assert least is not None
+    enough = -(-int(least.peak_memory) // (1 << 20))
+    raise InputError(
+        f"memory_limit is {size_in_words(limit or 0)}, but the least that would work is {enough} "
+        f"MiB: {size_in_words(PROGRAM)} for the program, {size_in_words(int(least.kept))} for "
+        f"norms and scales, {size_in_words(int(least.largest.memory))} for {least.largest.name}"
+        + (f", {size_in_words(int(least.loaded))} for decoded rows" if least.loaded else "")
+        + "; raise the limit, lower k, or leave stages out (effort='fast', certify=False)"
+    )
+
+
+def _ladder(problem: Problem) -> Iterator[Problem]:
+    """The problem with less and less that may be kept in memory."""
+    yield problem
+    means = replace(problem.means, table=0)
+    yield replace(problem, means=means)
+    engine = problem.pool.engine
+    if isinstance(engine, LocalEngine) and engine.block_numbers > _SMALL_BLOCKS:
+        pool = replace(problem.pool, engine=replace(engine, block_numbers=_SMALL_BLOCKS))
+        problem, means = replace(problem, pool=pool), replace(means, confirmed=2 * _SMALL_BLOCKS)
+        yield replace(problem, means=means)
+    for multiple in (16, 4):
+        means = replace(means, support=max(500, multiple * problem.k))
+        yield replace(problem, means=means)
+    yield replace(problem, means=replace(means, relaxation=False))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError, Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, complete
@@ -105,7 +105,7 @@ class Found:
     upper: float | None = None  # what branch and bound has proven that no subset exceeds
 
 
-def greedy(problem: Problem, session: Session) -> Found:
+def greedy(problem: Problem, session: Context) -> Found:
     """Fair greedy over the full pool; whole even if it was stopped half-way."""
     outcome = session.run(Greedy(problem))
     chosen = len(outcome.state.indices)
@@ -119,7 +119,7 @@ def greedy(problem: Problem, session: Session) -> Found:
 
 
 def improve(
-    problem: Problem, start: Found, effort: Effort, session: Session, *, goal: float | None = None
+    problem: Problem, start: Found, effort: Effort, session: Context, *, goal: float | None = None
 ) -> Found:
     """One-swaps and pair exchanges, as far as the effort goes, or until the merit is `goal`."""
     if effort.max_passes == 0 or session.stopped:
@@ -130,7 +130,7 @@ def improve(
     return Found(outcome.state.indices, Status.SPENT if spent else outcome.status)
 
 
-def restart_from(problem: Problem, found: Found, effort: Effort, session: Session) -> Found:
+def restart_from(problem: Problem, found: Found, effort: Effort, session: Context) -> Found:
     """The best of a local optimum and of what its perturbations lead to."""
     restarts, failures = effort.restarts_for(problem.work()), 0
     found_without = found

@@ -8,9 +8,8 @@ keeps nothing of length n. The solvers see `maps` and never learn which coordina
 
 from __future__ import annotations
 
-import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,46 +37,46 @@ _EASY_FRAME = 1 << 21  # numbers that go to workers and come back in some ten mi
 _TYPICAL_STEPS = 150  # and products with the Hessian
 
 
-class Coordinates(Protocol):
+class Coordinates(ABC):
+    """How frames of a pool are held, and the way there from n rows and back."""
+
     dimension: int
+    maps: FeatureMaps
 
-    @property
-    def maps(self) -> FeatureMaps: ...
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
-    def products(self, k: int) -> float:
-        """Multiply-adds of one `adjoint` or `combine`."""
-        ...
-
+    @abstractmethod
     def lower(self, V: Floats) -> Floats:
         """A frame (dimension, k) for the subspace of V (n, k), projected if it sticks out."""
-        ...
 
+    @abstractmethod
     def lower_rows(self, indices: Indices) -> Floats:
         """The same for the coordinate frame of these rows."""
-        ...
 
+    @abstractmethod
     def lift(self, Y: Floats) -> Floats:
         """The frame (n, k) that Y stands for."""
-        ...
+
+    @abstractmethod
+    def leverage(self, Y: Floats) -> Floats:
+        """(n,) squared row norms of the lifted frame [FairNEPv, section 4.4]."""
 
     def left_out(self, Y: tuple[Floats, ...]) -> float:
         """Frobenius norm of what these coordinates cannot hold of sum_q Phi_q Y_q."""
-        ...
+        return 0.0
 
-    def leverage(self, Y: Floats) -> Floats:
-        """(n,) squared row norms of the lifted frame [FairNEPv, section 4.4]."""
-        ...
+    def products(self, k: int) -> float:
+        """Multiply-adds of one `adjoint` or `combine`."""
+        return float(self._pool.stored) * k
 
 
 def choose_coordinates(problem: Problem) -> Coordinates:
     """Those of the least work over a typical solve."""
     work = coordinate_work(problem)
-    kinds: dict[str, Callable[[Pool], Coordinates]] = {
-        "reduced": Reduced,
-        "spanned": Spanned,
-        "ambient": Ambient,
-    }
-    return kinds[min(work, key=lambda kind: work[kind])](problem.pool)
+    kinds: dict[str, Callable[[Pool], Coordinates]]
+    kinds = {"reduced": Reduced, "spanned": Spanned, "ambient": Ambient}
+    return kinds[min(work, key=work.__getitem__)](problem.pool)
 
 
 def coordinate_work(problem: Problem) -> dict[str, float]:
@@ -100,19 +99,13 @@ def coordinate_work(problem: Problem) -> dict[str, float]:
     return {kind: _TYPICAL_STEPS * step[kind] + beforehand.get(kind, 0.0) for kind in step}
 
 
-class Ambient:
+class Ambient(Coordinates):
     """All n dimensions, matrix-free: every product is a pass over the rows."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self.dimension = pool.n
-
-    @property
-    def maps(self) -> FeatureMaps:
-        return PoolMaps(self._pool)
-
-    def products(self, k: int) -> float:
-        return float(self._pool.stored) * k
+        self.maps = PoolMaps(pool)
 
     def lower(self, V: Floats) -> Floats:
         return EUCLIDEAN.orthonormalize(V)
@@ -125,14 +118,37 @@ class Ambient:
     def lift(self, Y: Floats) -> Floats:
         return Y
 
-    def left_out(self, Y: tuple[Floats, ...]) -> float:
-        return 0.0
-
     def leverage(self, Y: Floats) -> Floats:
         return row_norms(Y)
 
 
-class Reduced:
+class WithinRange(Coordinates):
+    """Frames in the joint range of the views: V = Phi C for some coefficients C."""
+
+    @abstractmethod
+    def nearest(self, B: Floats) -> Floats:
+        """The frame for the subspace of a V of which B = Phi^T V (P, k) is known."""
+
+    @abstractmethod
+    def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+        """C per view, for the frame that Y stands for."""
+
+    def lower(self, V: Floats) -> Floats:
+        return self.nearest(np.vstack(PoolMaps(self._pool).adjoint(V)))
+
+    def lower_rows(self, indices: Indices) -> Floats:
+        rows = [view.rows(indices) for view in self._pool.views]
+        return self.nearest(np.vstack([x.T.toarray() if sp.issparse(x) else x.T for x in rows]))
+
+    def lift(self, Y: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self.coefficients(Y)))
+
+    def leverage(self, Y: Floats) -> Floats:
+        C = self.coefficients(Y)
+        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
+
+
+class Reduced(WithinRange):
     """The joint range of the views, found from one pass for the Gram matrix.
 
     Columns are brought to unit length before the rank is decided, so that neither a view nor a
@@ -140,39 +156,30 @@ class Reduced:
     triangular by views, the widest first, so that products skip what is zero.
     """
 
+    maps: MatrixMaps
+
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
+        widths = [view.p for view in pool.views]
         lengths = np.sqrt(np.diagonal(pool.gram))
         inverse = inverse_norms(np.diagonal(pool.gram))
-        R, independent = _triangular_by_views(
-            pool.gram * inverse * inverse[:, None], [view.p for view in pool.views]
-        )
+        R, independent = _triangular_by_views(pool.gram * inverse * inverse[:, None], widths)
         self.dimension = len(R)
         self.R = R * lengths  # (r, P), Phi = Q R
+        self.maps = MatrixMaps(self.R, widths)
         self._C = np.zeros((pool.width, self.dimension))  # (P, r), Q = Phi C
         self._C[independent] = solve_triangular(
             R[:, independent], np.eye(self.dimension), check_finite=False
         )
         self._C *= inverse[:, None]
 
-    @functools.cached_property
-    def maps(self) -> MatrixMaps:
-        return MatrixMaps(self.R, [view.p for view in self._pool.views])
-
     def products(self, k: int) -> float:
         return float(self.dimension) * self._pool.width * k
 
-    def lower(self, V: Floats) -> Floats:
-        return EUCLIDEAN.orthonormalize(self._C.T @ np.vstack(PoolMaps(self._pool).adjoint(V)))
-
-    def lower_rows(self, indices: Indices) -> Floats:
-        return EUCLIDEAN.orthonormalize(self._C.T @ _columns(self._pool, indices))
-
-    def lift(self, Y: Floats) -> Floats:
-        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self.coefficients(Y)))
+    def nearest(self, B: Floats) -> Floats:
+        return EUCLIDEAN.orthonormalize(self._C.T @ B)
 
     def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
-        """C with Q Y = Phi C, per view."""
         return self.maps.split(self._C @ Y)
 
     def left_out(self, Y: tuple[Floats, ...]) -> float:
@@ -180,16 +187,6 @@ class Reduced:
         outside = self.maps.split(W - self._C @ (self.R @ W))  # (I - Q Q^T) Phi W = Phi (I - C R) W
         squares = self._pool.reduce(block_square, np.add, outside, width=2 * W.shape[1], fixed=True)
         return float(np.sqrt(squares))
-
-    def leverage(self, Y: Floats) -> Floats:
-        C = self.coefficients(Y)
-        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
-
-
-def _columns(pool: Pool, indices: Indices) -> Floats:
-    """Phi^T of the coordinate frame of these rows, (P, k)."""
-    rows = [view.rows(indices) for view in pool.views]
-    return np.vstack([x.T.toarray() if sp.issparse(x) else x.T for x in rows])
 
 
 def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indices]:
@@ -222,39 +219,22 @@ def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indic
     return np.vstack(rows), np.concatenate(independent)
 
 
-class Spanned:
+class Spanned(WithinRange):
     """V = Phi C, for views too wide for a Gram matrix: nothing is as large as n k or P^2.
 
     Where columns of Phi depend on each other C is not unique, and lengths of tangent vectors are
     sure to the root of rounding only; that is plenty for an ordering of candidates.
     """
 
+    maps: SpanMaps
+
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self.dimension = min(pool.n, pool.width)
         self.maps = SpanMaps(pool)
 
-    def products(self, k: int) -> float:
-        return float(self._pool.stored) * k
-
-    def lower(self, V: Floats) -> Floats:
-        return self._nearest(np.vstack(PoolMaps(self._pool).adjoint(V)))
-
-    def lower_rows(self, indices: Indices) -> Floats:
-        return self._nearest(_columns(self._pool, indices))
-
-    def _nearest(self, B: Floats) -> Floats:
+    def nearest(self, B: Floats) -> Floats:
         return self.maps.geometry.orthonormalize(nearest_in_span(self.maps, B))
 
-    def lift(self, Y: Floats) -> Floats:
-        return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self._coefficients(Y)))
-
-    def left_out(self, Y: tuple[Floats, ...]) -> float:
-        return 0.0
-
-    def leverage(self, Y: Floats) -> Floats:
-        C = self._coefficients(Y)
-        return self._pool.map(block_row_norms, C, width=2 * Y.shape[1], fixed=True)
-
-    def _coefficients(self, Y: Floats) -> tuple[Floats, ...]:
+    def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
         return self.maps.split(Y[: len(Y) // 2])

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from fairnepv.objective import Point
-from fairnepv.stiefel.frames import affordable
+from fairnepv.stiefel.iteration import affordable
 from fairnepv.views.base import Floats
 
 
@@ -38,7 +38,7 @@ def largest_curvature(
     that is not zero yet, can feign.
     """
     geometry = point.geometry
-    products = affordable(point.V, products)
+    products = affordable(point.V.size, products)
     q = geometry.random(point.V, rng)
     size, q = geometry.norm(q), point.project(q)
     basis: list[Floats] = []

@@ -10,9 +10,8 @@ means something; and a direction that does not ascend drops the memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import daxpy
@@ -20,9 +19,11 @@ from scipy.linalg.blas import daxpy
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.objective.geometry import Geometry
-from fairnepv.stiefel.frames import PointMemo, affordable, describe
+from fairnepv.stiefel.iteration import Iteration, affordable
 from fairnepv.stiefel.preconditioner import Preconditioner
 from fairnepv.views.base import Floats
+
+Frames = Sequence[Floats]
 
 _MEMORY = 10
 _ARMIJO = 1e-4
@@ -35,27 +36,25 @@ _RENEW_EVERY = 20  # steps, where rounding adds up in a frame
 @dataclass(frozen=True)
 class LbfgsState:
     V: Floats
-    S: Sequence[Floats] = ()  # steps, like V
-    Y: Sequence[Floats] = ()  # what they took off the gradient
+    S: Frames = ()  # steps, like V
+    Y: Frames = ()  # what they took off the gradient
     best_residual: float = np.inf
     stalled: int = 0  # steps since then
     steps: int = 0
     passes: int = 0
 
 
-class Lbfgs:
+class Lbfgs(Iteration):
     """Ascent of f_tau, monotone up to its rounding, until k ||A_perp||_F <= tol."""
 
     stage = "ascent"
 
     def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
-        self.tol = tol
-        self._start = start
-        self._point = PointMemo(objective)
-        self._memory = affordable(start, 2 * _MEMORY) // 2
+        super().__init__(objective, start, tol=tol)
+        self._memory = affordable(start.size, 2 * _MEMORY) // 2
 
     def init(self) -> LbfgsState:
-        return LbfgsState(self._start, passes=self._point.for_value + self._point.for_gradient)
+        return LbfgsState(self._start, passes=self._point.for_both)
 
     def step(self, state: LbfgsState) -> LbfgsState:
         point = self._point(state.V)
@@ -76,11 +75,13 @@ class Lbfgs:
                 state.V, S, Y, state.best_residual, _PATIENCE, state.steps + 1, passes
             )
         if (state.steps + 1) % _RENEW_EVERY == 0:
-            successor = self._renewed(successor)
+            V = geometry.renew(successor.V)
+            successor = successor if V is successor.V else self._point.objective.at(V)
             passes += self._point.for_renewal
         self._point.keep(successor)
-        change = gradient - 2.0 * successor.A_perp
-        S, Y = self._remember(geometry, S, Y, length * direction, change)
+        step, change = length * direction, gradient - 2.0 * successor.A_perp
+        if geometry.dot(step, change) > 1e-12 * geometry.norm(step) * geometry.norm(change):
+            S, Y = (*S, step)[-self._memory :], (*Y, change)[-self._memory :]
         best = min(successor.residual, state.best_residual)
         stalled = 0 if best < state.best_residual else state.stalled + 1
         passes += self._point.for_gradient
@@ -105,31 +106,10 @@ class Lbfgs:
             length *= 0.5
         return None, length, tries
 
-    def _renewed(self, point: Point) -> Point:
-        V = point.geometry.renew(point.V)
-        return point if V is point.V else self._point.objective.at(V)
-
-    def _remember(
-        self,
-        geometry: Geometry,
-        S: Sequence[Floats],
-        Y: Sequence[Floats],
-        step: Floats,
-        change: Floats,
-    ) -> tuple[Sequence[Floats], Sequence[Floats]]:
-        """The memory with the new pair, if its curvature is sound."""
-        sizes = geometry.norm(step) * geometry.norm(change)
-        if geometry.dot(step, change) > 1e-12 * sizes:
-            S, Y = (*S, step), (*Y, change)
-        return S[-self._memory :], Y[-self._memory :]
-
     def done(self, state: LbfgsState) -> Status | None:
         if self._point(state.V).residual <= self.tol:
             return Status.CONVERGED
         return Status.STAGNATED if state.stalled >= _PATIENCE else None
-
-    def report(self, state: LbfgsState) -> Mapping[str, Any]:
-        return {**describe(self._point(state.V)), "shift": None, "tol": self.tol}
 
 
 def _largest_angle(geometry: Geometry, xi: Floats) -> float:
@@ -145,11 +125,7 @@ def _largest_angle(geometry: Geometry, xi: Floats) -> float:
 
 
 def _two_loop(
-    geometry: Geometry,
-    gradient: Floats,
-    S: Sequence[Floats],
-    Y: Sequence[Floats],
-    guess: Preconditioner,
+    geometry: Geometry, gradient: Floats, S: Frames, Y: Frames, guess: Preconditioner
 ) -> Floats:
     """The inverse-Hessian approximation times the gradient, for ascent on a concave model."""
     if not len(S):

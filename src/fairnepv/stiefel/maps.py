@@ -40,15 +40,15 @@ class _OfPool:
     """What feature maps over the rows of a pool have in common."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self.pool = pool
 
     @functools.cached_property
     def traces(self) -> Floats:
-        return np.asarray(self._pool.squared_norms.sum(axis=0))
+        return np.asarray(self.pool.squared_norms.sum(axis=0))
 
     @property
     def dimension(self) -> int:
-        return min(self._pool.n, self._pool.width)
+        return min(self.pool.n, self.pool.width)
 
 
 class PoolMaps(_OfPool):
@@ -59,16 +59,16 @@ class PoolMaps(_OfPool):
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         k = V.shape[1]
-        return self._pool.reduce(
-            _block_adjoint, _add_each, None, V, width=k, total=k * self._pool.width, fixed=True
+        return self.pool.reduce(
+            _block_adjoint, _add_each, None, V, width=k, total=k * self.pool.width, fixed=True
         )
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        return self._pool.map(block_combine, Y, width=2 * Y[0].shape[1], fixed=True)
+        return self.pool.map(block_combine, Y, width=2 * Y[0].shape[1], fixed=True)
 
     def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
         k = Y[0].shape[1]
-        side_by_side = self._pool.map(_block_images, Y, width=2 * len(Y) * k, fixed=True)
+        side_by_side = self.pool.map(_block_images, Y, width=2 * len(Y) * k, fixed=True)
         return tuple(np.ascontiguousarray(part) for part in np.split(side_by_side, len(Y), axis=1))
 
 
@@ -102,13 +102,13 @@ def block_square(block: Block, Y: tuple[Floats, ...]) -> Floats:
 
 
 def row_norms(V: Floats) -> Floats:
-    """Squared."""
+    """(n,) squared norms of the rows of V."""
     norms: Floats = np.einsum("ij,ij->i", V, V)
     return norms
 
 
 def _add_each(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    """left += right: partial sums belong to nobody else, and may be large."""
+    """left += right: partial sums are used once, and may be large."""
     for a, b in zip(left, right, strict=True):
         a += b
     return left
@@ -176,22 +176,19 @@ class SpanMaps(_OfPool):
     def split(self, C: Floats) -> tuple[Floats, ...]:
         return tuple(np.split(C, self._cuts[:-1]))
 
-    def random(self, columns: int, rng: np.random.Generator) -> tuple[Floats, ...]:
-        return random_coefficients(self._pool, columns, rng)
-
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         return self.split(V[len(V) // 2 :])
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        k, P = Y[0].shape[1], self._pool.width
-        below = self._pool.reduce(
+        k, P = Y[0].shape[1], self.pool.width
+        below = self.pool.reduce(
             _block_gram_product, _add_each, Y, width=2 * k, total=k * P, fixed=True
         )
         return np.vstack([*Y, *below])
 
     def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        M, k, P = len(Y), Y[0].shape[1], self._pool.width
-        below = self._pool.reduce(
+        M, k, P = len(Y), Y[0].shape[1], self.pool.width
+        below = self.pool.reduce(
             _block_gram_images, _add_each, Y, width=2 * M * k, total=M * k * P, fixed=True
         )
         pairs = []
@@ -261,7 +258,7 @@ class Pairs(Geometry):
 
     def random(self, like: Floats, rng: np.random.Generator) -> Floats:
         """Phi Omega with views weighted to the same size, whatever their units."""
-        return self._maps.combine(self._maps.random(like.shape[1], rng))
+        return self._maps.combine(random_coefficients(self._maps.pool, like.shape[1], rng))
 
     def renew(self, X: Floats) -> Floats:
         return self._maps.combine(self._maps.split(X[: len(X) // 2]))

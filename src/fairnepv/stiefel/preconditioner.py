@@ -38,9 +38,8 @@ class Preconditioner:
         # Phi_q Phi_q^T V G_q^-1 stands for b_q, from which it differs along V by V (I - N_q) only.
         # Inner products with tangent vectors are the same, and the ascent projects its direction;
         # what its memory holds off the tangent space is of second order and does no harm.
-        along_V = [np.eye(f.k) - factor.N for factor in point.factors]
         self._images, self._dot = point.view_images, point.geometry.dot
-        overlaps = _overlaps(point, along_V)
+        overlaps = _overlaps(point)
         self._inverse = 0.5 * f.k * _inverse_right(point, overlaps)  # (k, k)
         spread = np.diag(point.weights) - np.outer(point.weights, point.weights)
         stiffness = 4.0 / (f.k**2 * f.tau) * spread
@@ -64,15 +63,15 @@ class Preconditioner:
         return np.array([self._dot(image, y) for image in self._images])
 
 
-def _overlaps(point: Point, along_V: list[Floats]) -> list[list[Floats]]:
+def _overlaps(point: Point) -> list[list[Floats]]:
     """b_p^T b_q, (k, k), for every two views."""
     images, inner = point.view_images, point.geometry.inner
-    rows: list[list[Floats]] = [[] for _ in images]
+    along_V = [np.eye(point.objective.k) - factor.N for factor in point.factors]
+    rows: list[list[Floats]] = []
     for p, image in enumerate(images):
-        rows[p] = [rows[q][p].T for q in range(p)]
-        rows[p] += [
-            inner(image, images[q]) - along_V[p] @ along_V[q] for q in range(p, len(images))
-        ]
+        mirrored = [row[p].T for row in rows]
+        own = [inner(image, images[q]) - along_V[p] @ along_V[q] for q in range(p, len(images))]
+        rows.append(mirrored + own)
     return rows
 
 

@@ -18,7 +18,7 @@ from scipy.linalg import eigh
 from fairnepv.errors import InputError, Status
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
-from fairnepv.stiefel.frames import PointMemo, describe
+from fairnepv.stiefel.iteration import Iteration
 from fairnepv.views.base import Floats
 
 _RENEW_EVERY = 20  # steps between explicit re-orthonormalisations
@@ -31,7 +31,7 @@ class ScfState:
     passes: int = 0
 
 
-class Scf:
+class Scf(Iteration):
     """The self-consistent iteration; `alpha` = 1, `sigma` = 0 is the plain one."""
 
     stage = "scf"
@@ -49,18 +49,17 @@ class Scf:
             raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
         if not 0 <= sigma < np.inf:
             raise InputError(f"sigma must be finite and not negative, not {sigma!r}")
-        self.alpha, self.sigma, self.tol = alpha, sigma, tol
-        self._start = start
-        self._point = PointMemo(objective)
+        super().__init__(objective, start, tol=tol)
+        self.alpha, self.sigma = alpha, sigma
 
     def init(self) -> ScfState:
-        return ScfState(self._start, passes=self._point.for_value + self._point.for_gradient)
+        return ScfState(self._start, passes=self._point.for_both)
 
     def step(self, state: ScfState) -> ScfState:
         point = self._point(state.V)
         geometry = point.geometry
         V = scf_step(state.V, point.A_perp, self.alpha, self.sigma, geometry)
-        passes = state.passes + self._point.for_value + self._point.for_gradient
+        passes = state.passes + self._point.for_both
         if (state.steps + 1) % _RENEW_EVERY == 0:
             V = geometry.orthonormalize(geometry.renew(V))
             passes += self._point.for_renewal
@@ -72,8 +71,8 @@ class Scf:
         return Status.CONVERGED if unscaled < self.tol else None
 
     def report(self, state: ScfState) -> Mapping[str, Any]:
-        point = self._point(state.V)
-        return {**describe(point), "shift": self.sigma, "tol": self.tol * point.objective.k}
+        scaled = self.tol * self._point.objective.k
+        return {**super().report(state), "shift": self.sigma, "tol": scaled}
 
 
 def scf_step(

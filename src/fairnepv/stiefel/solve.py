@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,10 @@ from scipy.linalg import svdvals
 
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
-from fairnepv.loop import Outcome, Session, Step
+from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.objective.geometry import EUCLIDEAN
-from fairnepv.problem import Problem, by_view
+from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
     Ambient,
@@ -25,7 +25,7 @@ from fairnepv.stiefel.coordinates import (
     choose_coordinates,
 )
 from fairnepv.stiefel.curvature import Curvature, largest_curvature
-from fairnepv.stiefel.frames import PointMemo
+from fairnepv.stiefel.iteration import PointMemo
 from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.scf import Scf
 from fairnepv.stiefel.starts import check_start, small_range, start_frame
@@ -43,6 +43,7 @@ _VARIANTS = {
 }
 SOLVERS = ("accelerated", *_VARIANTS)
 _ESCAPES = 5
+_REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
 _LANCZOS_STEPS = 30
 
@@ -80,7 +81,8 @@ class Relaxation:
 
     @property
     def steps(self) -> int:
-        return count_steps(self.trace)
+        """A stage of s steps leaves s + 1 rows, its start among them."""
+        return sum(row.step > 0 for row in self.trace)
 
     @functools.cached_property
     def basis(self) -> Floats:
@@ -148,7 +150,7 @@ def relax(
     *,
     start: Any = "spectral",
     coordinates: Coordinates | None = None,
-    session: Session | None = None,
+    session: Context | None = None,
 ) -> Relaxation:
     """Maximise f_tau over frames [FairNEPv, Eq. (P-Fair)]."""
     if solver is None:
@@ -156,85 +158,73 @@ def relax(
     start = check_start(problem, start)
     with block_threads(problem.work()):
         coordinates = coordinates or choose_coordinates(problem)
-        whole_range = _range_within_k(problem, coordinates)
+        whole_range = small_range(problem, coordinates)
     if whole_range is not None:
         return _degenerate(problem, solver, coordinates, whole_range)
-    solve = _Solve(problem, coordinates, solver, session or Session())
+    solve = _Solve(problem, coordinates, solver, session or Context())
     with few_threads(coordinates.products(problem.k)):
         try:
-            return solve.from_(start_frame(problem, coordinates, start))
+            return solve.solve_from(start_frame(problem, coordinates, start))
         except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
             raise NumericalError(Status.INDEFINITE.value) from error
-
-
-def count_steps(trace: Sequence[Step]) -> int:
-    """A stage of s steps leaves s + 1 rows, its start among them."""
-    return sum(row.step > 0 for row in trace)
 
 
 class _Solve:
     """One solve; its stages share the step budget and the trace."""
 
     def __init__(
-        self,
-        problem: Problem,
-        coordinates: Coordinates,
-        solver: Solver,
-        session: Session,
+        self, problem: Problem, coordinates: Coordinates, solver: Solver, context: Context
     ) -> None:
-        self.problem, self.solver, self.session = problem, solver, session
+        self.problem, self.solver, self.context = problem, solver, context
         self.trace: list[Step] = []
         self._steps = 0  # of the whole solve: a resumed stage leaves a shorter trace
         self.passes = 0
         self._enter(coordinates)
 
     def _enter(self, coordinates: Coordinates) -> None:
-        pool = self.problem.pool
-        self.coordinates = coordinates
+        """The solve in these coordinates from now on."""
+        problem, self.coordinates = self.problem, coordinates
         self.objective = StiefelObjective(
-            coordinates.maps, pool.eps, self.problem.offsets, self.problem.tau, self.problem.k
+            coordinates.maps, problem.pool.eps, problem.offsets, problem.tau, problem.k
         )
         self._point = PointMemo(self.objective)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual
 
-    def from_(self, frame: Floats) -> Relaxation:
-        if self.solver.name == "accelerated":
-            V, status, curvature = self._accelerated(frame)
-        else:
-            V, status, curvature = self._scf(frame)
-        point, sound = self._renewed(V)
-        if not sound and point.residual > self.solver.tol:
-            status = Status.STAGNATED
-        return self._record(point, status, curvature)
-
-    def _renewed(self, V: Floats) -> tuple[Point, bool]:
-        """The point at V made anew, and whether V still was a frame; if not, at one that is."""
+    def solve_from(self, frame: Floats) -> Relaxation:
+        V, status, curvature = self._maximise(frame)
         geometry = self.objective.maps.geometry
         V = geometry.renew(V)
         lost = float(np.abs(geometry.inner(V, V) - np.eye(V.shape[1])).max())
-        if lost <= _LOST:
-            return self._point(V), True
-        return self._point(geometry.orthonormalize(V)), False
+        point = self._point(V if lost <= _LOST else geometry.orthonormalize(V))
+        if lost > _LOST and point.residual > self.solver.tol:
+            status = Status.STAGNATED
+        return self._record(point, status, curvature)
 
-    def _accelerated(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
-        """Ascent, Newton where that stalls, a look for directions of ascent, and off along one."""
-        curvature = None
-        for attempt in range(_ESCAPES + 1):
-            outcome = self._run(Lbfgs, V, self.solver.tol)
-            V, status = outcome.state.V, outcome.status
-            if status is Status.STAGNATED or (
-                status is Status.CONVERGED and self._residual(self._point(V)) > self.solver.tol
-            ):
-                V, status = self._newton(V)
-            if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
+    def _maximise(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
+        """An iteration, a look for directions of ascent, and off along one, unless the iteration
+        is that of the paper."""
+        escapes = _ESCAPES if self.solver.name == "accelerated" else 0
+        for attempt in range(escapes + 1):
+            V, status = self._iterate(V)
+            if status not in _REACHED:
                 return V, status, None
             point = self._point(V)
             curvature = self._check(point, attempt)
             if curvature is None or not curvature.ascends:
                 return V, status, curvature
-            if attempt < _ESCAPES:
+            if attempt < escapes:
                 V = _leave_saddle(point, curvature)
         return V, Status.SADDLE, curvature
+
+    def _iterate(self, V: Floats) -> tuple[Floats, Status]:
+        """Algorithm 1, or the ascent, and Newton where that stalls."""
+        solver = self.solver
+        if solver.name != "accelerated":
+            return self._run(Scf, V, alpha=solver.alpha, sigma=solver.sigma)
+        V, status = self._run(Lbfgs, V)
+        if status is Status.CONVERGED and self._residual(self._point(V)) <= solver.tol:
+            return V, status
+        return self._newton(V) if status in (Status.STAGNATED, Status.CONVERGED) else (V, status)
 
     def _newton(self, V: Floats) -> tuple[Floats, Status]:
         """Second-order steps to the tolerance, as seen in n dimensions.
@@ -243,29 +233,21 @@ class _Solve:
         rows nearly coincide the gradient may still point there; the last steps are then taken in
         n dimensions, or in the span where frames of n rows are too many numbers.
         """
-        outcome = self._run(TrustRegion, V, self.solver.tol)
-        V, status = outcome.state.V, outcome.status
-        if status not in (Status.CONVERGED, Status.ROUNDING_FLOOR):
-            return V, status
-        if self._residual(self._point(V)) > self.solver.tol:
-            V = self._leave_reduced(V)
-            outcome = self._run(TrustRegion, V, self.solver.tol)
-        return outcome.state.V, outcome.status
+        V, status = self._run(TrustRegion, V)
+        if status in _REACHED and self._residual(self._point(V)) > self.solver.tol:
+            V, status = self._run(TrustRegion, self._leave_reduced(V))
+        return V, status
 
     def _leave_reduced(self, V: Floats) -> Floats:
         """The same frame in coordinates that leave nothing out, and the solve with it."""
-        pool, k = self.problem.pool, self.problem.k
-        if pool.n * k <= LARGEST_FRAME or pool.n <= pool.width:
-            V = self.coordinates.lift(V)
+        pool, reduced = self.problem.pool, self.coordinates
+        if pool.n * self.problem.k <= LARGEST_FRAME or pool.n <= pool.width:
             self._enter(Ambient(pool))
-            return V
-        assert isinstance(self.coordinates, Reduced)
-        spanned = Spanned(pool)
-        V = spanned.maps.geometry.orthonormalize(
-            spanned.maps.combine(self.coordinates.coefficients(V))
-        )
-        self._enter(spanned)
-        return V
+            return reduced.lift(V)
+        assert isinstance(reduced, Reduced)
+        self._enter(Spanned(pool))
+        maps = self.objective.maps
+        return maps.geometry.orthonormalize(maps.combine(reduced.coefficients(V)))
 
     def _residual(self, point: Point) -> float:
         """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
@@ -274,41 +256,28 @@ class _Solve:
             self._judged = point, float(np.hypot(point.residual, left_out))
         return self._judged[1]
 
-    def _scf(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
-        outcome = self._run(
-            Scf, V, self.solver.tol, alpha=self.solver.alpha, sigma=self.solver.sigma
-        )
-        V, status = outcome.state.V, outcome.status
-        if status is not Status.CONVERGED:
-            return V, status, None
-        curvature = self._check(self._point(V), 0)
-        saddle = curvature is not None and curvature.ascends
-        return V, Status.SADDLE if saddle else status, curvature
-
     def _check(self, point: Point, attempt: int) -> Curvature | None:
         """As many Lanczos steps as the budget of passes has left for; None where that is none."""
-        for_product = self._point.for_value + self._point.for_gradient
-        products = _LANCZOS_STEPS
+        for_product, products = self._point.for_both, _LANCZOS_STEPS
         if self._passes_left is not None and for_product:
             products = min(products, self._passes_left // for_product)
         if products == 0:
             return None
         self.passes += products * for_product
         threshold = max(1e-5, self.solver.tol)
-        rng = self.problem.rng(1, attempt)
+        rng = self.problem.rng(Stream.CURVATURE, attempt)
         return largest_curvature(point, rng, threshold=threshold, products=products)
 
-    def _run(self, kind: Any, V: Floats, tol: float, **knobs: float) -> Outcome[Any]:
-        method = kind(self.objective, V, tol=tol, **knobs)
-        outcome = self.session.run(
-            method,
+    def _run(self, kind: Any, V: Floats, **knobs: float) -> tuple[Floats, Status]:
+        outcome = self.context.run(
+            kind(self.objective, V, tol=self.solver.tol, **knobs),
             max_steps=self.solver.max_steps - self._steps,
             max_passes=self._passes_left,
         )
         self.trace.extend(outcome.trace)
         self._steps += outcome.steps
         self.passes += outcome.state.passes
-        return outcome
+        return outcome.state.V, outcome.status
 
     @property
     def _passes_left(self) -> int | None:
@@ -352,13 +321,6 @@ def _leave_saddle(point: Point, curvature: Curvature) -> Floats:
 
     values = [point.objective.at(frame(length)).value for length in lengths]
     return frame(lengths[int(np.argmax(values))])
-
-
-def _range_within_k(problem: Problem, coordinates: Coordinates) -> Floats | None:
-    """A basis of the joint range of the views where k is at least its dimension."""
-    if isinstance(coordinates, Reduced):
-        return np.eye(coordinates.dimension) if problem.k >= coordinates.dimension else None
-    return small_range(problem, coordinates.maps)
 
 
 def _degenerate(

@@ -16,7 +16,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from fairnepv.errors import InputError
 from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.stiefel.coordinates import Ambient, Coordinates, Reduced
 from fairnepv.stiefel.maps import random_coefficients
 from fairnepv.views.arrays import plain_array
@@ -97,7 +97,7 @@ def _lanczos(problem: Problem, maps: FeatureMaps) -> Floats | None:
     """The dominant subspace by ARPACK; None where clustered eigenvalues keep it from converging."""
     n = problem.n
     kernel = LinearOperator((n, n), matvec=lambda v: maps.combine(maps.adjoint(v.reshape(-1, 1))))
-    v0 = problem.rng(5).standard_normal(n)
+    v0 = problem.rng(Stream.START).standard_normal(n)
     try:
         return EUCLIDEAN.orthonormalize(eigsh(kernel, k=problem.k, which="LA", v0=v0)[1])
     except ArpackNoConvergence:
@@ -116,13 +116,15 @@ def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices)
     return maps.geometry.orthonormalize(Y + _PERTURBATION / largest * push)
 
 
-def small_range(problem: Problem, maps: FeatureMaps) -> Floats | None:
+def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
     """A basis of the joint range of the views, if its dimension is at most k.
 
-    k + 1 random combinations of all feature columns span a range of dimension up to k, and show
-    a larger one by being independent.
+    Reduced coordinates know it. Elsewhere k + 1 random combinations of all feature columns span a
+    range of dimension up to k, and show a larger one by being independent.
     """
-    n, k = problem.n, problem.k
+    n, k, maps = problem.n, problem.k, coordinates.maps
+    if isinstance(coordinates, Reduced):
+        return np.eye(coordinates.dimension) if k >= coordinates.dimension else None
     X, geometry = _random_range(problem, maps, k + 1), maps.geometry
     noise = max(n, problem.pool.width) * np.finfo(np.float64).eps
     if geometry is EUCLIDEAN:
@@ -138,4 +140,4 @@ def small_range(problem: Problem, maps: FeatureMaps) -> Floats | None:
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
     """Phi Omega with views weighted to the same size, whatever their units."""
-    return maps.combine(random_coefficients(problem.pool, columns, problem.rng(0)))
+    return maps.combine(random_coefficients(problem.pool, columns, problem.rng(Stream.RANGE)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
-from fairnepv.stiefel.frames import PointMemo, describe
+from fairnepv.stiefel.iteration import Iteration
 from fairnepv.views.base import Floats
 
 _ACCEPT = 0.05  # share of the predicted gain that a step must bring
@@ -31,21 +31,20 @@ class TrustRegionState:
     passes: int = 0
 
 
-class TrustRegion:
+class TrustRegion(Iteration):
     """Newton steps until k ||A_perp||_F <= tol, or as far as rounding lets them."""
 
     stage = "newton"
 
     def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
-        self.tol = tol
-        self._start = start
-        self._point = PointMemo(objective)
+        super().__init__(objective, start, tol=tol)
         self._widest = float(np.sqrt(objective.k))
 
     def init(self) -> TrustRegionState:
         residual = self._point(self._start).residual
-        passes = self._point.for_value + self._point.for_gradient
-        return TrustRegionState(self._start, self._widest / 8, residual, passes=passes)
+        return TrustRegionState(
+            self._start, self._widest / 8, residual, passes=self._point.for_both
+        )
 
     def step(self, state: TrustRegionState) -> TrustRegionState:
         point = self._point(state.V)
@@ -59,8 +58,7 @@ class TrustRegion:
             radius = 0.25 * min(radius, point.geometry.norm(model.xi))
         elif ratio > 0.75 and model.at_boundary:
             radius = min(2.0 * radius, self._widest)
-        for_product = self._point.for_value + self._point.for_gradient  # one of each as well
-        passes = state.passes + model.products * for_product + self._point.for_value
+        passes = state.passes + model.products * self._point.for_both + self._point.for_value
         if ratio <= _ACCEPT:
             return TrustRegionState(state.V, radius, state.best_residual, state.stalled + 1, passes)
         self._point.keep(successor)
@@ -80,8 +78,7 @@ class TrustRegion:
         return Status.ROUNDING_FLOOR if at_floor else Status.STAGNATED
 
     def report(self, state: TrustRegionState) -> Mapping[str, Any]:
-        point = self._point(state.V)
-        return {**describe(point), "shift": None, "tol": self.tol, "radius": state.radius}
+        return {**super().report(state), "radius": state.radius}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fairnepv.api.selection import Score
 from fairnepv.compute import block_threads
 from fairnepv.data import CANDIDATE_TYPES, paper_instance, paper_types
 from fairnepv.errors import InputError
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods import round_by_leverage
 from fairnepv.objective import fair_score
 from fairnepv.problem import Problem
@@ -131,7 +131,7 @@ def _paper_pipeline(
 
 
 def _round(problem: Problem, relaxation: Relaxation, c: float) -> Indices:
-    session = Session()
+    session = Context()
     start = round_by_leverage(problem, relaxation, c, session)
     one_swaps = check_effort("balanced").one_swaps
     return np.sort(improve(problem, start, one_swaps, session).indices)

@@ -11,33 +11,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found, greedy, improve
 from fairnepv.views import Pool, SumView
 from fairnepv.views.base import inverse_norms
 
-Baseline = Callable[[Problem, Effort, Session], Found]
+Baseline = Callable[[Problem, Effort, Context], Found]
 
 
 def single_view(name: str) -> Baseline:
-    def select(problem: Problem, effort: Effort, session: Session) -> Found:
+    def select(problem: Problem, effort: Effort, session: Context) -> Found:
         return _optimise(problem.over(problem.pool.only(name)), effort, session)
 
     return select
 
 
-def averaged_kernel(problem: Problem, effort: Effort, session: Session) -> Found:
+def averaged_kernel(problem: Problem, effort: Effort, session: Context) -> Found:
     """log det of (1/M) sum_q L_q."""
     return _optimise(problem.over(averaged(problem.pool, factor_apart=True)), effort, session)
 
 
-def fixed_weight(problem: Problem, effort: Effort, session: Session) -> Found:
+def fixed_weight(problem: Problem, effort: Effort, session: Context) -> Found:
     """(1/M) sum_q log det L_q, which is F_tau for tau = infinity."""
     return _optimise(problem.over(problem.pool, tau=np.inf), effort, session)
 
 
-def concatenated(problem: Problem, effort: Effort, session: Session) -> Found:
+def concatenated(problem: Problem, effort: Effort, session: Context) -> Found:
     """log det on normalised embeddings side by side; with the effort `fast` greedy alone, which is
     what people do today. Rows are normalised per view whatever the calibration."""
     units = tuple(
@@ -58,11 +58,11 @@ def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
     return pool.with_views(("average",), (SumView(pool.views, weights).scaled(None, largest),))
 
 
-def _optimise(problem: Problem, effort: Effort, session: Session) -> Found:
+def _optimise(problem: Problem, effort: Effort, session: Context) -> Found:
     return improve(problem, _greedy(problem, session), effort, session)
 
 
-def _greedy(problem: Problem, session: Session) -> Found:
+def _greedy(problem: Problem, session: Context) -> Found:
     return replace(
         greedy(problem, session), ordered=False
     )  # by another objective than the fair one

@@ -18,7 +18,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from fairnepv.compute import Block
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods.baselines.ascent import Ascent
 from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
@@ -32,19 +32,19 @@ _MAX_STEPS = 500
 _TIE = 1e-8  # memberships closer than this are tied; the lowest index goes first
 
 
-def softmax(problem: Problem, effort: Effort, session: Session) -> Found:
+def softmax(problem: Problem, effort: Effort, session: Context) -> Found:
     """The k largest memberships at a stationary point of the softmax extension."""
     insist(problem, "softmax")
     return _round(problem, SoftmaxPoint, session)
 
 
-def d_optimal(problem: Problem, effort: Effort, session: Session) -> Found:
+def d_optimal(problem: Problem, effort: Effort, session: Context) -> Found:
     """The k largest memberships of the D-optimal design with lambda = eps."""
     insist(problem, "d-optimal")
     return _round(problem, DesignPoint, session)
 
 
-def _round(problem: Problem, kind: type[DesignPoint | SoftmaxPoint], session: Session) -> Found:
+def _round(problem: Problem, kind: type[DesignPoint | SoftmaxPoint], session: Context) -> Found:
     outcome = session.run(ascent(problem, kind), max_steps=_MAX_STEPS)
     return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
 

@@ -8,20 +8,20 @@ from scipy.special import gammaln
 
 from fairnepv.compute import Block
 from fairnepv.errors import Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.objective import subset_merit
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.search import Effort, Found
 from fairnepv.views.base import Floats, Indices
 
 K_DPP_SAMPLES = 10  # of which the sampler returns the best
 
 
-def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
+def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
     """k items drawn without looking at them: uniformly, or under quotas uniformly one by one."""
-    rng = problem.rng(3)
+    rng = problem.rng(Stream.UNIFORM)
     indices = problem.constraints.fixed_in
     while len(indices) < problem.k:
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
@@ -31,11 +31,11 @@ def uniform(problem: Problem, effort: Effort, session: Session) -> Found:
     return Found(indices, Status.COMPLETE)
 
 
-def k_dpp(problem: Problem, effort: Effort, session: Session) -> Found:
+def k_dpp(problem: Problem, effort: Effort, session: Context) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
     insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
-    samples = [sampler.draw(problem.rng(4, i)) for i in range(K_DPP_SAMPLES)]
+    samples = [sampler.draw(problem.rng(Stream.K_DPP, i)) for i in range(K_DPP_SAMPLES)]
     scores = [subset_merit(problem, sample) for sample in samples]
     return Found(samples[int(np.argmax(scores))], Status.COMPLETE)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.concave import diagonal_bound
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.methods.baselines.limits import insist
 from fairnepv.objective import subset_scores
 from fairnepv.problem import Problem
@@ -27,7 +27,7 @@ from fairnepv.views.base import Floats
 _ROUNDS = 12  # the level is then known to 1/4096 of its range
 
 
-def saturate(problem: Problem, effort: Effort, session: Session) -> Found:
+def saturate(problem: Problem, effort: Effort, session: Context) -> Found:
     """The set whose worst view is best among those that greedy finds for a dozen levels."""
     insist(problem, "saturate")
     pool, k = problem.pool, problem.k

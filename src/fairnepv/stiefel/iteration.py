@@ -1,4 +1,4 @@
-"""What the methods on frames share: the point at a state, what the trace says of it, memory."""
+"""What the iterations on frames share: the point at a state, its row of the trace, memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from fairnepv.views.base import Floats
 _MEMORY_NUMBERS = 1 << 27  # 1 GiB of frames, besides the few that a step works with
 
 
-def affordable(frame: Floats, most: int) -> int:
-    """How many arrays like `frame` a method may keep: at least two, and what fits into 1 GiB."""
-    return affordable_count(frame.size, most)
-
-
-def affordable_count(size: int, most: int) -> int:
-    """The same for arrays of so many numbers."""
+def affordable(size: int, most: int) -> int:
+    """How many arrays of so many numbers may be kept: at least two, and what fits into 1 GiB."""
     return max(2, min(most, _MEMORY_NUMBERS // max(1, size)))
 
 
@@ -28,6 +23,7 @@ class PointMemo:
         self.objective = objective
         self.for_value = objective.maps.passes_per_adjoint  # passes over the rows
         self.for_gradient = objective.maps.passes_per_combine  # once the value is known
+        self.for_both = self.for_value + self.for_gradient  # or for a product with the Hessian
         self.for_renewal = objective.maps.geometry.passes_per_renewal
         self._last: Point | None = None
 
@@ -40,9 +36,20 @@ class PointMemo:
         self._last = point
 
 
-def describe(point: Point) -> Mapping[str, Any]:
-    return {
-        "objective": point.value,
-        "residual": point.residual,
-        "weights": tuple(float(w) for w in point.weights),
-    }
+class Iteration:
+    """The part of a `Method` that every iteration on frames has alike."""
+
+    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
+        self.tol = tol
+        self._start = start
+        self._point = PointMemo(objective)
+
+    def report(self, state: Any) -> Mapping[str, Any]:
+        point = self._point(state.V)
+        return {
+            "objective": point.value,
+            "residual": point.residual,
+            "weights": tuple(float(w) for w in point.weights),
+            "shift": None,
+            "tol": self.tol,
+        }
