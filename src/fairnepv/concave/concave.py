@@ -19,8 +19,10 @@ from numpy.typing import DTypeLike
 
 from fairnepv.compute import HOST, block_threads, in_order
 from fairnepv.concave.dual import Dual, Priced, ViewDual, price, row_prices
-from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb, held_rows, one_by_one
+from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
+from fairnepv.objective import HeldRows, utility_of
+from fairnepv.objective.held_rows import one_by_one
 from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
@@ -176,13 +178,14 @@ class Concave:
     def _hold(self, rows: Indices, dtype: DTypeLike) -> TopK:
         problem = self.problem
         views = tuple(
-            held_rows(view, rows, shift, dtype)
+            HeldRows.of(view, rows, shift, dtype)
             for view, shift in zip(problem.pool.views, self._shifts, strict=True)
         )
         rules = problem.constraints.take(rows)
         here = all(view.place is HOST for view in problem.pool.views)
         each = in_order if here else one_by_one  # a device has its threads inside
-        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, each)
+        k, utility = problem.k, utility_of(problem)
+        return TopK(views, problem.offsets, problem.tau, k, k, rules, each, utility)
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block, portable
-from fairnepv.objective import Standing
+from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
 from fairnepv.search.sprint import CLOSED, Foreseen, Sprint
 from fairnepv.search.ties import COARSEST, SLACK, blur, coarse_error, lowest_tied
@@ -65,8 +65,9 @@ class Frontier:
     ) -> None:
         pool = problem.pool
         self.problem, self.judge = problem, judge
+        self.utility = utility_of(problem)
         self.indices = indices[:0]
-        self.logdets = np.zeros(len(pool.views))
+        self.totals = np.zeros(len(pool.views))
         # What is known of all rows lies where the engine keeps them.
         self._place = place = pool.place
         self._eps = place.put(pool.eps[:, None])
@@ -95,14 +96,14 @@ class Frontier:
             self.refresh_all()
 
     def standing(self, size: int) -> Scores:
-        return self.judge(self.logdets, size)
+        return self.judge(self.totals, size)
 
     @property
     def value(self) -> float:
         """F_tau of the set; the empty set counts as 0."""
         if not len(self.indices):
             return 0.0
-        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.logdets))))
+        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.totals))))
 
     # --- the next pick --------------------------------------------------------------------------
 
@@ -127,8 +128,8 @@ class Frontier:
         if self._foreseen and self._foreseen[0].row == row:
             for trail in self._trails:
                 trail.adopt()
-            before, self.logdets = self.logdets, self._foreseen.pop(0).logdets
-            self._lead = _Lead(self.logdets - before, np.inf)
+            before, self.totals = self.totals, self._foreseen.pop(0).totals
+            self._lead = _Lead(self.totals - before, np.inf)
         else:
             self._foreseen = []
             self._add(row)
@@ -141,7 +142,7 @@ class Frontier:
             raise np.linalg.LinAlgError("a variance is not positive")
         for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
             trail.add(row, v[:, 0], float(root))
-        self.logdets = self.logdets + np.log(c[:, 0])
+        self.totals = self.totals + self.utility.gains(c[:, 0])
 
     def _look_ahead(self) -> None:
         """Some more picks at once: on a device, and from the second on, as the first is mostly a
@@ -159,7 +160,7 @@ class Frontier:
         _, slopes = standing.ceiling(self._lead.logs)
         heights = self._heights(slopes / slopes.sum(), self._closed())
         t = len(self.indices)
-        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, t)
+        self._foreseen = self._sprint.run(heights, self._logs, self.totals, t)
         self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
         self._next_sprint = t if self._foreseen else t + self._pause
 
@@ -212,7 +213,8 @@ class Frontier:
     def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
         """These rows, (M, m) log c of them and (m,) their scores."""
         place = self._place
-        logs: Floats = place.get(place.xp.log(self.variances[:, rows] + self._eps))
+        c = self.variances[:, rows] + self._eps
+        logs: Floats = place.get(self.utility.gains(c, place.xp))
         scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
             raise np.linalg.LinAlgError("a score is not a number")
@@ -232,7 +234,7 @@ class Frontier:
         parts = []
         for start in range(0, len(rows), _CONFIRM):
             part = rows[start : start + _CONFIRM]
-            parts.append(standing.fair_scores(np.log(self._condition(part)[1])))
+            parts.append(standing.fair_scores(self.utility.gains(self._condition(part)[1])))
         return np.concatenate(parts)
 
     def _condition(self, rows: Indices) -> tuple[list[Any], Floats]:
@@ -306,7 +308,7 @@ class Frontier:
             c = variances + self._eps
             if self._moderate:
                 c = xp.astype(c, xp.float32)
-            return xp.astype(xp.log(c).clip(CLOSED), xp.float32, copy=False)
+            return xp.astype(self.utility.gains(c, xp).clip(CLOSED), xp.float32, copy=False)
 
     @property
     def _missed(self) -> int:
