@@ -13,7 +13,8 @@ import reference
 from fairnepv.compute import block_threads, in_order
 from fairnepv.concave.topk import TopK, ascend, cap, climb
 from fairnepv.objective import HeldRows, held_rows
-from fairnepv.objective.logdet import LogDet, split
+from fairnepv.objective.logdet import LogDet
+from fairnepv.objective.majorant import split
 from fairnepv.problem import Constraints, Quotas, largest
 from problems import examples, feasible_subsets, indices, pose, random_rules
 

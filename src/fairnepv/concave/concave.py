@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fairnepv.compute import HOST, block_threads, in_order
-from fairnepv.concave.dual import Dual, Priced, ViewDual, price, row_prices
+from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import HeldRows, utility_of
@@ -212,11 +212,8 @@ class Concave:
         return self._exact
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
-        views = tuple(
-            ViewDual(slope.level, slope.combine, shift)
-            for slope, shift in zip(point.slopes, self._shifts, strict=True)
-        )
-        return Dual(point.weights, rows, views)
+        own = zip(point.slopes, self._shifts, strict=True)
+        return Dual(point.weights, rows, tuple(slope.dual(shift) for slope, shift in own))
 
     def _price(self, point: ConcavePoint, dual: Dual) -> Priced:
         """The pass that says who should join T. In float32 it proves nothing: its bound is that of

@@ -1,31 +1,21 @@
 """The log-determinant as a utility [FairNEPv, sections 3.4 and 4.1]: diverse sets.
 
 Of a set it is log det (K[S, S] + eps I), of a frame V log det (V^T K V + eps I). Its concave
-majorant over {0 <= x <= 1, sum x = k}, with lambda the eigenvalues of Phi^T diag(x) Phi in
-descending order and the unique r for which lambda_r > m >= lambda_{r+1}, m = (sum_{i>r} lambda_i) /
-(k - r), is
-
-    Gamma(x) = sum_{i<=r} log(lambda_i + eps) + (k - r) log(m + eps),
-
-which is concave and equals log det L[S, S] at the indicator of S [Nikolov; LiXie]. Its gradient
-is phi_i^T W phi_i, where W has eigenvalues 1/(lambda_i + eps) on the leading eigenvectors and
-1/(m + eps) on everything else.
+majorant is in `majorant.py`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from fairnepv.compute import Block, few_threads
+from fairnepv.compute import Block
 from fairnepv.objective.held_rows import Each, HeldRows, one_by_one
+from fairnepv.objective.majorant import Slope
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices, square_root
 
@@ -78,25 +68,10 @@ class LogDet:
         return ViewFactor(Z, eps)
 
     def along_frame(self, X: Floats) -> Floats:
-        return X / X.shape[1]
+        return np.asarray(X / X.shape[1])
 
     def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each = one_by_one) -> Slope:
-        place, kind = rows.place, rows.kind
-        root = place.put(np.sqrt(x).astype(kind))
-        matrix = rows.gram(root, each)
-        with few_threads(float(len(matrix)) ** 3):
-            lam, Y = place.leading(matrix, k)
-        r, mean = split(lam, place.trace(matrix), k)
-        lam, Y = lam[:r], Y[:, :r]
-        value = float(np.log(lam + rows.eps).sum() + (k - r) * np.log(mean + rows.eps))
-        # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
-        # 1/eps would only cost digits.
-        everything = 0 < r == len(matrix)
-        level = 1.0 / ((lam[-1] if everything else mean) + rows.eps)
-        depth = np.sqrt(np.maximum(level - 1.0 / (lam + rows.eps), 0.0))
-        images, B = rows.images(Y * place.put(depth.astype(kind)), root, lam, each)
-        prices = np.maximum(level * rows.norms - place.get(place.square_sums(images)), 0.0)
-        return Slope(value, prices, level, partial(_combination, rows, x, lam, images, B))
+        return Slope.at(rows, x, k, each)
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -186,42 +161,3 @@ def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
     R = square_root(X, eps)
     diagonal = np.abs(np.diagonal(R))
     return R, unit * float(diagonal.max() / diagonal.min())
-
-
-# --- the majorant -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Slope:
-    """Gamma at a point, and W = level I - Phi^T B B^T Phi with B = `combine` (m, r), r < k."""
-
-    value: float
-    prices: Floats  # (m,) phi_i^T W phi_i
-    level: float
-    combination: Callable[[], Any]  # of B, which most points are never asked for
-
-    @property
-    def combine(self) -> Any:
-        return self.combination()
-
-
-def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
-    """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
-    kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam)."""
-    place = rows.place
-    if B is not None:
-        return place.xp.astype(B, place.xp.float64)
-    return place.put(x)[:, None] * images / place.put(lam)
-
-
-def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
-    """r, and the mean m of the tail that k - r slots share; `lam` holds the leading eigenvalues.
-
-    The least r whose tail mean reaches lambda_{r+1} is the unique one of the definition.
-    """
-    padded = np.zeros(k + 1)
-    padded[: min(len(lam), k + 1)] = lam[: k + 1]
-    slots = k - np.arange(k)
-    tails = np.maximum(total - np.concatenate([[0.0], np.cumsum(padded[: k - 1])]), 0.0) / slots
-    r = int(np.argmax(tails >= padded[:k])) if (tails >= padded[:k]).any() else k - 1
-    return r, float(tails[r])

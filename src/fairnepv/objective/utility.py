@@ -108,13 +108,20 @@ class OnFrame(Protocol):
 
 
 class Tangent(Protocol):
-    """The majorant at a point: value, gradient, and the dual variables that price other rows."""
+    """The majorant at a point x of few rows T; `objective.majorant` has the formulas."""
 
     @property
     def value(self) -> float: ...
 
     @property
-    def prices(self) -> Floats: ...
+    def prices(self) -> Floats:
+        """(m,) the gradient in x."""
+        ...
+
+    def dual(self, shift: float) -> Any:
+        """What bounds t(S) by a constant and prices of all rows, small enough to be stored; the
+        kernel less `shift` I is what it is about, see `majorant.ViewDual`."""
+        ...
 
 
 UTILITIES: Mapping[str, Utility] = {"diverse": LogDet()}

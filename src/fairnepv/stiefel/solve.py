@@ -13,7 +13,7 @@ from scipy.linalg import svdvals
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
-from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
+from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem, by_view
 from fairnepv.stiefel.coordinates import (
@@ -192,7 +192,12 @@ class _Solve:
         pool = self.problem.pool
         self.coordinates = coordinates
         self.objective = StiefelObjective(
-            coordinates.maps, pool.eps, self.problem.offsets, self.problem.tau, self.problem.k
+            coordinates.maps,
+            pool.eps,
+            self.problem.offsets,
+            self.problem.tau,
+            self.problem.k,
+            utility_of(self.problem),
         )
         self._point = PointMemo(self.objective)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual
