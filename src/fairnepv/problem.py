@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,18 @@ DEFAULT_UTILITY = "diverse"  # of `objective.UTILITIES`: log-determinants
 
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
+
+
+class Stream(IntEnum):
+    """What random numbers are drawn for; each purpose has a stream of its own."""
+
+    RANDOM_START = 0  # of a relaxation on frames
+    CURVATURE = 1  # the check of what it converged to, by attempt
+    PERTURB = 2  # items replaced at a local optimum, by restart
+    RANDOM_BASELINE = 3
+    KDPP_BASELINE = 4  # by sample
+    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
+    COVERAGE = 6  # rows that coverage is measured on
 
 
 def _no_indices() -> Indices:
@@ -301,7 +314,8 @@ class Problem:
         return np.asarray(self.pool.offsets + self.lifts)
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """A generator of its own for each purpose, so that resuming needs no stored state."""
+        """A generator of its own for each purpose, a `Stream` and perhaps a number within it, so
+        that resuming needs no stored state."""
         seeds = np.random.SeedSequence(self.random_state, spawn_key=purpose)
         return np.random.default_rng(seeds)
 

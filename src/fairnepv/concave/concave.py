@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -308,15 +309,9 @@ def most_rows(problem: Problem) -> int:
 
 
 def _rows_for(problem: Problem, cost: float) -> int:
-    """How many rows an evaluation of so many multiply-adds can take."""
-    few, many = 1, problem.n
-    if evaluation_cost(problem, many) <= cost:
-        return many
-    while many - few > 1:  # the cost rises with the rows
-        middle = (few + many) // 2
-        below = evaluation_cost(problem, middle) <= cost
-        few, many = (middle, many) if below else (few, middle)
-    return few
+    """How many rows an evaluation of so many multiply-adds can take, at least one."""
+    sizes = range(1, problem.n + 1)  # the cost rises with them
+    return max(1, bisect_right(sizes, cost, key=lambda m: evaluation_cost(problem, m)))
 
 
 def evaluation_cost(problem: Problem, m: int) -> float:

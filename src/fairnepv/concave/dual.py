@@ -21,12 +21,11 @@ import numpy as np
 from fairnepv.compute import Block, portable
 from fairnepv.concave.spectral import score_rounding
 from fairnepv.objective import ViewDual, entropy_price, utility_of
+from fairnepv.objective.majorant import HALF_UNIT
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
 
 __all__ = ["Dual", "Priced", "ViewDual", "price", "row_prices"]
-
-_HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def price(problem: Problem, dual: Dual) -> Priced:
     best = problem.constraints.best_set(prices, k)
     terms = [*constants, entropy_price(dual.weights, problem.tau), float(prices[best].sum())]
     # Sums of k + M + some terms, and weights that sum to one only to rounding.
-    slack = 4.0 * (k + len(constants) + 16) * _HALF_UNIT * sum(map(abs, terms))
+    slack = 4.0 * (k + len(constants) + 16) * HALF_UNIT * sum(map(abs, terms))
     bound = float(sum(terms) + slack)
     sound = bound + score_rounding(bound) if np.isfinite(bound) else np.inf
     return Priced(sound, prices, best)

@@ -33,7 +33,7 @@ from fairnepv.objective.held_rows import Each, HeldRows
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
-_HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
+HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class ViewDual:
         if self.shift:
             G -= self.shift * (B.T @ B)
         size, length = self._size(view, rows), float(view.place.xp.linalg.matrix_norm(G))
-        error = _slack(view, rows) * size**2 + 8.0 * len(G) * _HALF_UNIT * length
+        error = _slack(view, rows) * size**2 + 8.0 * len(G) * HALF_UNIT * length
         if not np.isfinite(error):  # what overflows proves nothing
             return np.inf
         with few_threads(float(len(G)) ** 3):
@@ -186,7 +186,7 @@ class Pricing(NamedTuple):
         sure = block.xp.sqrt(block.place.square_sums(v)) * (1.0 - self.slack)
         sure = (sure - self.slack * self.size * block.xp.sqrt(sizes)).clip(0.0)
         whole = self.level * (norms - self.shift + self.slack * sizes)
-        return self.share * (whole - sure**2).clip(0.0) * (1.0 + 8.0 * _HALF_UNIT)
+        return self.share * (whole - sure**2).clip(0.0) * (1.0 + 8.0 * HALF_UNIT)
 
 
 def conjugate(w: Floats, eps: float) -> Floats:
@@ -200,4 +200,4 @@ def conjugate(w: Floats, eps: float) -> Floats:
 
 def _slack(view: View, rows: Indices) -> float:
     """Relative rounding error of phi_i . A_j: sums of m and of p terms, in whatever order."""
-    return 4.0 * (view.p + len(rows) + 16) * _HALF_UNIT
+    return 4.0 * (view.p + len(rows) + 16) * HALF_UNIT

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fairnepv.compute import few_threads
 from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
-from fairnepv.search.factors import STRAINED, Inverse, Spectral, score_rounding
+from fairnepv.search.factors import STRAINED, Inverse, Spectral, volume_rounding
 from fairnepv.views.base import Floats, Indices
 
 
@@ -100,7 +100,7 @@ class Subset:
     def score_rounding(self) -> float:
         """How far the merit of a set like this may be off, by the function that scores."""
         own = zip(self.problem.pool.views, self.strains.tolist(), strict=True)
-        return max(score_rounding(view, strain) for view, strain in own) / len(self.indices)
+        return max(volume_rounding(view, strain) for view, strain in own) / len(self.indices)
 
     def with_row(self, slot: int, row: int) -> Indices:
         """The indices after an exchange."""
