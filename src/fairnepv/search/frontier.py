@@ -206,7 +206,7 @@ class Frontier:
             rows, found = rows[found < seen], found[found < seen]
         if len(rows) <= self._batch:
             return rows, reach
-        reach = _nth_largest(found, self._batch)
+        reach = self._place.nth_largest(found, self._batch)
         return rows[found >= reach], reach
 
     def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
@@ -272,7 +272,7 @@ class Frontier:
     def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
         """Rows with how many picks they know of, at the least. To ask a device takes longer than
         to tell it once more."""
-        if not isinstance(rows, np.ndarray):
+        if self._place.asynchronous:
             return [(rows, self._since)]
         known = self._known[rows]
         parts = [rows]
@@ -344,7 +344,7 @@ class Explain(NamedTuple):
 def _explained(block: Block, state: Explain, known: Any) -> Any:
     """(b, M) squares along the directions that rows do not know of."""
     xp, explained = block.xp, []
-    them = _ahead(known, state.since)
+    them = slice(None) if block.place.asynchronous else _ahead(known, state.since)
     news = block.put(state.picks) >= known[them, None]
     with np.errstate(**OVERFLOWS):
         for view, anchor in zip(block.views, state.anchors, strict=True):
@@ -356,16 +356,8 @@ def _explained(block: Block, state: Explain, known: Any) -> Any:
 
 def _ahead(known: Any, since: int) -> Any:
     """Rows that know some of the directions already; all of them where that is quicker."""
-    if not isinstance(known, np.ndarray):
-        return slice(None)
     rows = np.flatnonzero(known > since)
     return rows if 2 * len(rows) < len(known) else slice(None)
-
-
-def _nth_largest(values: Any, n: int) -> float:
-    if isinstance(values, np.ndarray):
-        return float(np.partition(values, len(values) - n)[len(values) - n])
-    return float(values.topk(n).values[-1])
 
 
 def _largest_log(problem: Problem) -> float:

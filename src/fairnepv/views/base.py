@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from fairnepv.compute import HOST, RowBlock
+from fairnepv.compute import HOST, Place, RowBlock
 from fairnepv.views.trail import Trail
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
@@ -38,7 +38,7 @@ class View(ABC):
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
     scored_by_rows: bool = False  # whether `spectrum` squares no singular value of the rows
-    place: Any = HOST  # where `dense_rows`, `anchor` and `quadratic` are
+    place: Place = HOST  # where `dense_rows`, `anchor` and `quadratic` are
 
     # What a subclass must supply, for its unscaled rows.
 

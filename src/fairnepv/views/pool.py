@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Block, Engine, LocalEngine, engine_of, portable
+from fairnepv.compute import HOST, Block, Engine, LocalEngine, Place, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.io.texts import same_kind
 from fairnepv.views.arrays import check_positive
@@ -106,9 +106,10 @@ class Pool:
         return self.views[0].n
 
     @property
-    def place(self) -> Any:
+    def place(self) -> Place:
         """Where portable tasks compute: that of the engine, if it has one of its own."""
-        return getattr(self.engine, "place", HOST)
+        place: Place = getattr(self.engine, "place", HOST)
+        return place
 
     def items(self) -> Iterator[tuple[str, View]]:
         """The views with their names."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Engine, RowBlock
-from fairnepv.compute.device import Place, TorchEngine
+from fairnepv.compute.device import TorchEngine, TorchPlace
 from fairnepv.compute.tensors import Stream, shared, to_device, to_host
 from fairnepv.io.rows import RowFile
 from fairnepv.views.base import Floats, Indices, View, guise_of, under
@@ -98,7 +98,7 @@ class TensorView(DenseView):
     ) -> None:
         super().__init__(data, eps)
         self._device, self._tensor = device, tensor
-        self.place = Place(device)
+        self.place = TorchPlace(device)
         self._scales_there: Scales | None = None
         self._ahead = Stream(device)
 
