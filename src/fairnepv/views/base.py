@@ -16,15 +16,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Place, RowBlock, in_order
+from fairnepv.compute import HOST, Engine, Place, RowBlock, in_order
+from fairnepv.views.arrays import check_positive
 from fairnepv.views.blocks import DenseBlock, spectrum_of_rows, squared_norms
+from fairnepv.views.checks import check_finite, check_magnitude, check_shape
 from fairnepv.views.trail import Trail
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
-
-LARGEST_SQUARE = 1e300  # of all rows of a view together: what float64 can go on computing with
 
 _CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed at a time
 
@@ -48,7 +48,23 @@ class View(ABC):
 
     @abstractmethod
     def raw_rows(self, rows: Indices | slice) -> Any:
-        """(m, p) rows as they were given, on the host: an array of any real type, or CSR."""
+        """(m, p) rows as they were given, on the host: an array of any real type."""
+
+    # --- on the way into a pool ------------------------------------------------------------------
+
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        """This view with every promise made sure of, or a sentence about view `name`; workers of
+        the engine read what lies in files."""
+        check_shape(name, (self.n, self.p))
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = self.raw_squared_norms()  # which it keeps: all checks take one pass over a file
+        check_finite(name, self.raw_rows, np.flatnonzero(~np.isfinite(norms)))
+        check_magnitude(name, self)
+        return self if self.eps is None else self.with_eps(check_positive("eps", self.eps, name))
+
+    def sketched(self, name: str) -> View:
+        """This view for a plan, which asks for its shape and its storage and for no value."""
+        return self
 
     # --- set by the pool: subclasses only read these ---------------------------------------------
 

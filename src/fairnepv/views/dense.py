@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Block, Engine, Place
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
+from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.blocks import DenseBlock, squared_norms
+from fairnepv.views.checks import check_numeric
 from fairnepv.views.device_rows import DeviceRows
 from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.trail import DenseTrail
@@ -39,6 +41,20 @@ class DenseView(View):
         if isinstance(self.data, RowFile) or isinstance(rows, slice):
             return self.data[rows]
         return np.take(self.data, rows, axis=0)  # which is quicker than brackets
+
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        if isinstance(self.data, RowFile):
+            view = self._with()
+            if engine is not None and getattr(engine, "remote", False):
+                view.measure(engine)
+        else:
+            view = self._with(data=plain_array(self.data, f"view {name!r}"))
+        check_numeric(name, view.data)
+        return super(DenseView, view).checked(name)
+
+    def sketched(self, name: str) -> View:
+        check_numeric(name, self.data)
+        return self
 
     def placed_rows(self, rows: Any) -> Any:
         return self.raw_rows(rows) if self._there is None else self._there[rows]

@@ -14,17 +14,10 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Place, engine_of, portable
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
-from fairnepv.io.texts import same_kind
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.intake import (
-    check_ids,
-    check_quality,
-    check_view,
-    find_ids,
-    named_views,
-    sketch_view,
-)
+from fairnepv.views.ids import align, check_ids
+from fairnepv.views.intake import check_quality, check_view, named_views, sketch_view
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -64,7 +57,7 @@ class Pool:
         orders: dict[str, Indices] = {}
         common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
-            common_ids, orders = _alignment(checked, ids)
+            common_ids, orders = align(checked, ids)
             checked = {
                 name: view.reordered(orders[name]) if name in orders else view
                 for name, view in checked.items()
@@ -287,32 +280,3 @@ def _check_lengths(views: Mapping[str, View]) -> None:
             )
     if first[1].n < 2:
         raise InputError(f"a pool needs at least 2 rows to choose from, not {first[1].n}")
-
-
-def _alignment(
-    views: Mapping[str, View], ids: Mapping[str, Any]
-) -> tuple[NDArray[Any], dict[str, Indices]]:
-    """The ids of the first view, and for every view in another order the rows that follow them."""
-    if set(ids) != set(views):
-        raise InputError(f"ids names views {sorted(ids)}, but the data has {sorted(views)}")
-    by_view = {
-        name: check_ids(ids[name], view.n, f"ids of view {name!r}") for name, view in views.items()
-    }
-    reference, common = next(iter(by_view.items()))
-    orders = {}
-    for name, own in by_view.items():
-        if not same_kind(own, common):
-            raise InputError(
-                f"ids of views {reference!r} and {name!r} differ in type ({common.dtype} and "
-                f"{own.dtype}); give the same type to both"
-            )
-        if np.array_equal(own, common):
-            continue
-        strangers = np.setxor1d(own, common)
-        if len(strangers):
-            raise InputError(
-                f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
-                f"in one and not in the other, for example {strangers.tolist()[0]!r}"
-            )
-        orders[name] = find_ids(common, own)
-    return common, orders

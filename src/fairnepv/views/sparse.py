@@ -9,9 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import Place, RowBlock
-from fairnepv.views.arrays import read_array
+from fairnepv.compute import Engine, Place, RowBlock
+from fairnepv.errors import InputError
+from fairnepv.io.sparse_files import refuse_unbounded
+from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.checks import (
+    check_diagonal,
+    check_magnitude,
+    check_numeric,
+    check_own_ridge,
+    refuse_non_finite,
+)
+from fairnepv.views.csr import sound_csr
 from fairnepv.views.tensor_rows import SparseRows
 
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
@@ -70,7 +80,26 @@ class SparseView(View):
         parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
         return np.concatenate(parts)
 
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        self.sketched(name)
+        refuse_unbounded(f"view {name!r}", self.data.shape)
+        if isinstance(self.data, SparseRows):
+            view, bad = self, self.data.not_finite()
+        else:
+            view = self._with(data=sound_csr(f"view {name!r}", self.data))
+            bad = np.flatnonzero(~np.isfinite(view.data.data))
+        if len(bad):
+            row = int(np.searchsorted(view.data.indptr, bad[0], side="right")) - 1
+            refuse_non_finite(name, len(bad), row)
+        check_magnitude(name, view)
+        return view if self.eps is None else view.with_eps(check_positive("eps", self.eps, name))
+
+    def sketched(self, name: str) -> View:
+        check_numeric(name, self.data)
+        return self
+
     def raw_rows(self, rows: Indices | slice) -> Any:
+        """As CSR."""
         return self.data[rows]
 
     def rows(self, rows: Indices | slice) -> Any:
@@ -115,6 +144,26 @@ class DiagonalView(SparseView):
         self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
         self.n = self.p = len(self.values)
         self.eps = eps
+
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        values = plain_array(self.values, f"view {name!r}")
+        if values.ndim != 1 or len(values) == 0:
+            raise InputError(f"view {name!r}: a diagonal kernel is one value per row")
+        check_numeric(name, values)
+        smallest = 0.0 if self.eps != 0 else np.finfo(np.float64).tiny
+        bad = np.flatnonzero(~(np.isfinite(values) & (values >= smallest)))
+        if len(bad):
+            raise InputError(
+                f"view {name!r}: the values of a diagonal kernel must be finite and "
+                f"{'positive (eps is 0)' if self.eps == 0 else 'not negative'}; row {bad[0]} has "
+                f"{values[bad[0]]}"
+            )
+        check_diagonal(name, values.astype(np.float64))
+        check_own_ridge(name, self)
+        return self
+
+    def sketched(self, name: str) -> View:
+        return self
 
     @property
     def stored(self) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
+from fairnepv.views.csr import within
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -192,7 +193,7 @@ def _sparse_rows(tensor: Any, what: str) -> Any:
 
     found = _items(tensor)
     n, p = tensor.shape
-    if found is None or not (_within(found[0], n) and _within(found[1], p)):
+    if found is None or not (within(found[0], n) and within(found[1], p)):
         raise InputError(
             f"{what} is a broken sparse tensor: its index tensors do not fit its shape {(n, p)}"
         )
@@ -228,10 +229,6 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
         return None
     outer = torch.arange(len(lengths), device=ends.device).repeat_interleave(lengths)
     return (outer, inner, values) if by_row else (inner, outer, values)
-
-
-def _within(indices: Any, size: int) -> bool:
-    return not len(indices) or bool(indices.min() >= 0 and indices.max() < size)
 
 
 @functools.cache
