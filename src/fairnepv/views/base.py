@@ -16,17 +16,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Engine, Place, RowBlock, in_order
+from fairnepv.compute import HOST, Engine, Place, RowBlock
 from fairnepv.views.arrays import check_positive
-from fairnepv.views.blocks import DenseBlock, spectrum_of_rows, squared_norms
-from fairnepv.views.checks import check_finite, check_magnitude, check_shape
+from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
 from fairnepv.views.trail import Trail
+from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
-
-_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed at a time
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -70,11 +68,11 @@ class View(ABC):
 
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
-    _scale_column: Any = None  # the same at `place`, (n, 1)
+    _scale_column: Any = None  # the same at `block_place`, (n, 1)
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
-        column = None if scale is None else self.place.put(scale)[:, None]
+        column = None if scale is None else self.block_place.put(scale)[:, None]
         return self._with(scale=scale, offset=offset, _scale_column=column)
 
     def with_eps(self, eps: float) -> Self:
@@ -93,15 +91,15 @@ class View(ABC):
 
     def gather(self, indices: Indices) -> RowBlock:
         """The scaled rows at `indices`, in that order, as a block."""
-        return self._block_of(self.place.put(indices))
+        return self._block_of(self.block_place.put(indices))
 
     def _block_of(self, rows: Any) -> RowBlock:
-        scale = None if self._scale_column is None else self._scale_column[rows]
-        return DenseBlock(self.placed_rows(rows), scale, self.place, self.single)
+        there = self.raw_rows(rows) if self._there is None else self._there[rows]
+        return DenseBlock(there, self._column(rows), self.place, self.single)
 
-    def placed_rows(self, rows: Any) -> Any:
-        """`raw_rows` at `place`."""
-        return self.raw_rows(rows)
+    def _column(self, rows: Any) -> Any:
+        """(m, 1) scales of these rows, where their block is."""
+        return None if self._scale_column is None else self._scale_column[rows]
 
     def anchor(self, indices: Indices) -> Any:
         """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
@@ -190,15 +188,7 @@ class View(ABC):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return self._norms_in_chunks()
-
-    def _norms_in_chunks(self) -> Floats:
-        size = max(1, _CHUNK_NUMBERS // self.p)
-        calls = [functools.partial(self._norms_of, s, s + size) for s in range(0, self.n, size)]
-        return np.concatenate(list(in_order(calls)))
-
-    def _norms_of(self, start: int, stop: int) -> Floats:
-        return squared_norms(self.raw_rows(slice(start, min(stop, self.n))))
+        return norms_in_chunks(self.raw_rows, self.n, self.p)
 
     def raw_squared_norms(self) -> Floats:
         """(n,) squared norms of the rows as given."""
@@ -239,8 +229,24 @@ class View(ABC):
 
     # --- needed only by views that can lie on a device, or go to workers --------------------------
 
-    place: Place = HOST  # where `dense_rows`, `anchor` and `quadratic` are
-    resident_bytes: int = 0  # of rows that stay on a device
+    place: Place = HOST  # where `dense_rows` and `quadratic` are
+    _there: Any = None  # the rows on a device, `DeviceRows` or `DeviceCsr`
+
+    @property
+    def block_place(self) -> Place:
+        """Where blocks and anchors are."""
+        return self.place if self._there is None else self._there.place
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of rows that stay on a device."""
+        return 0 if self._there is None else self._there.resident_bytes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies are for the host."""
+        if self._there is None:
+            return vars(self)
+        return vars(self._with(place=HOST, _there=None).scaled(self.scale, self.offset))
 
     @property
     def home_engine(self) -> str | None:

@@ -14,11 +14,11 @@ from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.blocks import DenseBlock, squared_norms
-from fairnepv.views.checks import check_numeric
+from fairnepv.views.blocks import DenseBlock, norms_in_chunks, squared_norms
 from fairnepv.views.device_rows import DeviceRows
 from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.trail import DenseTrail
+from fairnepv.views.validity import check_numeric
 
 _LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
 
@@ -30,7 +30,6 @@ class DenseView(View):
     """
 
     array_anchors = True
-    _there: DeviceRows | None = None  # the rows on a device
 
     def __init__(self, data: NDArray[Any] | RowFile, eps: float | None = None) -> None:
         self.data = data
@@ -56,13 +55,11 @@ class DenseView(View):
         check_numeric(name, self.data)
         return self
 
-    def placed_rows(self, rows: Any) -> Any:
-        return self.raw_rows(rows) if self._there is None else self._there[rows]
-
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        known = self.data.squared_norms() if isinstance(self.data, RowFile) else None
-        return self._norms_in_chunks() if known is None else known
+        if isinstance(self.data, TensorRows):
+            return self.data.squared_norms()
+        return norms_in_chunks(self.raw_rows, self.n, self.p)
 
     def measure(self, engine: Engine) -> None:
         """Have the norms computed by workers that read the rows themselves."""
@@ -70,7 +67,7 @@ class DenseView(View):
 
     @functools.cached_property
     def single(self) -> bool:
-        norms = self._raw_squared_norms
+        norms = self.raw_squared_norms()
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
 
@@ -116,10 +113,6 @@ class DenseView(View):
     def home_engine(self) -> str | None:
         return self.data.home_engine if isinstance(self.data, TensorRows) else None
 
-    @property
-    def resident_bytes(self) -> int:  # type: ignore[override]
-        return 0 if self._there is None else self._there.resident_bytes
-
     def moved(self, place: Place, room: int) -> DenseView:
         view = self._with(place=place, _there=DeviceRows(self.data, place, room))
         return view.scaled(self.scale, self.offset)
@@ -128,11 +121,6 @@ class DenseView(View):
         view = self._with(single=self.single)  # or a worker would read all rows to know it
         vars(view).pop("_raw_squared_norms", None)
         return view
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies are for the host."""
-        here = self._with(place=HOST, _there=None).scaled(self.scale, self.offset)
-        return vars(here)
 
 
 class RawRows:

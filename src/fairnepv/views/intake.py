@@ -16,11 +16,10 @@ from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
 from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, View
-from fairnepv.views.checks import check_shape
-from fairnepv.views.csr import sound_csr
 from fairnepv.views.dense import DenseView
 from fairnepv.views.sparse import DiagonalView, SparseView
 from fairnepv.views.tensor_rows import SparseRows, TensorRows, tensor_rows
+from fairnepv.views.validity import check_shape, sound_csr
 
 
 def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fairnepv.compute import Engine, RowBlock
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
-from fairnepv.views.checks import (
+from fairnepv.views.validity import (
     check_diagonal,
     check_finite,
     check_numeric,

@@ -14,15 +14,17 @@ from fairnepv.errors import InputError
 from fairnepv.io.sparse_files import refuse_unbounded
 from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.checks import (
+from fairnepv.views.sparse_tensor import Compact, CsrTrail, DeviceCsr
+from fairnepv.views.tensor_rows import SparseRows
+from fairnepv.views.trail import Trail
+from fairnepv.views.validity import (
     check_diagonal,
     check_magnitude,
     check_numeric,
     check_own_ridge,
     refuse_non_finite,
+    sound_csr,
 )
-from fairnepv.views.csr import sound_csr
-from fairnepv.views.tensor_rows import SparseRows
 
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
 
@@ -60,7 +62,12 @@ class SparseBlock(RowBlock):
 
 
 class SparseView(View):
-    """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m)."""
+    """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m).
+
+    On a device blocks, anchors and trails are tensors, and few rows are still read by the host.
+    """
+
+    _there: DeviceCsr | None = None
 
     def __init__(self, data: Any, eps: float | None = None) -> None:
         self.data = data
@@ -106,16 +113,25 @@ class SparseView(View):
         return _scaled(self.data[rows], self._scales(rows))
 
     def _block_of(self, rows: Any) -> RowBlock:
-        return SparseBlock(self.rows(rows))
+        if self._there is None:
+            return SparseBlock(self.rows(rows))
+        return self._there.block(rows, self._column(rows))
 
-    def anchor(self, indices: Indices) -> Factored:
-        return Factored(self.rows(indices).T.tocsr(), None)
+    def anchor(self, indices: Indices) -> Any:
+        if self._there is None:
+            return Factored(self.rows(indices).T.tocsr(), None)
+        return self._there.anchor(self.gather(indices))
 
-    def combined(self, anchor: Factored, combine: Floats) -> Factored | Floats:
+    def combined(self, anchor: Any, combine: Any) -> Any:
+        if isinstance(anchor, Compact):
+            return anchor.combined(self.block_place.put(combine))
         # A multiply-add per non-zero takes some eight times as long as one of BLAS.
         if len(combine) * self.n <= 8 * self.stored:
             return Factored(anchor.columns, combine)
         return np.asarray(anchor.columns @ combine)
+
+    def trail(self, most: int, coarse: bool) -> Trail:
+        return Trail(self, most) if self._there is None else CsrTrail(self, self._there, most)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
@@ -129,9 +145,8 @@ class SparseView(View):
         return self.data.home_engine if isinstance(self.data, SparseRows) else None
 
     def moved(self, place: Place, room: int) -> View:
-        from fairnepv.views.sparse_tensor import CsrView
-
-        return CsrView.of(self, place, room)
+        there = DeviceCsr(self.data, place, room)
+        return self._with(data=there.data, _there=there).scaled(self.scale, self.offset)
 
 
 class DiagonalView(SparseView):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
-from fairnepv.views.csr import within
+from fairnepv.views.validity import within
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
