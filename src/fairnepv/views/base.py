@@ -42,7 +42,7 @@ class View(ABC):
 
     n: int
     p: int
-    eps: float | None  # None until the pool gives the view its ridge
+    eps: float | None = None  # a ridge of its own; where there is none the pool gives it one
 
     @abstractmethod
     def raw_rows(self, rows: Indices | slice) -> Any:
@@ -68,12 +68,13 @@ class View(ABC):
 
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
-    _scale_column: Any = None  # the same at `block_place`, (n, 1)
+    _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
-        column = None if scale is None else self.block_place.put(scale)[:, None]
-        return self._with(scale=scale, offset=offset, _scale_column=column)
+        here = scale is None or self._there is None
+        there = None if here else self._there.place.put(scale)[:, None]
+        return self._with(scale=scale, offset=offset, _scale_there=there)
 
     def with_eps(self, eps: float) -> Self:
         return self._with(eps=eps)
@@ -99,7 +100,9 @@ class View(ABC):
 
     def _column(self, rows: Any) -> Any:
         """(m, 1) scales of these rows, where their block is."""
-        return None if self._scale_column is None else self._scale_column[rows]
+        if self.scale is None:
+            return None
+        return self.scale[rows][:, None] if self._scale_there is None else self._scale_there[rows]
 
     def anchor(self, indices: Indices) -> Any:
         """Small state for `RowBlock.cross`, which then gives K[block, indices]."""

@@ -42,13 +42,12 @@ class DenseView(View):
         return np.take(self.data, rows, axis=0)  # which is quicker than brackets
 
     def checked(self, name: str, engine: Engine | None = None) -> View:
-        if isinstance(self.data, RowFile):
-            view = self._with()
-            if engine is not None and getattr(engine, "remote", False):
-                view.measure(engine)
-        else:
-            view = self._with(data=plain_array(self.data, f"view {name!r}"))
-        check_numeric(name, view.data)
+        in_file = isinstance(self.data, RowFile)
+        data = self.data if in_file else plain_array(self.data, f"view {name!r}")
+        check_numeric(name, data)
+        view = self._with(data=data)
+        if in_file and engine is not None and getattr(engine, "remote", False):
+            view.measure(engine)
         return super(DenseView, view).checked(name)
 
     def sketched(self, name: str) -> View:

@@ -188,9 +188,6 @@ class KernelBlock(RowBlock):
     def cross(self, anchor: Combination) -> Floats:
         return self._view.cross(self._rows, anchor)
 
-    def coarse(self, anchor: Combination) -> Floats:
-        return self.cross(anchor)
-
 
 def _symmetric(name: str, kernel: NDArray[Any], tolerance: float) -> NDArray[Any]:
     """A kernel that is symmetric to rounding as one that is exactly so."""

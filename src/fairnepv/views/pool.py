@@ -52,8 +52,7 @@ class Pool:
         engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
         checked = {name: check_view(name, value, engine) for name, value in named.items()}
-        ridges = _ridges(eps, checked)
-        checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
+        checked = _with_ridges(checked, eps)
         orders: dict[str, Indices] = {}
         common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
@@ -85,8 +84,7 @@ class Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
-        ridges = _ridges(eps, sketched)
-        sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
+        sketched = _with_ridges(sketched, eps)
         _check_lengths(sketched)
         engine = engine_of(_home_engine(sketched.values()) if engine is None else engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
@@ -251,15 +249,16 @@ def _block_gram(block: Block, state: None) -> Any:
     return Phi.T @ Phi
 
 
-def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
+def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
     """One ridge per view; a view that brought its own keeps it."""
-    own = {name: view.eps for name, view in views.items() if view.eps is not None}
+    own = {name for name, view in views.items() if view.eps is not None}
     if not isinstance(eps, Mapping):
-        return {**dict.fromkeys(views, check_positive("eps", eps)), **own}
+        common = check_positive("eps", eps)
+        return {name: v if name in own else v.with_eps(common) for name, v in views.items()}
     unknown = set(eps) - set(views)
     if unknown:
         raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
-    twice = sorted(set(eps) & set(own))
+    twice = sorted(set(eps) & own)
     if twice:
         raise InputError(
             f"eps names {twice}, which bring a ridge of their own; drop one of the two"
@@ -267,7 +266,8 @@ def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
     missing = [name for name in views if name not in eps and name not in own]
     if missing:
         raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
-    return {**{name: check_positive("eps", value, name) for name, value in eps.items()}, **own}
+    ridges = {name: check_positive("eps", value, name) for name, value in eps.items()}
+    return {name: v if name in own else v.with_eps(ridges[name]) for name, v in views.items()}
 
 
 def _check_lengths(views: Mapping[str, View]) -> None:

@@ -40,7 +40,7 @@ class Factored(NamedTuple):
 
 
 class SparseBlock(RowBlock):
-    """Scaled rows as CSR."""
+    """Scaled rows as CSR. A product takes its time for finding columns, in any precision."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -56,9 +56,6 @@ class SparseBlock(RowBlock):
             return np.asarray(self._rows @ anchor)
         K: Floats = (self._rows @ anchor.columns).toarray()
         return K if anchor.combine is None else K @ anchor.combine
-
-    def coarse(self, anchor: Factored | Floats) -> Floats:
-        return self.cross(anchor)  # its time goes into finding columns, in any precision
 
 
 class SparseView(View):

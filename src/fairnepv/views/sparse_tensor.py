@@ -57,9 +57,6 @@ class CsrBlock(RowBlock):
         product = csr_tensor(self.crow, numbers, self._values, (rows, len(table))) @ table
         return product if self._scale is None else product.mul_(self._scale)
 
-    def coarse(self, anchor: Compact) -> Any:
-        return self.cross(anchor)
-
 
 def _at_least(rows: int, table: Any) -> Any:
     """With zeros below: cuSPARSE refuses a matrix of more entries than it has places, and ours

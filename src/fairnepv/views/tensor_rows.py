@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
+from fairnepv.compute.tensors import csr_parts, csr_tensor, silence_csr_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
 from fairnepv.views.validity import within
@@ -215,7 +215,7 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
     """Rows, columns and values one by one; None where the ends of rows make no sense."""
     import torch
 
-    spend_warning()
+    silence_csr_warning()
     if tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
         tensor = tensor.to_sparse_coo()
     if tensor.layout == torch.sparse_coo:
