@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.views.base import LARGEST_SQUARE, Floats, View
+from fairnepv.views.base import Floats, View
 from fairnepv.views.pool import Pool
+from fairnepv.views.validity import LARGEST_SQUARE
 
 _COMPUTED, SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
 
