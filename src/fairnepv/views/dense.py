@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from fairnepv.compute import Block, Engine, RowBlock, in_order
+from fairnepv.compute import Block, Engine, Pass, RowBlock, in_order
 from fairnepv.compute.tensors import to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
@@ -79,7 +79,7 @@ class DenseView(View):
 
     def measure(self, engine: Engine) -> None:
         """Have the norms computed by workers that read the rows themselves."""
-        self._raw_squared_norms = engine.map(_measure_rows, RawRows(self.data), None)
+        self._raw_squared_norms = engine.map(Pass(_measure_rows, RawRows(self.data), None))
 
     def raw_squared_norms(self) -> Floats:
         return self._raw_squared_norms

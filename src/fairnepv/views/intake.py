@@ -223,7 +223,7 @@ def _checked_dense(name: str, value: Any, engine: Engine | None) -> DenseView:
     _numeric(name, array)
     view = DenseView(array)
     with np.errstate(over="ignore", invalid="ignore"):
-        if engine is not None and isinstance(array, RowFile) and getattr(engine, "remote", False):
+        if engine is not None and isinstance(array, RowFile) and engine.remote:
             view.measure(engine)
         norms = view.raw_squared_norms()  # which it keeps: all checks take one pass over a file
     _check_finite(name, array, np.flatnonzero(~np.isfinite(norms)))
