@@ -41,6 +41,8 @@ def portable(task: Task) -> Task:
 class RowBlock(Protocol):
     """Consecutive rows of one view; what a task may ask of them."""
 
+    place: Place = HOST  # where the answers are
+
     def features(self) -> Any:
         """The calibrated rows, (b, p) float64: an array, or CSR for a sparse view."""
         ...

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute.base import Array, Block, Engine, Pass, R, RowBlock, RowSource, tree_fold
-from fairnepv.compute.place import Floats, Place
+from fairnepv.compute.base import Block, Engine, Pass, R, RowBlock, RowSource, tree_fold
+from fairnepv.compute.place import HOST, Floats, Place
 from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
@@ -58,6 +58,12 @@ class TorchPlace(Place):
     def dense(self, features: Any) -> Any:
         return features.to_dense() if is_sparse(features) else features
 
+    def double(self, array: Any) -> Any:
+        return array.double()
+
+    def single(self, array: Any) -> Any:
+        return array.float()
+
     @whole_float32()
     def weighted(self, weights: Any, rows: Any) -> Any:
         return weights @ rows
@@ -83,6 +89,15 @@ class TorchPlace(Place):
 
     def copy(self, array: Any) -> Any:
         return array.clone()
+
+    def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
+        return row.addmv(directions.T, coefficients, alpha=-1.0)
+
+    def square_root(self, X: Any, eps: float) -> Any:
+        import torch
+
+        ridge = eps**0.5 * torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
+        return torch.linalg.qr(torch.cat([X, ridge]), mode="r").R
 
     def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
         return matrix.addr_(vector, vector, alpha=scale)
@@ -204,51 +219,32 @@ class TorchEngine(Engine):
         block, parts = pass_.block(start, stop), pass_.slices(start, stop)
         with whole_float32():
             if pass_.portable:
-                there = tuple(_Uploaded.of(view, self.place) for view in block.views)
+                put = self.place.put  # which does not keep what it sent, as that of the pass does
+                there = tuple(Moved(v, put) if v.place is HOST else v for v in block.views)
                 block = replace(block, views=there, place=place)
                 return task(block, state, *(to_device(x, self.device) for x in parts))
-            here = tuple(_Fetched(view, self.place) for view in block.views)
+            here = tuple(Moved(view, self.place.get) for view in block.views)
             block = Block(block.start, block.stop, here)
             return task(block, state, *map(self.place.get, parts))
 
 
-class _Fetched:
-    """Rows of a device as NumPy sees them."""
+class Moved(RowBlock):
+    """Rows whose answers are moved, by `get` to the host or by `put` to the device."""
 
-    def __init__(self, block: RowBlock, place: TorchPlace) -> None:
-        self._block, self._place = block, place
-
-    def features(self) -> Any:
-        return self._place.get(self._block.features())
-
-    def squared_norms(self) -> Array:
-        return np.asarray(self._place.get(self._block.squared_norms()))
-
-    def cross(self, anchor: Any) -> Array:
-        return np.asarray(self._place.get(self._block.cross(anchor)))
-
-    def coarse(self, anchor: Any) -> Array:
-        return np.asarray(self._place.get(self._block.coarse(anchor)))
-
-
-class _Uploaded(_Fetched):
-    """Rows that only NumPy can multiply, whose products go to the device."""
-
-    @classmethod
-    def of(cls, block: RowBlock, place: TorchPlace) -> RowBlock:
-        return block if getattr(block, "on_device", False) else cls(block, place)
+    def __init__(self, block: RowBlock, move: Callable[[Any], Any]) -> None:
+        self._block, self._move = block, move
 
     def features(self) -> Any:
-        return self._place.put(self._block.features())
+        return self._move(self._block.features())
 
     def squared_norms(self) -> Any:
-        return self._place.put(self._block.squared_norms())
+        return self._move(self._block.squared_norms())
 
     def cross(self, anchor: Any) -> Any:
-        return self._place.put(self._block.cross(anchor))
+        return self._move(self._block.cross(anchor))
 
     def coarse(self, anchor: Any) -> Any:
-        return self._place.put(self._block.coarse(anchor))
+        return self._move(self._block.coarse(anchor))
 
 
 class _Full(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigvalsh
+from scipy.linalg import cholesky, eigvalsh, qr
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotri, dsyevd, dsyevr, ssyevd, ssyevr
 
@@ -29,7 +29,7 @@ class Place(Protocol):
     asynchronous: bool  # whether to ask for a number takes longer than to compute a few more
 
     def put(self, array: Any) -> Any:
-        """An array of the host, or one that is here already, as an array of this place."""
+        """An array of the host or of a device as one of this place."""
         ...
 
     def get(self, array: Any) -> Any:
@@ -42,6 +42,14 @@ class Place(Protocol):
 
     def copy(self, array: Any) -> Any:
         """The same numbers in memory of their own."""
+        ...
+
+    def double(self, array: Any) -> Any:
+        """An array of this place in float64; the same one where it is that already."""
+        ...
+
+    def single(self, array: Any) -> Any:
+        """An array of this place in float32; the same one where it is that already."""
         ...
 
     def weighted(self, weights: Any, rows: Any) -> Any:
@@ -62,6 +70,14 @@ class Place(Protocol):
 
     def nth_largest(self, values: Any, n: int) -> float:
         """The value (b,) that n - 1 others are at least as large as."""
+        ...
+
+    def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
+        """row (p,) - coefficients (t,) @ directions (t, p)"""
+        ...
+
+    def square_root(self, X: Any, eps: float) -> Any:
+        """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
         ...
 
     def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
@@ -93,8 +109,11 @@ class Host(Place):
     device: Any = "cpu"
     asynchronous = False
 
+    def __reduce__(self) -> str:
+        return "HOST"  # there is one
+
     def put(self, array: Any) -> Any:
-        return array
+        return array.cpu().numpy() if hasattr(array, "cpu") else array
 
     def get(self, array: Any) -> Any:
         return array
@@ -104,6 +123,12 @@ class Host(Place):
 
     def copy(self, array: Any) -> Any:
         return array.copy()
+
+    def double(self, array: Any) -> Any:
+        return np.asarray(array, dtype=np.float64)
+
+    def single(self, array: Any) -> Any:
+        return np.asarray(array, dtype=np.float32)
 
     def weighted(self, weights: Any, rows: Any) -> Any:
         return weights @ rows
@@ -125,6 +150,14 @@ class Host(Place):
 
     def nth_largest(self, values: Any, n: int) -> float:
         return float(np.partition(values, len(values) - n)[len(values) - n])
+
+    def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
+        return row - coefficients @ directions
+
+    def square_root(self, X: Any, eps: float) -> Any:
+        k = X.shape[1]
+        R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
+        return np.asarray(R)
 
     def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
         dger(scale, vector, vector, a=matrix.T, overwrite_a=True)

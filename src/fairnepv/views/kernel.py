@@ -11,7 +11,6 @@ from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
 from fairnepv.compute import RowBlock
-from fairnepv.compute.tensors import to_host
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
 
@@ -33,6 +32,8 @@ class KernelView(View):
     of its own; 0 takes a positive definite kernel as it stands.
     """
 
+    scored_by_rows = False
+
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
         self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
         self.n = len(self.kernel)
@@ -51,14 +52,11 @@ class KernelView(View):
     def raw_squared_norms(self) -> Floats:
         return np.diagonal(self.kernel).astype(np.float64)
 
-    def block(self, start: int, stop: int) -> RowBlock:
-        return KernelBlock(self, slice(start, stop))
+    def raw_rows(self, rows: Indices | slice) -> Floats:
+        return self.factor[rows]
 
-    def gather(self, indices: Indices) -> RowBlock:
-        return KernelBlock(self, to_host(indices))
-
-    def rows(self, indices: Indices | slice) -> Floats:
-        return multiply_rows(self._scales(indices), self.factor[indices])
+    def _block_of(self, rows: Indices | slice) -> RowBlock:
+        return KernelBlock(self, rows)
 
     def anchor(self, indices: Indices) -> Combination:
         return Combination(indices, self._scales(indices), None)
@@ -121,9 +119,8 @@ class KernelView(View):
         K.flat[:: len(K) + 1] += self.ridge
         return float(2.0 * np.log(np.diagonal(np.linalg.cholesky(K))).sum())
 
-    def take(self, indices: Indices) -> KernelView:
-        view = KernelView(self.kernel[np.ix_(indices, indices)], self.eps)
-        return view.scaled(self._scales(indices), self.offset)
+    def take(self, indices: Indices) -> View:
+        return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)
 
 
 class SketchedKernel(KernelView):
@@ -134,11 +131,13 @@ class SketchedKernel(KernelView):
         return self.n
 
 
-class KernelBlock:
+class KernelBlock(RowBlock):
+    """Some rows of a kernel."""
+
     def __init__(self, view: KernelView, rows: Indices | slice) -> None:
         self._view, self._rows = view, rows
 
-    def features(self) -> Floats:
+    def features(self) -> Any:
         return self._view.rows(self._rows)
 
     def squared_norms(self) -> Floats:

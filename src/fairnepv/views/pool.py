@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
+from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
 from fairnepv.io.texts import same_kind
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.dense import DenseView
 from fairnepv.views.intake import (
     check_ids,
     check_quality,
@@ -25,7 +25,6 @@ from fairnepv.views.intake import (
     named_views,
     sketch_view,
 )
-from fairnepv.views.tensor import preferred_engine, settled
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -77,7 +76,7 @@ class Pool:
         qualities = check_quality(quality, tuple(checked), n)
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
-        engine = engine_of(engine or preferred_engine(checked.values()))
+        engine = engine_of(engine or _home_engine(checked.values()))
         there = settled(tuple(checked.values()), engine)
         return cls(tuple(checked), there, engine, common_ids, qualities)
 
@@ -96,9 +95,7 @@ class Pool:
         ridges = _ridges(eps, sketched)
         sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
         _check_lengths(sketched)
-        if engine is None:
-            engine = preferred_engine(sketched.values())
-        engine = engine_of(engine)
+        engine = engine_of(_home_engine(sketched.values()) if engine is None else engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
@@ -157,9 +154,9 @@ class Pool:
         return Pool(self.names, views, LocalEngine())
 
     def settled(self, engine: Engine) -> Pool:
-        """Dense views alone go where the engine computes: anchors of these are arrays, wherever
-        they were made."""
-        there = [settled((v,), engine)[0] if type(v) is DenseView else v for v in self.views]
+        """Only views whose anchors any place can take go where the engine computes: the driver
+        makes them."""
+        there = [settled((v,), engine)[0] if v.array_anchors else v for v in self.views]
         return replace(self, views=tuple(there), engine=engine)
 
     def map(
@@ -228,6 +225,23 @@ class Pool:
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
         )
+
+
+def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
+    """These views where the engine computes: rows on its device, as many as fit."""
+    if not isinstance(engine, TorchEngine):
+        return views
+    room, there = engine.room, []
+    for view in views:
+        moved = view.moved(engine.place, room)
+        there.append(moved)
+        room -= moved.resident_bytes
+    return tuple(there)
+
+
+def _home_engine(views: Iterable[View]) -> str | None:
+    """Rows on a GPU choose it."""
+    return next((view.home_engine for view in views if view.home_engine), None)
 
 
 @portable

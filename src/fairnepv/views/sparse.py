@@ -9,11 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import RowBlock
-from fairnepv.compute.tensors import to_host
+from fairnepv.compute import Place, RowBlock
 from fairnepv.views.arrays import read_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.dense import spectrum_of_rows
 from fairnepv.views.tensor_rows import SparseRows
 
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
@@ -29,7 +27,9 @@ class Factored(NamedTuple):
     combine: Floats | None
 
 
-class SparseBlock:
+class SparseBlock(RowBlock):
+    """Scaled rows as CSR."""
+
     def __init__(self, rows: Any) -> None:
         self._rows = rows
 
@@ -52,8 +52,6 @@ class SparseBlock:
 class SparseView(View):
     """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m)."""
 
-    scored_by_rows = True
-
     def __init__(self, data: Any, eps: float | None = None) -> None:
         self.data = data
         self.n, self.p = data.shape
@@ -72,18 +70,14 @@ class SparseView(View):
         parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
         return np.concatenate(parts)
 
-    def raw_squared_norms(self) -> Floats:
-        return self._raw_squared_norms
+    def raw_rows(self, rows: Indices | slice) -> Any:
+        return self.data[rows]
 
-    def block(self, start: int, stop: int) -> RowBlock:
-        rows = slice(start, stop)
-        return SparseBlock(_scaled(self.data[rows], self._scales(rows)))
+    def rows(self, rows: Indices | slice) -> Any:
+        return _scaled(self.data[rows], self._scales(rows))
 
-    def rows(self, indices: Indices) -> Any:
-        return _scaled(self.data[indices], self._scales(indices))
-
-    def gather(self, indices: Indices) -> RowBlock:
-        return SparseBlock(self.rows(to_host(indices)))
+    def _block_of(self, rows: Any) -> RowBlock:
+        return SparseBlock(self.rows(rows))
 
     def anchor(self, indices: Indices) -> Factored:
         return Factored(self.rows(indices).T.tocsr(), None)
@@ -98,11 +92,17 @@ class SparseView(View):
         product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
         return product
 
-    def spectrum(self, indices: Indices) -> Floats:
-        return spectrum_of_rows(self.compact_rows(indices))
+    def take(self, indices: Indices) -> View:
+        return self._given_to(SparseView(self.data[indices]), indices)
 
-    def take(self, indices: Indices) -> SparseView:
-        return SparseView(self.data[indices], self.eps).scaled(self._scales(indices), self.offset)
+    @property
+    def home_engine(self) -> str | None:
+        return self.data.home_engine if isinstance(self.data, SparseRows) else None
+
+    def moved(self, place: Place, room: int) -> View:
+        from fairnepv.views.sparse_tensor import CsrView
+
+        return CsrView.of(self, place, room)
 
 
 class DiagonalView(SparseView):
@@ -126,6 +126,9 @@ class DiagonalView(SparseView):
 
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
+
+    def moved(self, place: Place, room: int) -> View:
+        return self
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         return float(self.squared_norms.min())

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute import RowBlock
+from fairnepv.compute import Place, RowBlock
 from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
-from fairnepv.views.base import Floats, Indices, guise_of, under
+from fairnepv.views.base import Floats, Indices
 from fairnepv.views.sparse import SparseView
 from fairnepv.views.tensor_rows import SparseRows, gathered, row_sums
 from fairnepv.views.trail import Trail
@@ -27,21 +27,20 @@ class Compact(NamedTuple):
     table: Any  # (c + 1, m) float64
 
 
-class CsrBlock:
+class CsrBlock(RowBlock):
     """Rows on the device as they are stored. Products are made in float64, as on the host; a GPU
     would take half the time in float32."""
 
-    on_device = True
-
-    def __init__(self, parts: tuple[Any, Any, Any], p: int, scale: Any) -> None:
+    def __init__(self, parts: tuple[Any, Any, Any], p: int, scale: Any, place: Place) -> None:
         self.crow, self.col, values = parts
+        self.place = place
         self._values, self._p, self._scale = values.double(), p, scale
 
     def features(self) -> Any:
         return csr_tensor(self.crow, self.col, self.values(), (len(self.crow) - 1, self._p))
 
     def values(self) -> Any:
-        """Scaled."""
+        """The values of the scaled rows."""
         if self._scale is None:
             return self._values
         return self._values * self._scale.repeat_interleave(self.crow.diff())
@@ -70,94 +69,111 @@ def _at_least(rows: int, table: Any) -> Any:
     return longer
 
 
-class CsrView(SparseView):
-    """`parts` are row ends, columns and values of all rows on the device, or None where rows are
-    streamed."""
+class DeviceCsr:
+    """All rows on the device in up to `room` bytes, or streamed to it. Slices and index tensors
+    give row ends, columns and values of these rows."""
 
-    def __init__(self, data: Any, eps: float | None, device: Any, parts: Any) -> None:
-        super().__init__(data, eps)
-        self._device, self._parts = device, parts
-        self._scale_there: Any = None
-        self._ahead = Stream(device)
-
-    @classmethod
-    def of(cls, view: SparseView, device: Any, room: int) -> CsrView:
-        """The same view on a device, resident if that takes no more than `room` bytes."""
-        data = view.data
-        if isinstance(data, SparseRows) and data.device != device:
+    def __init__(self, data: Any, place: Place, room: int) -> None:
+        if isinstance(data, SparseRows) and data.device != place.device:
             data = data[:]
-        parts = _resident(data, device, room)
-        return under(cls(data, view.eps, device, parts), *guise_of(view))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are for the host."""
-        return under, (SparseView(self.data, self.eps), *guise_of(self))
+        self.data, self.place = data, place
+        self._parts = _resident(data, place.device, room)
+        self._ahead = Stream(place.device)
 
     @property
     def resident_bytes(self) -> int:
         return 0 if self._parts is None else sum(int(x.nbytes) for x in self._parts)
 
-    def scaled(self, scale: Floats | None, offset: float) -> CsrView:
-        there = None if scale is None else to_device(scale, self._device)
-        return self._with(scale=scale, offset=offset, _scale_there=there)
+    def __getitem__(self, rows: Any) -> tuple[Any, Any, Any]:
+        if isinstance(rows, slice):
+            return self._between(rows.start, rows.stop)
+        if self._parts is not None:
+            return gathered(self._parts, rows)
+        crow, col, values = map(self.place.put, csr_parts(self.data[to_host(rows)]))
+        return crow, col, values
 
-    def block(self, start: int, stop: int) -> RowBlock:
+    def _between(self, start: int, stop: int) -> tuple[Any, Any, Any]:
         first, last = (int(self.data.indptr[i]) for i in (start, stop))
-        held = self._parts or csr_parts(self.data)
-        parts = held[0][start : stop + 1], held[1][first:last], held[2][first:last]
+        crow, col, values = self._parts or csr_parts(self.data)
+        parts = crow[start : stop + 1], col[first:last], values[first:last]
         if self._parts is None:
             parts = tuple(map(self._ahead.send, parts))
-        scale = None if self._scale_there is None else self._scale_there[start:stop]
-        return CsrBlock((parts[0] - first, *parts[1:]), self.p, scale)
+        return parts[0] - first, parts[1], parts[2]
+
+
+class CsrView(SparseView):
+    """Blocks and anchors lie on the device; few rows are still read by the host."""
+
+    _there: DeviceCsr
+    _scale_there: Any = None  # (n,)
+
+    @classmethod
+    def of(cls, view: SparseView, place: Place, room: int) -> CsrView:
+        """The same view on a device, resident if that takes no more than `room` bytes."""
+        rows = DeviceCsr(view.data, place, room)
+        return view._as(cls, data=rows.data, _there=rows).scaled(view.scale, view.offset)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are for the host."""
+        here = self._as(SparseView, _there=None, _scale_there=None)
+        return object.__new__, (SparseView,), vars(here)
+
+    @property
+    def resident_bytes(self) -> int:  # type: ignore[override]
+        return self._there.resident_bytes
+
+    def scaled(self, scale: Floats | None, offset: float) -> CsrView:
+        there = None if scale is None else self._there.place.put(scale)
+        return self._with(scale=scale, offset=offset, _scale_there=there)
 
     def gather(self, indices: Any) -> CsrBlock:
-        there = to_device(indices, self._device)
-        if self._parts is None:
-            rows = csr_parts(self.data[to_host(there)])
-            parts = tuple(to_device(x, self._device) for x in rows)
-        else:
-            parts = gathered(self._parts, there)
-        scale = None if self._scale_there is None else self._scale_there[there]
-        return CsrBlock(parts, self.p, scale)
+        return self._block_of(self._there.place.put(indices))
+
+    def _block_of(self, rows: Any) -> CsrBlock:
+        scale = None if self._scale_there is None else self._scale_there[rows]
+        return CsrBlock(self._there[rows], self.p, scale, self._there.place)
 
     def anchor(self, indices: Indices) -> Compact:  # type: ignore[override]
-        import torch
-
         rows = self.gather(indices)
         columns = rows.col.unique()
-        numbers = torch.zeros(self.p, dtype=torch.int32, device=self._device)
-        numbers[columns] = torch.arange(1, len(columns) + 1, dtype=torch.int32, device=self._device)
-        table = torch.zeros(
-            (len(columns) + 1, len(indices)), dtype=torch.float64, device=self._device
-        )
-        items = torch.arange(len(indices), device=self._device).repeat_interleave(rows.crow.diff())
+        numbers = self.zeros(self.p, "int32")
+        numbers[columns] = self.numbered(1, len(columns) + 1)
+        table = self.zeros((len(columns) + 1, len(indices)), "float64")
+        items = self.numbered(0, len(indices)).repeat_interleave(rows.crow.diff())
         table[numbers[rows.col], items] = rows.values()
         return Compact(numbers, table)
 
+    def zeros(self, shape: Any, kind: str) -> Any:
+        place = self._there.place
+        return place.xp.zeros(shape, dtype=getattr(place.xp, kind), device=place.device)
+
+    def numbered(self, first: int, end: int) -> Any:
+        """Whole numbers on the device."""
+        place = self._there.place
+        return place.xp.arange(first, end, dtype=place.xp.int32, device=place.device)
+
     def combined(self, anchor: Compact, combine: Floats) -> Compact:  # type: ignore[override]
-        return anchor._replace(table=anchor.table @ to_device(combine, self._device))
+        return anchor._replace(table=anchor.table @ self._there.place.put(combine))
 
     def trail(self, most: int, coarse: bool) -> Trail:
-        return CsrTrail(self, most, self._device)
+        return CsrTrail(self, most)
 
 
 class CsrTrail(Trail):
     """Directions on the columns that picks have had so far."""
 
-    def __init__(self, view: CsrView, most: int, device: Any) -> None:
-        import torch
-
+    def __init__(self, view: CsrView, most: int) -> None:
         super().__init__(view, 0)
-        self._numbers = torch.zeros(view.p, dtype=torch.int32, device=device)
+        self._rows = view
+        self._numbers = view.zeros(view.p, "int32")
         self._width = 1  # numbers that are given
-        room = min(_FIRST_ROOM, view.p + 1)
-        self._directions = torch.zeros((most, room), dtype=torch.float64, device=device)
+        self._directions = view.zeros((most, min(_FIRST_ROOM, view.p + 1)), "float64")
 
     def coordinates(self, rows: Indices) -> Any:
         return self._view.gather(rows).cross(self.directions(0)).T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
-        row: Any = self._view.gather(np.array([pick]))
+        row = self._rows.gather(np.array([pick]))
         self._give_numbers(row.col)
         t = self._length
         rest = self._directions[t]  # still zero
@@ -172,11 +188,9 @@ class CsrTrail(Trail):
         return Compact(self._numbers, table.contiguous())  # by columns a GPU takes 8 times as long
 
     def _give_numbers(self, columns: Any) -> None:
-        import torch
-
         new = columns[self._numbers[columns] == 0]
         first, self._width = self._width, self._width + len(new)
-        self._numbers[new] = torch.arange(first, self._width, dtype=torch.int32, device=new.device)
+        self._numbers[new] = self._rows.numbered(first, self._width)
         most, room = self._directions.shape
         if self._width > room:
             wider = self._directions.new_zeros((most, min(2 * self._width, self._view.p + 1)))

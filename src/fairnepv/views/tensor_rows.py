@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
-from fairnepv.views.base import Floats, Indices
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
 _WHOLE = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bool")
@@ -29,6 +31,11 @@ class TensorRows(RowFile):
         self.tensor, self.origin = tensor, origin
         self.shape = tuple(tensor.shape)
         self.dtype = _numpy_type(tensor.dtype)
+
+    @property
+    def home_engine(self) -> str | None:
+        """A GPU, by the name of the engine there."""
+        return _engine_of(self.tensor.device)
 
     def squared_norms(self) -> Floats:
         size = max(1, _CHUNK_NUMBERS // self.shape[1])
@@ -66,6 +73,10 @@ class SparseRows:
         return self.tensor.device
 
     @property
+    def home_engine(self) -> str | None:
+        return _engine_of(self.device)
+
+    @property
     def nbytes(self) -> int:
         return sum(int(x.nbytes) for x in self.parts)
 
@@ -85,6 +96,10 @@ class SparseRows:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are for the host."""
         return sp.csr_array, (self[:],)
+
+
+def _engine_of(device: Any) -> str | None:
+    return f"torch:{device}" if device.type == "cuda" else None
 
 
 def row_sums(crow: Any, values: Any) -> Any:

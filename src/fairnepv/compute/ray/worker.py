@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fairnepv.compute.base import HOST, Array, Block, Engine, Pass, Place, RowBlock, tree_fold
-from fairnepv.compute.device import TorchEngine
+from fairnepv.compute.device import Moved, TorchEngine
 from fairnepv.compute.local import LocalEngine, few_threads, keep_freed_memory
 from fairnepv.compute.ray.transport import Layout, receive_source, settle_source, writable
 from fairnepv.errors import InputError
@@ -127,33 +127,22 @@ class Stretch(Pass):
                 block = self.source.block(*there)
             else:
                 block = self.source.gather(self.rows, start, stop)
-        views = tuple(FromHost.of(view, self.place) for view in block.views)
+        views = tuple(v if v.place is HOST else FromHost(v, self.place) for v in block.views)
         return replace(block, start=there[0], stop=there[1], views=views)
 
 
-class FromHost:
+class FromHost(Moved):
     """Rows on a device that are asked about anchors of the host, as the driver makes them."""
 
-    on_device = True
-
     def __init__(self, block: RowBlock, place: Place) -> None:
-        self._block, self._place = block, place
-
-    @classmethod
-    def of(cls, block: RowBlock, place: Place) -> RowBlock:
-        return cls(block, place) if getattr(block, "on_device", False) else block
-
-    def features(self) -> Any:
-        return self._block.features()
-
-    def squared_norms(self) -> Any:
-        return self._block.squared_norms()
+        super().__init__(block, lambda answer: answer)
+        self.place = place
 
     def cross(self, anchor: Any) -> Any:
-        return self._block.cross(self._place.put(anchor))
+        return super().cross(self.place.put(anchor))
 
     def coarse(self, anchor: Any) -> Any:
-        return self._block.coarse(self._place.put(anchor))
+        return super().coarse(self.place.put(anchor))
 
 
 @contextlib.contextmanager
