@@ -30,7 +30,15 @@ import fairnepv
 from cases import random_views
 from fairnepv import InputError, LocalEngine, Pool
 from fairnepv.api import pipeline
-from fairnepv.compute import Engine, block_threads, few_threads, in_order, portable, tree_fold
+from fairnepv.compute import (
+    Engine,
+    block_threads,
+    end_to_end,
+    few_threads,
+    in_order,
+    portable,
+    tree_fold,
+)
 from fairnepv.problem import Problem
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
@@ -380,6 +388,38 @@ def test_few_threads_limits_small_work_only():
         assert blas_threads() == {2}
         with few_threads(1e15):
             assert blas_threads() == {2}
+
+
+class Toy(Engine):
+    """The least that an engine must have."""
+
+    def map(self, pass_, out=None):
+        return end_to_end(self._results(pass_), pass_.n, out)
+
+    def reduce(self, pass_, combine):
+        return tree_fold(self._results(pass_), combine)
+
+    def _results(self, pass_):
+        return (pass_.run(start, stop) for start, stop in pass_.spans(50))
+
+
+def test_an_engine_needs_two_methods():
+    data, here = {"dense": DENSE, "sparse": sp.csr_array(SPARSE)}, LocalEngine(block_rows=50)
+    toy, expected = (fairnepv.select(data, 4, effort="fast", engine=e) for e in (Toy(), here))
+    assert toy.indices.tolist() == expected.indices.tolist()
+    assert toy.upper_bound == expected.upper_bound
+    assert fairnepv.plan(data, 4, engine=Toy()).passes > 0
+    assert list(_pool(Toy()).each(rows_from, [3, 5])) == [N - 3, N - 5]
+
+
+def rows_from(pool, start):
+    return pool.n - start
+
+
+@pytest.mark.parametrize("other", [object(), Toy, {"map": 1}])
+def test_what_is_no_engine_is_refused(other):
+    with pytest.raises(InputError, match="or an engine such as LocalEngine"):
+        Pool.of({"v": DENSE}, engine=other)
 
 
 # --- tree_fold ------------------------------------------------------------------------------------

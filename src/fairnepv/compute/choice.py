@@ -21,7 +21,7 @@ def engine_of(named: Any, workers: int | None = None, device: str | None = None)
     if named is None or named == "local":
         engine: Engine = LocalEngine()
     elif not isinstance(named, str):
-        if not isinstance(named, Engine):
+        if isinstance(named, type) or not isinstance(named, Engine):
             raise InputError(
                 f"engine must be {_NAMES}, or an engine such as LocalEngine(), not {named!r}"
             )

@@ -40,12 +40,9 @@ class LocalEngine(Engine):
     block_numbers: int = BLOCK_NUMBERS
 
     def __post_init__(self) -> None:
-        if self.block_rows is not None and self.block_rows < 1:
-            raise InputError(f"block_rows must be at least 1, not {self.block_rows}")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, not {self.threads}")
-        if self.block_numbers < 1:
-            raise InputError(f"block_numbers must be at least 1, not {self.block_numbers}")
+        for name, value in vars(self).items():
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
 
     def map(self, pass_: Pass, out: Array | None = None) -> Array:
         return end_to_end(self._results(pass_), pass_.n, out)
@@ -89,7 +86,7 @@ def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Ite
         ahead: deque[Future[R]] = deque()
         try:
             for i, call in enumerate(calls):
-                ahead.append(_promised(call, threads, ahead, len(calls) - i))
+                ahead.append(_begin(call, threads, ahead, len(calls) - i))
                 while ahead and (ahead[0].done() or len(ahead) > 2 * threads):
                     yield ahead.popleft().result()
             while ahead:
@@ -99,9 +96,9 @@ def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Ite
                 future.cancel()
 
 
-def _promised(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left: int) -> Future[R]:
-    """Its result, by one of the workers; or made at once, here, while all of these are busy: to
-    wake a thread takes as long as a small block does."""
+def _begin(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left: int) -> Future[R]:
+    """A promise of the result of the call, by one of the workers; or made at once, here, while all
+    of these are busy: to wake a thread takes as long as a small block does."""
     busy = sum(not future.done() for future in ahead)
     if busy < min(threads, left // 2):
         return _workers(threads - 1).submit(copy_context().run, call)

@@ -40,7 +40,7 @@ class Failure(NamedTuple):
 
 
 def _returning_failures(work: Callable[..., Any]) -> Callable[..., Any]:
-    """What is raised becomes a result."""
+    """The same function, that returns what it raises."""
 
     @functools.wraps(work)
     def attempt(*arguments: Any) -> Any:
@@ -62,7 +62,7 @@ def work(
     order: Order = pickle.loads(packed)
     engine = _engine(order.device, order.size)
     place = engine.place.for_a_pass() if isinstance(engine, TorchEngine) else engine.place
-    with _host_named():
+    with _naming_host():
         source = receive_source(*sent)
         if order.device is not None:
             source = settle_source(sent[0], engine)
@@ -96,7 +96,7 @@ def work_folding(combine: bytes, *results: Any) -> Any:
 def work_apart(packed: bytes, *sent: Any) -> Any:
     """A task on a whole source, which makes passes of its own."""
     task, state, blocks = pickle.loads(packed)
-    with _host_named():
+    with _naming_host():
         source = receive_source(*sent)
     with few_threads(0.0):
         return task(source.settled(replace(blocks, threads=1)), state)
@@ -122,7 +122,7 @@ class Stretch(Pass):
 
     def block(self, start: int, stop: int) -> Block:
         there = self.first + start, self.first + stop
-        with _host_named():
+        with _naming_host():
             if self.rows is None:
                 block = self.source.block(*there)
             else:
@@ -146,8 +146,8 @@ class FromHost(Moved):
 
 
 @contextlib.contextmanager
-def _host_named() -> Iterator[None]:
-    """Files that cannot be read: on which machine?"""
+def _naming_host() -> Iterator[None]:
+    """What is wrong with a file is said with the machine that tried to read it."""
     try:
         yield
     except InputError as error:
