@@ -22,7 +22,7 @@ import numpy as np
 from fairnepv import LocalEngine
 from fairnepv.api.inputs import pose
 from fairnepv.compute import block_threads
-from fairnepv.compute.ray.cluster import RayEngine
+from fairnepv.compute.ray.engine import RayEngine
 from fairnepv.concave.dual import Dual, ViewDual, row_prices
 from fairnepv.io import read_features
 from fairnepv.search.local import best_swaps

@@ -41,7 +41,7 @@ from fairnepv.api.selection import Comparison
 from fairnepv.cli import commands, main, progress
 from fairnepv.cli.options import ProblemOptions
 from fairnepv.cli.progress import StageBar
-from fairnepv.compute import LocalEngine
+from fairnepv.compute import Engine, LocalEngine
 from fairnepv.data import Pictograms, openmoji
 from fairnepv.errors import Status
 from fairnepv.io import read_picks
@@ -157,7 +157,7 @@ def interrupt(monkeypatch, kind: type, method: str, calls: int) -> None:
 # --- engines --------------------------------------------------------------------------------------
 
 
-class Named:
+class Named(Engine):
     """What stands for an engine of a name, and says that it was used."""
 
     def __init__(self) -> None:

@@ -1,6 +1,15 @@
 """Who runs a function over row blocks, and how the results are put together."""
 
-from fairnepv.compute.base import Block, Engine, RowBlock, Source, portable, tree_fold
+from fairnepv.compute.base import (
+    Block,
+    Engine,
+    Pass,
+    RowBlock,
+    RowSource,
+    end_to_end,
+    portable,
+    tree_fold,
+)
 from fairnepv.compute.choice import engine_of
 from fairnepv.compute.local import LocalEngine, block_threads, few_threads, in_order
 from fairnepv.compute.place import HOST, Place
@@ -10,10 +19,12 @@ __all__ = [
     "Block",
     "Engine",
     "LocalEngine",
+    "Pass",
     "Place",
     "RowBlock",
-    "Source",
+    "RowSource",
     "block_threads",
+    "end_to_end",
     "engine_of",
     "few_threads",
     "in_order",

@@ -16,10 +16,12 @@ A task that is `portable` computes where the engine keeps the rows: it takes its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute.place import HOST as HOST
@@ -79,8 +81,8 @@ class Block:
         return self.place.get(array)
 
 
-class Source(Protocol):
-    """Where blocks come from: a pool."""
+class RowSource(Protocol):
+    """Where blocks of rows come from: a pool."""
 
     @property
     def n(self) -> int: ...
@@ -96,58 +98,108 @@ class Source(Protocol):
         """Rows `rows[start:stop]` as a block."""
         ...
 
-    def lean(self) -> Source:
+    def lean(self) -> RowSource:
         """The same for a worker: without the engine, and whatever no block needs."""
         ...
 
-    def settled(self, engine: Any) -> Source:
+    def settled(self, engine: Engine) -> RowSource:
         """The same for another engine: rows lie where that one computes."""
         ...
 
 
-class Engine(Protocol):
-    """One that computes elsewhere has a `place` besides: `xp`, `put` and `get`, as `Host` has.
+@dataclass(frozen=True)
+class Pass:
+    """One walk over rows: `task(block, state, *slices of aligned)` for every block of them.
 
-    One with processes to work for it has `each(task, source, states)`, the results of
-    `task(source, state)` in order: for work that is larger than a pass, and independent.
+    `width` says how many numbers the task makes of each row, where that is more than the row itself
+    holds; with it an engine keeps the memory of a block in bounds. `total` says how many numbers
+    one result of a reduction holds, where that is more than a block does; with it an engine makes
+    blocks so large that adding results up is not what takes the time. With `fixed` the partition is
+    the canonical one, and `rows` are those to be gathered, where not all are walked over.
     """
 
-    def map(
-        self,
-        task: Callable[..., Array],
-        source: Source,
-        state: Any,
-        *aligned: Array,
-        width: int = 0,
-        fixed: bool = False,
-        rows: Array | None = None,
-        out: Array | None = None,
-    ) -> Array:
-        """Row-aligned results of `task(block, state, *slices)`, in row order, or in that of `rows`.
+    task: Callable[..., Any]
+    source: RowSource
+    state: Any
+    aligned: tuple[Array, ...] = ()
+    width: int = 0
+    total: int = 0
+    fixed: bool = False
+    rows: Array | None = None
 
-        `width` says how many numbers the task makes of each row, where that is more than the
-        row itself holds; with it an engine keeps the memory of a block in bounds. Results go to
-        `out` where it is given, which may be one of the aligned arrays.
-        """
+    @property
+    def n(self) -> int:
+        """How many rows are walked over."""
+        return self.source.n if self.rows is None else len(self.rows)
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row takes, or what is made of it."""
+        return max(1, self.source.row_width, self.width)
+
+    @property
+    def portable(self) -> bool:
+        return getattr(self.task, "portable", False)
+
+    def count(self, size: int) -> int:
+        """How many blocks of so many rows there are."""
+        return -(-self.n // size)
+
+    def spans(self, size: int) -> Iterator[tuple[int, int]]:
+        """Where blocks of so many rows start and stop."""
+        return ((start, min(start + size, self.n)) for start in range(0, self.n, size))
+
+    def block(self, start: int, stop: int) -> Block:
+        if self.rows is None:
+            return self.source.block(start, stop)
+        return self.source.gather(self.rows, start, stop)
+
+    def slices(self, start: int, stop: int) -> list[Array]:
+        return [x[start:stop] for x in self.aligned]
+
+    def run(self, start: int, stop: int) -> Any:
+        """What the task makes of one block."""
+        return self.task(self.block(start, stop), self.state, *self.slices(start, stop))
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Who carries out passes.
+
+    A subclass must have `map` and `reduce`; what else there is suits one that computes with NumPy
+    in this process.
+    """
+
+    place: Place = HOST  # where portable tasks compute, and their results are
+    remote: ClassVar[bool] = False  # whether workers should read rows in files, not this process
+
+    @abstractmethod
+    def map(self, pass_: Pass, out: Array | None = None) -> Array:
+        """Row-aligned results of the task, in the order of the rows. They go to `out` where it is
+        given, which may be one of the aligned arrays."""
         ...
 
-    def reduce(
-        self,
-        task: Callable[..., R],
-        combine: Callable[[R, R], R],
-        source: Source,
-        state: Any,
-        *aligned: Array,
-        width: int = 0,
-        total: int = 0,
-        fixed: bool = False,
-    ) -> R:
-        """Results of `task(block, state, *slices)` combined by `tree_fold`.
-
-        `total` says how many numbers one result holds, where that is more than a block does; with
-        it an engine makes blocks so large that adding results up is not what takes the time.
-        """
+    @abstractmethod
+    def reduce(self, pass_: Pass, combine: Callable[[R, R], R]) -> R:
+        """Results of the task, combined by `tree_fold`."""
         ...
+
+    def each(self, task: Callable[..., R], source: RowSource, states: Iterable[Any]) -> Iterator[R]:
+        """The results of `task(source, state)` in order: for work that is larger than a pass, and
+        independent. Workers may be ahead, each with a source and an engine of its own."""
+        return (task(source, state) for state in states)
+
+
+def end_to_end(results: Iterable[Array], n: int, out: Array | None = None) -> Array:
+    """The results of consecutive blocks as one array of n rows: `out`, where it is given."""
+    start = 0
+    for result in results:
+        if out is None:
+            out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
+        out[start : start + len(result)] = result
+        start += len(result)
+    assert out is not None, "a pass has at least one row"
+    return out
 
 
 def tree_fold(results: Iterable[R], combine: Callable[[R, R], R]) -> R:

@@ -21,7 +21,7 @@ def engine_of(named: Any, workers: int | None = None, device: str | None = None)
     if named is None or named == "local":
         engine: Engine = LocalEngine()
     elif not isinstance(named, str):
-        if not (hasattr(named, "map") and hasattr(named, "reduce")):
+        if isinstance(named, type) or not isinstance(named, Engine):
             raise InputError(
                 f"engine must be {_NAMES}, or an engine such as LocalEngine(), not {named!r}"
             )
@@ -31,11 +31,11 @@ def engine_of(named: Any, workers: int | None = None, device: str | None = None)
 
         engine = TorchEngine(named.partition(":")[2] or None)
     elif named == "local-ray":
-        from fairnepv.compute.ray.cluster import RayEngine
+        from fairnepv.compute.ray.engine import RayEngine
 
         return RayEngine.local(workers, device)
     elif named == "ray" or named.startswith("ray://"):
-        from fairnepv.compute.ray.cluster import RayEngine
+        from fairnepv.compute.ray.engine import RayEngine
 
         engine = RayEngine.connect("auto" if named == "ray" else named, device)
         device = None

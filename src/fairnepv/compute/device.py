@@ -7,13 +7,13 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute.base import Block, R, RowBlock, Source, tree_fold
+from fairnepv.compute.base import Block, Engine, Pass, R, RowBlock, RowSource, tree_fold
 from fairnepv.compute.place import HOST, Floats, Place
 from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
@@ -136,7 +136,7 @@ class TorchPlace(Place):
 
 
 @dataclass(frozen=True)
-class TorchEngine:
+class TorchEngine(Engine):
     """`device`: "cpu", "cuda" or "cuda:1"; by default a GPU where there is one.
 
     `memory`: bytes of rows that may stay on the device; by default half of what is free.
@@ -162,63 +162,33 @@ class TorchEngine:
         object.__setattr__(self, "place", TorchPlace(device))
         object.__setattr__(self, "_numbers", _block_numbers(device))
 
-    def map(
-        self,
-        task: Callable[..., Any],
-        source: Source,
-        state: Any,
-        *aligned: Any,
-        width: int = 0,
-        fixed: bool = False,
-        rows: Any = None,
-        out: Any = None,
-    ) -> Any:
-        n = source.n if rows is None else len(rows)
-        for start, stop, result in self._results(task, source, state, aligned, rows, width):
-            if out is None and stop - start == n:
+    def map(self, pass_: Pass, out: Any = None) -> Any:
+        for start, stop, result in self._results(pass_):
+            if out is None and stop - start == pass_.n:
                 return result
             if out is None:
-                out = self._empty_like(result, n)
+                out = self._empty_like(result, pass_.n)
             out[start:stop] = result
         assert out is not None, "a pass has at least one row"
         return out
 
-    def reduce(
-        self,
-        task: Callable[..., R],
-        combine: Callable[[R, R], R],
-        source: Source,
-        state: Any,
-        *aligned: Any,
-        width: int = 0,
-        total: int = 0,
-        fixed: bool = False,
-    ) -> R:
-        results = self._results(task, source, state, aligned, None, width)
-        each: Iterable[R] = (result for _, _, result in results)
-        return tree_fold(each, combine)
+    def reduce(self, pass_: Pass, combine: Callable[[R, R], R]) -> R:
+        folded: R = tree_fold((result for _, _, result in self._results(pass_)), combine)
+        return folded
 
-    def rows_of_block(self, source: Source, width: int) -> int:
+    def rows_of_block(self, source: RowSource, width: int) -> int:
         """One partition for all passes: sums come out the same from run to run."""
         return self.block_rows or max(_FEWEST, self._numbers // max(1, source.row_width, width))
 
-    def _results(
-        self,
-        task: Callable[..., Any],
-        source: Source,
-        state: Any,
-        aligned: tuple[Any, ...],
-        rows: Any,
-        width: int,
-    ) -> Iterator[tuple[int, int, Any]]:
+    def _results(self, pass_: Pass) -> Iterator[tuple[int, int, Any]]:
         """(start, stop, result) in order; a block that does not fit is made again in halves, and
         all that follow are so small."""
-        n, place = source.n if rows is None else len(rows), self.place.for_a_pass()
-        size, start = self.rows_of_block(source, width), 0
+        n, place = pass_.n, self.place.for_a_pass()
+        size, start = self.rows_of_block(pass_.source, pass_.width), 0
         while start < n:
             stop = min(start + size, n)
             try:
-                result = self._on(task, source, state, aligned, rows, start, stop, place)
+                result = self._on(pass_, start, stop, place)
             except RuntimeError as error:  # which holds what the block had made so far
                 full = _Full.of(error, self.device)
                 if full is None:
@@ -230,7 +200,7 @@ class TorchEngine:
                 start, full = stop, None
             if full is not None:
                 size = max(_FEWEST, (stop - start) // 2)
-                numbers = size * max(1, source.row_width, width)
+                numbers = size * pass_.row_numbers
                 object.__setattr__(self, "_numbers", min(self._numbers, numbers))
                 full.make_room()
 
@@ -244,31 +214,21 @@ class TorchEngine:
             full = _Full.of(error, self.device)
             raise error if full is None else full.said(f"what {n:,} rows come to") from error
 
-    def _on(
-        self,
-        task: Callable[..., Any],
-        source: Source,
-        state: Any,
-        aligned: tuple[Any, ...],
-        rows: Any,
-        start: int,
-        stop: int,
-        place: TorchPlace,
-    ) -> Any:
-        block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
-        parts = [x[start:stop] for x in aligned]
+    def _on(self, pass_: Pass, start: int, stop: int, place: TorchPlace) -> Any:
+        task, state = pass_.task, pass_.state
+        block, parts = pass_.block(start, stop), pass_.slices(start, stop)
         with whole_float32():
-            if getattr(task, "portable", False):
+            if pass_.portable:
                 put = self.place.put  # which does not keep what it sent, as that of the pass does
-                there = tuple(_Moved(v, put) if v.place is HOST else v for v in block.views)
+                there = tuple(Moved(v, put) if v.place is HOST else v for v in block.views)
                 block = replace(block, views=there, place=place)
                 return task(block, state, *(to_device(x, self.device) for x in parts))
-            here = tuple(_Moved(view, self.place.get) for view in block.views)
+            here = tuple(Moved(view, self.place.get) for view in block.views)
             block = Block(block.start, block.stop, here)
             return task(block, state, *map(self.place.get, parts))
 
 
-class _Moved(RowBlock):
+class Moved(RowBlock):
     """Rows whose answers are moved, by `get` to the host or by `put` to the device."""
 
     def __init__(self, block: RowBlock, move: Callable[[Any], Any]) -> None:

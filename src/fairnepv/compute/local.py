@@ -17,9 +17,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from fairnepv.compute.base import Array, Block, R, Source, tree_fold
+from fairnepv.compute.base import Array, Engine, Pass, R, RowSource, end_to_end, tree_fold
 from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
@@ -30,7 +28,7 @@ _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second threa
 
 
 @dataclass(frozen=True)
-class LocalEngine:
+class LocalEngine(Engine):
     """`block_rows` is for tests and measurements; the default suits the width of the pool.
 
     `threads`: by default as many as BLAS has where nobody has limited it, and one for small work.
@@ -42,58 +40,33 @@ class LocalEngine:
     block_numbers: int = BLOCK_NUMBERS
 
     def __post_init__(self) -> None:
-        if self.block_rows is not None and self.block_rows < 1:
-            raise InputError(f"block_rows must be at least 1, not {self.block_rows}")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, not {self.threads}")
-        if self.block_numbers < 1:
-            raise InputError(f"block_numbers must be at least 1, not {self.block_numbers}")
+        for name, value in vars(self).items():
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
 
-    def map(
-        self,
-        task: Callable[..., Array],
-        source: Source,
-        state: Any,
-        *aligned: Array,
-        width: int = 0,
-        fixed: bool = False,
-        rows: Array | None = None,
-        out: Array | None = None,
-    ) -> Array:
-        n = source.n if rows is None else len(rows)
-        size = self.rows_of_pass(source, width, fixed, rows)
-        block_of = source.block if rows is None else functools.partial(source.gather, rows)
-        calls = block_calls(task, block_of, n, state, aligned, size)
-        for start, result in zip(range(0, n, size), in_order(calls, self.threads), strict=True):
-            if out is None:
-                out = np.empty((n, *result.shape[1:]), dtype=result.dtype)
-            out[start : start + len(result)] = result
-        assert out is not None, "a pass has at least one row"
-        return out
+    def map(self, pass_: Pass, out: Array | None = None) -> Array:
+        return end_to_end(self._results(pass_), pass_.n, out)
 
-    def reduce(
-        self,
-        task: Callable[..., R],
-        combine: Callable[[R, R], R],
-        source: Source,
-        state: Any,
-        *aligned: Array,
-        width: int = 0,
-        total: int = 0,
-        fixed: bool = False,
-    ) -> R:
-        size = self.rows_of_block(source, width, fixed, total)
-        calls = block_calls(task, source.block, source.n, state, aligned, size)
-        return tree_fold(in_order(calls, self.threads), combine)
+    def reduce(self, pass_: Pass, combine: Callable[[R, R], R]) -> R:
+        folded: R = tree_fold(self._results(pass_), combine)
+        return folded
 
-    def rows_of_block(self, source: Source, width: int, fixed: bool = False, total: int = 0) -> int:
+    def _results(self, pass_: Pass) -> Iterator[Any]:
+        """What the task makes of one block after the other; a block is made by the thread that
+        works on it."""
+        spans = pass_.spans(self.rows_of(pass_))
+        return in_order([functools.partial(pass_.run, *span) for span in spans], self.threads)
+
+    def rows_of(self, pass_: Pass) -> int:
+        """How many rows a block of this pass has; gathered ones come in smaller blocks."""
+        size = self.rows_of_block(pass_.source, pass_.width, pass_.fixed, pass_.total)
+        return size if pass_.rows is None else min(size, -(-pass_.n // -(-pass_.n // _GATHERED)))
+
+    def rows_of_block(
+        self, source: RowSource, width: int, fixed: bool = False, total: int = 0
+    ) -> int:
         canonical = max(64, max(self.block_numbers, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
-
-    def rows_of_pass(self, source: Source, width: int, fixed: bool, rows: Array | None) -> int:
-        """The same of a `map`, where blocks of gathered rows are smaller."""
-        size = self.rows_of_block(source, width, fixed)
-        return size if rows is None else min(size, -(-len(rows) // -(-len(rows) // _GATHERED)))
 
     def threads_for(self, work: float) -> int:
         """How many blocks are worked on at once, where a product takes so many multiply-adds."""
@@ -113,7 +86,7 @@ def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Ite
         ahead: deque[Future[R]] = deque()
         try:
             for i, call in enumerate(calls):
-                ahead.append(_promised(call, threads, ahead, len(calls) - i))
+                ahead.append(_begin(call, threads, ahead, len(calls) - i))
                 while ahead and (ahead[0].done() or len(ahead) > 2 * threads):
                     yield ahead.popleft().result()
             while ahead:
@@ -123,9 +96,9 @@ def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Ite
                 future.cancel()
 
 
-def _promised(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left: int) -> Future[R]:
-    """Its result, by one of the workers; or made at once, here, while all of these are busy: to
-    wake a thread takes as long as a small block does."""
+def _begin(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left: int) -> Future[R]:
+    """A promise of the result of the call, by one of the workers; or made at once, here, while all
+    of these are busy: to wake a thread takes as long as a small block does."""
     busy = sum(not future.done() for future in ahead)
     if busy < min(threads, left // 2):
         return _workers(threads - 1).submit(copy_context().run, call)
@@ -135,22 +108,6 @@ def _promised(call: Callable[[], R], threads: int, ahead: deque[Future[R]], left
     except Exception as error:  # it is told in the order of the blocks
         future.set_exception(error)
     return future
-
-
-def block_calls(
-    task: Callable[..., R],
-    block_of: Callable[[int, int], Block],
-    n: int,
-    state: Any,
-    aligned: tuple[Array, ...],
-    size: int,
-) -> list[Callable[[], R]]:
-    """The task on one block after the other; a block is made by the thread that works on it."""
-
-    def on(start: int, stop: int) -> R:
-        return task(block_of(start, stop), state, *(x[start:stop] for x in aligned))
-
-    return [functools.partial(on, start, min(start + size, n)) for start in range(0, n, size)]
 
 
 @functools.cache

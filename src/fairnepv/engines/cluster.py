@@ -1,5 +1,5 @@
-"""The old place of the engine; it lives in `fairnepv.compute.ray.cluster`."""
+"""The old place of the engine; it lives in `fairnepv.compute.ray.engine`."""
 
-from fairnepv.compute.ray.cluster import RayEngine
+from fairnepv.compute.ray.engine import RayEngine
 
 __all__ = ["RayEngine"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Block, Engine, Place
+from fairnepv.compute import HOST, Block, Engine, Pass, Place
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.arrays import plain_array
@@ -62,7 +62,7 @@ class DenseView(View):
 
     def measure(self, engine: Engine) -> None:
         """Have the norms computed by workers that read the rows themselves."""
-        self._raw_squared_norms = engine.map(_measure_rows, RawRows(self.data), None)
+        self._raw_squared_norms = engine.map(Pass(_measure_rows, RawRows(self.data), None))
 
     @functools.cached_property
     def single(self) -> bool:

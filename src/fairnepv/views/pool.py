@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Block, Engine, LocalEngine, Place, engine_of, portable
+from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import check_positive
@@ -95,9 +95,8 @@ class Pool:
 
     @property
     def place(self) -> Place:
-        """Where portable tasks compute: that of the engine, if it has one of its own."""
-        place: Place = getattr(self.engine, "place", HOST)
-        return place
+        """Where portable tasks compute."""
+        return self.engine.place
 
     def items(self) -> Iterator[tuple[str, View]]:
         """The views with their names."""
@@ -162,9 +161,8 @@ class Pool:
         out: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         """One pass: row-aligned results of `task(block, state, *slices)`."""
-        return self.engine.map(
-            task, self, state, *aligned, width=width, fixed=fixed, rows=rows, out=out
-        )
+        walked = Pass(task, self, state, aligned, width=width, fixed=fixed, rows=rows)
+        return self.engine.map(walked, out)
 
     def reduce(
         self,
@@ -177,18 +175,13 @@ class Pool:
         fixed: bool = False,
     ) -> R:
         """One pass: results of `task(block, state, *slices)`, combined in a fixed order."""
-        return self.engine.reduce(
-            task, combine, self, state, *aligned, width=width, total=total, fixed=fixed
-        )
+        walked = Pass(task, self, state, aligned, width=width, total=total, fixed=fixed)
+        return self.engine.reduce(walked, combine)
 
     def each(self, task: Callable[[Pool, T], R], states: Iterable[T]) -> Iterator[R]:
         """`task(pool, state)` for one state after the other, as they are asked for; where the
         engine has workers, these are ahead, each with a pool and an engine of its own."""
-        each = getattr(self.engine, "each", None)
-        if each is None:
-            return map(functools.partial(task, self), states)
-        results: Iterator[R] = each(task, self, states)
-        return results
+        return self.engine.each(task, self, states)
 
     @functools.cached_property
     def gram(self) -> Floats:

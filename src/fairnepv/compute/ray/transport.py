@@ -12,7 +12,6 @@ import pickle
 import uuid
 import weakref
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,41 +19,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute.base import Array, Source
+from fairnepv.compute.base import Array, Engine, RowSource
 from fairnepv.errors import InputError
 from fairnepv.io.rows import FileVersion
 
 _LARGE = 1 << 16  # bytes of an array that is worth an entry in the object store
 _COMPARED, _PAGE = 64, 1 << 12  # places of a mapped file that are looked at again, bytes of each
-_KEPT_SOURCES = 2  # in a worker: the pool, and perhaps one that is scaled otherwise
+_RECENT_SOURCES = 2  # in a worker: the pool, and perhaps one that is scaled otherwise
 
 
-class Packed(NamedTuple):
-    """A source on its way: what `unpack_source` takes, as promises."""
-
-    key: str
-    blob: Any
-    arrays: tuple[Any, ...]
+# --- sources: in the driver -----------------------------------------------------------------------
 
 
-class Freight:
-    """What one session has sent, for as long as it is alive here."""
+class Sender:
+    """Sources and their arrays that one connection has sent, for as long as they are alive here."""
 
     def __init__(self, put: Callable[[Any], Any]) -> None:
         self._put = put
-        self._sources: dict[int, Packed] = {}
+        self._sources: dict[int, tuple[Any, ...]] = {}
         self._arrays: dict[int, tuple[int, Any]] = {}  # with the checksum of what was sent
 
-    def packed(self, source: Source) -> Packed:
+    def send(self, source: RowSource) -> tuple[Any, ...]:
+        """What `receive_source` takes, as promises."""
         if id(source) not in self._sources:
             arrays: list[Array] = []
             blob = pack(source.lean(), arrays)
-            sent = tuple(map(self._sent, arrays))
-            self._sources[id(source)] = Packed(uuid.uuid4().hex, self._put(blob), sent)
+            sent = map(self._send_array, arrays)
+            self._sources[id(source)] = uuid.uuid4().hex, self._put(blob), *sent
             weakref.finalize(source, self._sources.pop, id(source), None)
         return self._sources[id(source)]
 
-    def _sent(self, array: Array) -> Any:
+    def _send_array(self, array: Array) -> Any:
         """Again if it was written to since another source had it: it may be the caller's."""
         checksum, known = _checksum(array), self._arrays.get(id(array))
         if known is None:
@@ -71,62 +66,41 @@ def _checksum(array: Array) -> int:
 
 
 def pack(thing: Any, arrays: list[Array] | None = None) -> bytes:
-    """Bytes for `Unpacker`; large arrays go to the list instead, where there is one."""
+    """Bytes for `_Unpickler`; large arrays go to the list instead, where there is one."""
     written = io.BytesIO()
-    _packer()(written, arrays).dump(thing)
+    _pickler()(written, arrays).dump(thing)
     return written.getvalue()
 
 
 @functools.cache
-def _packer() -> Any:
+def _pickler() -> Any:
     from ray.cloudpickle import CloudPickler  # for what workers cannot import
 
-    class Packer(CloudPickler):  # type: ignore[misc]
+    class Pickler(CloudPickler):  # type: ignore[misc]
         def __init__(self, file: Any, arrays: list[Array] | None) -> None:
             super().__init__(file)
             self.arrays = arrays
 
         def persistent_id(self, thing: Any) -> Any:
-            return None if self.arrays is None else _name(self.arrays, thing)
+            return None if self.arrays is None else _reference(thing, self.arrays)
 
         def reducer_override(self, thing: Any) -> Any:
-            if (
-                type(thing) is np.ndarray
-                and thing.dtype.isbuiltin == 1
-                and not thing.dtype.hasobject
-            ):
-                order: Any = (
-                    "C" if thing.flags.c_contiguous or not thing.flags.f_contiguous else "F"
-                )
-                return _array, (thing.tobytes(order), thing.dtype.str, thing.shape, order)
-            return super().reducer_override(thing)
+            if type(thing) is not np.ndarray or thing.dtype.isbuiltin != 1 or thing.dtype.hasobject:
+                return super().reducer_override(thing)
+            fortran = thing.flags.f_contiguous and not thing.flags.c_contiguous
+            order: Any = "F" if fortran else "C"
+            return _make_array, (thing.tobytes(order), thing.dtype.str, thing.shape, order)
 
-    return Packer
+    return Pickler
 
 
-def _array(numbers: bytes, kind: str, shape: tuple[int, ...], order: Any) -> Array:
+def _make_array(numbers: bytes, kind: str, shape: tuple[int, ...], order: Any) -> Array:
     """With the one dtype that NumPy has for its kind: beside a copy of it, which is what pickle
     makes, indexing and `ufunc.at` took 15 times as long."""
     return np.ndarray(shape, np.dtype(kind), numbers, order=order)
 
 
-def usual(array: Array) -> Array:
-    """An array that came through Ray, with the same."""
-    return array.view(np.dtype(array.dtype.str)) if array.dtype.isbuiltin else array
-
-
-def owned(result: Any) -> Any:
-    """What a task made, as if it had been made here: Ray's arrays cannot be written to, and whoever
-    combines partial results adds to one of them."""
-    if isinstance(result, np.ndarray):
-        return usual(result).copy(order="K")
-    if isinstance(result, tuple):
-        parts = map(owned, result)
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    return result
-
-
-def _name(arrays: list[Array], thing: Any) -> Any:
+def _reference(thing: Any, arrays: list[Array]) -> Any:
     """What stands for a large array: its file, or its place in the list."""
     if not isinstance(thing, np.ndarray) or thing.nbytes < _LARGE or thing.dtype.hasobject:
         return None
@@ -137,42 +111,57 @@ def _name(arrays: list[Array], thing: Any) -> Any:
     return len(arrays) - 1
 
 
-class Unpacker(pickle.Unpickler):
+# --- sources: in a worker -------------------------------------------------------------------------
+
+
+class _Unpickler(pickle.Unpickler):
     def __init__(self, blob: bytes, arrays: tuple[Array, ...]) -> None:
         super().__init__(io.BytesIO(blob))
         self._arrays = arrays
 
     def persistent_load(self, name: Any) -> Any:
-        return name.opened() if isinstance(name, MappedArray) else usual(self._arrays[name])
+        return name.open() if isinstance(name, MappedArray) else usual_dtype(self._arrays[name])
 
 
-class Last:
-    """In a worker: the things that were made last, by their keys."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, Any] = OrderedDict()
-
-    def get(self, key: str, make: Callable[[], Any]) -> Any:
-        if key not in self._kept:
-            while len(self._kept) >= self._most:
-                self._kept.popitem(last=False)
-            self._kept[key] = make()
-        self._kept.move_to_end(key)
-        return self._kept[key]
+@functools.lru_cache(_RECENT_SOURCES)
+def _received(key: str) -> dict[str, RowSource]:
+    """What is kept of a source from one task to the next: itself, and its rows on the device."""
+    return {}
 
 
-_unpacked, _settled = Last(_KEPT_SOURCES), Last(_KEPT_SOURCES)
+def receive_source(key: str, blob: bytes, *arrays: Array) -> Any:
+    """The source, which keeps what it has read."""
+    known = _received(key)
+    if "source" not in known:
+        known["source"] = _Unpickler(blob, arrays).load()
+    return known["source"]
 
 
-def unpack_source(key: str, blob: bytes, arrays: tuple[Array, ...]) -> Any:
-    """In a worker: the source, which keeps what it has read from one task to the next."""
-    return _unpacked.get(key, lambda: Unpacker(blob, arrays).load())
+def settle_source(key: str, engine: Engine) -> Any:
+    """The source that was received, with its rows on the device, to which they go once."""
+    known = _received(key)
+    if "settled" not in known:
+        known["settled"] = known["source"].settled(engine)
+    return known["settled"]
 
 
-def settle_source(key: str, source: Source, engine: Any) -> Any:
-    """In a worker: the source with its rows on the device, to which they go once."""
-    return _settled.get(key, lambda: source.settled(engine))
+def usual_dtype(array: Array) -> Array:
+    """An array that came through Ray, with the one dtype that NumPy has for its kind."""
+    return array.view(np.dtype(array.dtype.str)) if array.dtype.isbuiltin else array
+
+
+def writable(result: Any) -> Any:
+    """What a task made, as if it had been made here: Ray's arrays cannot be written to, and whoever
+    combines partial results adds to one of them."""
+    if isinstance(result, np.ndarray):
+        return usual_dtype(result).copy(order="K")
+    if isinstance(result, tuple):
+        parts = map(writable, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
+
+
+# --- arrays in memory maps ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -206,10 +195,10 @@ class MappedArray:
     def _compare(self, array: Array) -> None:
         """A map stays with the file that it was made of; workers open the one of that name now."""
         run = max(1, _PAGE // max(1, array.nbytes // len(array)))
-        places = np.linspace(0, len(array) - 1, _COMPARED).astype(np.int64)
-        rows = np.unique(np.minimum(places[:, None] + np.arange(run), len(array) - 1))
+        starts = np.linspace(0, len(array) - 1, _COMPARED).astype(np.int64)
+        rows = np.unique(np.minimum(starts[:, None] + np.arange(run), len(array) - 1))
         try:
-            same = self.opened()[rows].tobytes() == array[rows].tobytes()
+            same = self.open()[rows].tobytes() == array[rows].tobytes()
         except (TypeError, ValueError):  # it is shorter
             same = False
         if not same:
@@ -218,7 +207,7 @@ class MappedArray:
                 "read other rows than this process; map it again"
             )
 
-    def opened(self) -> Array:
+    def open(self) -> Array:
         self.file.check(0, self.shape[0])
         whole = np.memmap(str(self.file.path), np.uint8, mode="r")
         return np.ndarray(self.shape, np.dtype(self.dtype.str), whole, self.offset, self.strides)
@@ -227,6 +216,9 @@ class MappedArray:
 def _address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
+
+
+# --- slices of aligned arrays ---------------------------------------------------------------------
 
 
 class Layout(NamedTuple):
@@ -238,7 +230,7 @@ class Layout(NamedTuple):
     strides: tuple[int, ...] | None = None
 
     def restored(self, parts: list[Array]) -> Array:
-        part = usual(parts[self.at])
+        part = usual_dtype(parts[self.at])
         if self.strides is None:
             return part
         shape, strides = (len(part), *self.shape), (part.strides[0], *self.strides)
@@ -270,10 +262,10 @@ class Slices:
             or whole.dtype != array.dtype
             or whole.nbytes != len(array) * row
         ):
-            return Layout(self._place(array, array))
+            return Layout(self._number(array, array))
         offset = _address(array) - _address(whole)
-        place = self._place(whole, whole.reshape(len(array), -1))
-        return Layout(place, offset, array.shape[1:], array.strides[1:])
+        number = self._number(whole, whole.reshape(len(array), -1))
+        return Layout(number, offset, array.shape[1:], array.strides[1:])
 
-    def _place(self, owner: Array, rows: Array) -> int:
+    def _number(self, owner: Array, rows: Array) -> int:
         return self._wholes.setdefault(id(owner), (len(self._wholes), rows))[0]
