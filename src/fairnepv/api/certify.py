@@ -64,6 +64,7 @@ def verify_bound(
     Of the options give views, ids, quality and engine as they were, and any other term that the
     certificate should have; those that are left out are not compared.
     """
+    completed("verify_bound", ProblemOptions, options)  # refuses what is no option
     if isinstance(certificate, Selection):
         certificate = certificate.certificate  # type: ignore[assignment]
     proof = certificate.proof if isinstance(certificate, Certificate) else certificate

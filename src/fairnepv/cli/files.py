@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairnepv.cli.words import arguments_of
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
+
+if TYPE_CHECKING:
+    from fairnepv.io.source import Source
 
 
 @dataclass(frozen=True)
@@ -25,15 +28,23 @@ class ProblemFiles:
     engine: str | None = None
     workers: int | None = None  # that it starts
     device: str | None = None  # of these
+    _sources: dict[str, Source] = field(default_factory=dict, init=False, repr=False)
+
+    def source(self, text: str) -> Source:
+        """Where a text points to, taken apart once: that may take round trips, and a source keeps
+        what a remote file has said of itself."""
+        from fairnepv.io.source import split_source
+
+        if text not in self._sources:
+            self._sources[text] = split_source(text)
+        return self._sources[text]
 
     @property
     def files(self) -> list[Path]:
         """What will be read of local disks, so that no output replaces it."""
-        from fairnepv.io.source import split_source
-
-        sources = (self.views, self.ids, self.quality, self.rules)
-        read = [split_source(text).path for source in sources for text in source.values()]
-        return [path for path in read if isinstance(path, Path)]
+        named = (self.views, self.ids, self.quality, self.rules)
+        paths = [self.source(text).path for files in named for text in files.values()]
+        return [path for path in paths if isinstance(path, Path)]
 
     @property
     def arguments(self) -> list[str]:
@@ -46,9 +57,8 @@ class ProblemFiles:
     def checksums(self) -> dict[str, str]:
         """SHA-256 of what every view is read from, as `sha256sum` prints it."""
         from fairnepv.io.checksums import sha256_of
-        from fairnepv.io.source import split_source
 
-        return {name: sha256_of(split_source(text).path) for name, text in self.views.items()}
+        return {name: sha256_of(self.source(text).path) for name, text in self.views.items()}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -67,13 +77,13 @@ class ProblemFiles:
         """
         from fairnepv.io import read_features, read_ids, read_numbers, read_picks
 
-        data = _each(read_features, "--view", self.views, named=True)
-        ids = _each(read_ids, "--ids", self.ids) or _own_ids(self.views)
-        quality = _each(read_numbers, "--quality", self.quality)
+        data = self._read_each(read_features, "--view", self.views)
+        ids = self._read_each(read_ids, "--ids", self.ids) or self._own_ids()
+        quality = self._read_each(read_numbers, "--quality", self.quality)
         item = "id" if ids else "row"
         columns = {"include": item, "exclude": item, "groups": "group"}
         rules = {
-            name: reading(partial(read_picks, column=columns[name]), f"--{name}", "", text)
+            name: self._read(partial(read_picks, column=columns[name]), f"--{name}", text)
             for name, text in self.rules.items()
         }
         named = self._engine() if engine else self.engine
@@ -85,6 +95,39 @@ class ProblemFiles:
             **self.knobs,
             **({"engine": named} if named else {}),
         }
+
+    def _read_each(
+        self, read: Callable[[Source], Any], option: str, files: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Files by view as values by view; of several views a complaint names which."""
+        is_view = option == "--view"
+        return {
+            name: self._read(read, option, text, f"{name}=" if is_view else "")
+            for name, text in files.items()
+        }
+
+    def _read(self, read: Callable[[Source], Any], option: str, text: str, prefix: str = "") -> Any:
+        return reading(lambda given: read(self.source(given)), option, prefix, text)
+
+    def _own_ids(self) -> dict[str, Any]:
+        """Ids by view where every view is a converted folder with ids; nothing otherwise.
+
+        A column `id` of a table does not rename the rows, but where two views differ in it they
+        are not aligned, and nobody has said how they should be.
+        """
+        from fairnepv.io import converted_ids
+
+        brought = self._read_each(converted_ids, "--view", self.views)
+        if all(ids is not None for ids in brought.values()):
+            return brought
+        known = {
+            name: _column(self.source(self.views[name])) if ids is None else ids
+            for name, ids in brought.items()
+        }
+        told = [(name, ids) for name, ids in known.items() if ids is not None]
+        for other in told[1:]:
+            _refuse_other_order(told[0], other)
+        return {}
 
     def _engine(self) -> Any:
         from fairnepv.compute import engine_of
@@ -102,43 +145,12 @@ def reading(read: Callable[[str], Any], option: str, prefix: str, text: str) -> 
         raise InputError(f"{option} {prefix}{shown_uri(text)}: {error}") from error
 
 
-def _each(
-    read: Callable[[str], Any], option: str, files: Mapping[str, str], *, named: bool = False
-) -> dict[str, Any]:
-    """Files by view as values by view; `named`: a complaint names the view, too."""
-    return {
-        name: reading(read, option, f"{name}=" if named else "", text)
-        for name, text in files.items()
-    }
-
-
-# --- ids that files bring along -------------------------------------------------------------------
-
-
-def _own_ids(views: Mapping[str, str]) -> dict[str, Any]:
-    """Ids by view where every view is a converted folder with ids; nothing otherwise.
-
-    A column `id` of a table does not rename the rows, but where two views differ in it they are
-    not aligned, and nobody has said how they should be.
-    """
-    from fairnepv.io import converted_ids
-
-    brought = _each(converted_ids, "--view", views, named=True)
-    if all(ids is not None for ids in brought.values()):
-        return brought
-    known = {name: _column(views[name]) if ids is None else ids for name, ids in brought.items()}
-    told = [(name, ids) for name, ids in known.items() if ids is not None]
-    for other in told[1:]:
-        _refuse_other_order(told[0], other)
-    return {}
-
-
-def _column(text: str) -> Any:
+def _column(source: Source) -> Any:
     """A column `id`, if it can be read as such: other columns of that name prove nothing."""
     from fairnepv.io import id_column
 
     try:
-        return id_column(text)
+        return id_column(source)
     except InputError:
         return None
 

@@ -19,6 +19,7 @@ from fairnepv.objective import soft_min, subset_gains
 from fairnepv.options import ProblemOptions
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
+from fairnepv.signatures import takes
 from fairnepv.views.arrays import brief, check_flag, plain_array
 from fairnepv.views.base import Floats, Indices
 
@@ -63,6 +64,7 @@ class Curve:
         return int(reached.max()) if len(reached) else None
 
 
+@takes(ProblemOptions)
 def curve(
     data: Any,
     k_max: int | float | None = None,
@@ -77,8 +79,8 @@ def curve(
     k_max: the largest size, also as a fraction of n; by default the largest of `sizes`, or 100.
     sizes: those to report; by default all, from the number of included items on.
     bounds: also prove what no set of these sizes can exceed; without `sizes`, at five of them.
-    problem: as for `select`: tau, eps, include, ...; what belongs to one size (quotas, floors,
-        calibration 'efficiency') has no curve.
+
+    What belongs to one size (quotas, floors, calibration 'efficiency') has no curve.
     """
     bounds = check_flag("bounds", bounds)
     _refuse_one_size(problem)

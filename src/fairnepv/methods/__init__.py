@@ -16,6 +16,7 @@ from fairnepv.loop import Session
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import soft_min_weights, subset_scores
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search import (
     Effort,
@@ -201,7 +202,7 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
 
 
 def nepv_start(
-    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
+    problem: Problem, oversampling: float, session: Session, *, start: str = default("start")
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
     relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)
