@@ -11,11 +11,10 @@ from click.core import ParameterSource
 from fairnepv.cli.files import ProblemFiles, reading
 from fairnepv.cli.options import (
     Size,
-    constraining,
     gap_option,
     memory_limit_option,
     plan_option,
-    posing,
+    posing_with_rules,
     reporting,
     size_option,
     time_limit_option,
@@ -26,8 +25,7 @@ from fairnepv.errors import NumericalError
 
 @click.command()
 @size_option
-@posing
-@constraining
+@posing_with_rules
 @gap_option
 @time_limit_option
 @memory_limit_option
@@ -72,8 +70,7 @@ def certify(
 @click.command("verify-bound")
 @click.argument("bound", metavar="BOUND.npz")
 @click.option("-k", "k", type=Size(), help="How many items the bound should be about.")
-@posing
-@constraining
+@posing_with_rules
 @reporting()
 @click.pass_context
 def verify_bound(

@@ -8,11 +8,10 @@ import click
 
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.options import (
-    constraining,
     effort_option,
     library_option,
     memory_limit_option,
-    posing,
+    posing_with_rules,
     reporting,
     seed_option,
     size_option,
@@ -22,8 +21,7 @@ from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, s
 
 @click.command()
 @size_option
-@posing
-@constraining
+@posing_with_rules
 @library_option(
     "methods", "--method", "methods", multiple=True, note="Repeat it.  [default: all of them]"
 )

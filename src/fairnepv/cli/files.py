@@ -8,7 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairnepv.cli.words import arguments_of
+from fairnepv.cli.words import (
+    arguments_of,
+    calibration_of,
+    eps_of,
+    files_by_view,
+    numbers,
+    quotas_of,
+    views_of,
+)
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 
@@ -135,6 +143,38 @@ class ProblemFiles:
         if (self.engine, self.workers, self.device) == (None, None, None):
             return None
         return engine_of(self.engine, self.workers, self.device)
+
+
+def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
+    """The problem that the options of a command pose; those of rules may be missing."""
+    views = views_of(given["view"])
+    names = list(views)
+    knobs = {
+        "tau": given["tau"],
+        "eps": eps_of(given["eps"], names),
+        "calibration": calibration_of(given["calibration"], names),
+    }
+    if given["priority"]:
+        wanted = "NAME=WEIGHT for each view"
+        knobs["priorities"] = numbers("--priority", given["priority"], names, wanted)
+    if given.get("k_more"):
+        knobs["include_counts"] = False
+    if given.get("quota"):
+        knobs["quotas"] = quotas_of(given["quota"])
+    if given.get("floor"):
+        wanted = "NAME=VALUE for each view that has one"
+        knobs["floors"] = numbers("--floor", given["floor"], names, wanted)
+    rules = {name: given.get(name) for name in ("include", "exclude", "groups")}
+    return ProblemFiles(
+        views,
+        files_by_view("--ids", given["ids"], names),
+        knobs,
+        files_by_view("--quality", given["quality"], names),
+        {name: text for name, text in rules.items() if text is not None},
+        engine=given["engine"],
+        workers=given["workers"],
+        device=given["device"],
+    )
 
 
 def reading(read: Callable[[str], Any], option: str, prefix: str, text: str) -> Any:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import click
 
-from fairnepv.cli.files import ProblemFiles
+from fairnepv.cli.files import problem_of
 from fairnepv.cli.outputs import Report
-from fairnepv.cli.words import (
-    SHARDS_OF_THE_POOL,
-    Shards,
-    calibration_of,
-    eps_of,
-    files_by_view,
-    numbers,
-    quotas_of,
-    views_of,
-)
+from fairnepv.cli.words import SHARDS_OF_THE_POOL, Shards
 from fairnepv.cli.words import Size as Size
 from fairnepv.cli.words import Sizes as Sizes
 from fairnepv.options import ALL, EFFORTS
@@ -57,34 +47,8 @@ def together(*decorators: Decorator) -> Decorator:
 # --- the problem ----------------------------------------------------------------------------------
 
 
-def posing(command: Command) -> Command:
-    """What poses a problem, handed on as one `ProblemFiles`."""
-
-    @functools.wraps(command)
-    def wrapped(view: tuple[str, ...], **given: Any) -> None:
-        named = views_of(view)
-        names = list(named)
-        own = {name: given.pop(name) for name in _POSING}
-        knobs = {
-            "tau": own["tau"],
-            "eps": eps_of(own["eps"], names),
-            "calibration": calibration_of(own["calibration"], names),
-        }
-        if own["priority"]:
-            wanted = "NAME=WEIGHT for each view"
-            knobs["priorities"] = numbers("--priority", own["priority"], names, wanted)
-        problem = ProblemFiles(
-            named,
-            files_by_view("--ids", own["ids"], names),
-            knobs,
-            files_by_view("--quality", own["quality"], names),
-            engine=own["engine"],
-            workers=own["workers"],
-            device=own["device"],
-        )
-        command(problem=problem, **given)
-
-    views = click.option(
+_POSING = {
+    "view": click.option(
         "--view",
         multiple=True,
         required=True,
@@ -92,11 +56,7 @@ def posing(command: Command) -> Command:
         help="A view: .npy, .npz[:key] (SciPy sparse too), .parquet[:column], .arrow[:column], "
         ".safetensors[:tensor], or a folder of shards, a Hugging Face data set or one that "
         "`convert` wrote. Repeat it.",
-    )
-    return together(views, *_POSING.values())(wrapped)  # type: ignore[no-any-return]
-
-
-_POSING = {
+    ),
     "ids": library_option(
         "ids",
         multiple=True,
@@ -124,30 +84,7 @@ _POSING = {
         "with NumPy]",
     ),
 }
-
-
-def constraining(command: Command) -> Command:
-    """--include, --exclude, --groups, --quota and --floor, added to the `ProblemFiles`."""
-
-    @functools.wraps(command)
-    def wrapped(problem: ProblemFiles, **given: Any) -> None:
-        own = {name: given.pop(name) for name in _CONSTRAINING}
-        knobs = dict(problem.knobs)
-        if own["k_more"]:
-            knobs["include_counts"] = False
-        if own["quota"]:
-            knobs["quotas"] = quotas_of(own["quota"])
-        if own["floor"]:
-            wanted = "NAME=VALUE for each view that has one"
-            knobs["floors"] = numbers("--floor", own["floor"], list(problem.views), wanted)
-        files = {name: own[name] for name in ("include", "exclude", "groups")}
-        rules = {name: text for name, text in files.items() if text is not None}
-        command(problem=replace(problem, rules=rules, knobs=knobs), **given)
-
-    return together(*_CONSTRAINING.values())(wrapped)  # type: ignore[no-any-return]
-
-
-_CONSTRAINING = {
+_RULES = {
     "include": library_option("include", metavar=_FILE),
     "k_more": click.option(
         "--k-more", is_flag=True, help="Choose k items besides those of --include."
@@ -164,6 +101,26 @@ _CONSTRAINING = {
     "floor": library_option("floors", "--floor", multiple=True, metavar="NAME=VALUE"),
 }
 
+
+def posing(command: Command) -> Command:
+    """What poses a problem, handed on as one `ProblemFiles`."""
+    return _gathered(command, _POSING)
+
+
+def posing_with_rules(command: Command) -> Command:
+    """The same with --include, --exclude, --groups, --quota and --floor."""
+    return _gathered(command, _POSING | _RULES)
+
+
+def _gathered(command: Command, decorators: Mapping[str, Decorator]) -> Command:
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        own = {name: given.pop(name) for name in decorators}
+        command(problem=problem_of(own), **given)
+
+    return together(*decorators.values())(wrapped)  # type: ignore[no-any-return]
+
+
 # --- the report -----------------------------------------------------------------------------------
 
 # `main` looks for it among the arguments, since it matters even where these cannot be parsed.
@@ -177,11 +134,14 @@ strict_option = click.option(
 )
 
 
-def reporting(*, strict: bool = False, **files: str) -> Callable[[Command], Command]:
+def reporting(
+    *, strict: bool = False, force: bool = False, **files: str
+) -> Callable[[Command], Command]:
     """Files that a command may write, with their help, --force, --json and perhaps --strict, handed
-    on as one `Report`; and --debug."""
+    on as one `Report`; and --debug. With `force` it writes where another option says."""
     outputs = [click.option(f"--{name}", metavar="FILE", help=files[name]) for name in files]
-    ends = [force_option] * bool(files) + [json_option] + [strict_option] * strict
+    replaces = [force_option] if files or force else []
+    ends = [*replaces, json_option, *([strict_option] if strict else [])]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)

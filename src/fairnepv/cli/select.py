@@ -10,10 +10,9 @@ import click
 
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.options import (
-    constraining,
     library_option,
     plan_option,
-    posing,
+    posing_with_rules,
     reporting,
     search_options,
     seed_option,
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @sizes_option
 @library_option("nested", is_flag=True, show_default=False)
-@posing
-@constraining
+@posing_with_rules
 @search_options
 @plan_option
 @seed_option

@@ -112,19 +112,17 @@ def _whole(text: str, value: str) -> int:
 
 
 def eps_of(texts: Sequence[str], views: Sequence[str]) -> Any:
-    if not texts:
-        return default("eps")
     if len(texts) == 1 and "=" not in texts[0]:
         return _number("--eps", texts[0], texts[0])
-    return numbers("--eps", texts, views, "one value, or NAME=VALUE for each view")
+    wanted = "one value, or NAME=VALUE for each view"
+    return numbers("--eps", texts, views, wanted) if texts else default("eps")
 
 
 def calibration_of(texts: Sequence[str], views: Sequence[str]) -> Any:
-    if not texts:
-        return default("calibration")
     if len(texts) == 1 and "=" not in texts[0]:
         return texts[0]
-    return numbers("--calibration", texts, views, "one rule, or NAME=FACTOR for each view")
+    wanted = "one rule, or NAME=FACTOR for each view"
+    return numbers("--calibration", texts, views, wanted) if texts else default("calibration")
 
 
 def numbers(
