@@ -60,10 +60,10 @@ def pose(
     )
 
 
-def pool_of(data: Any, options: Mapping[str, Any], **others: Any) -> Pool:
+def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:
     """The views with their ids, weights and ridges, and who computes."""
-    named = {name: options.get(name) for name in ("views", "eps", "ids", "quality", "engine")}
-    return Pool.of(data, **{**named, **others})
+    named: Any = {name: options.get(name) for name in ("views", "eps", "ids", "quality", "engine")}
+    return Pool.of(data, **named)
 
 
 def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
@@ -71,18 +71,13 @@ def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     nor ids are checked."""
     given = completed("sketch", ProblemOptions, options)
     pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
-    [k] = _sizes_in_all([k], pool.n, given)
+    [k] = sizes_in_all([k], pool.n, given)
     rule = given["calibration"]
     return Problem(pool, k, 1.0, Calibration(rule if isinstance(rule, str) else "given"))
 
 
-def sizes_in_all(data: Any, sizes: Sequence[Any], options: Mapping[str, Any]) -> list[int]:
+def sizes_in_all(sizes: Sequence[Any], n: int, options: Mapping[str, Any]) -> list[int]:
     """How many items are returned for each of several sizes, of which some may be fractions."""
-    pool = Pool.sketch(data, views=options["views"], eps=options["eps"])
-    return _sizes_in_all(sizes, pool.n, options)
-
-
-def _sizes_in_all(sizes: Sequence[Any], n: int, options: Mapping[str, Any]) -> list[int]:
     counts = check_flag("include_counts", options["include_counts"])
     included = 0 if counts else count_items(options["include"])
     return [_whole_size(k, n, included, counts) for k in sizes]

@@ -20,6 +20,7 @@ from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Session
 from fairnepv.options import SelectOptions
 from fairnepv.signatures import checked, takes
+from fairnepv.views import Pool
 
 
 @overload
@@ -75,7 +76,8 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
     if not wanted or not all(map(is_one_size, wanted)):
         raise InputError(f"k must be a size or a list of sizes, each once, not {brief(sizes)}")
-    whole = sizes_in_all(data, wanted, options)  # fractions are resolved before sizes are compared
+    n = Pool.sketch(data, views=options["views"], eps=options["eps"]).n
+    whole = sizes_in_all(wanted, n, options)  # fractions are resolved before sizes are compared
     if len(set(whole)) < len(whole):
         raise InputError(
             f"k must be a size or a list of sizes, each once, not {brief(sizes)}, which come to "

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairnepv.checks import check_count
 from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.options import default
 from fairnepv.problem import check_random_state
 from fairnepv.views import Pool
-from fairnepv.views.arrays import check_count
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
 

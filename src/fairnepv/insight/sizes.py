@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.inputs import count_items, pose
+from fairnepv.checks import brief, check_flag
 from fairnepv.compute import block_threads
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
@@ -20,7 +21,7 @@ from fairnepv.options import ProblemOptions
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
 from fairnepv.signatures import takes
-from fairnepv.views.arrays import brief, check_flag, plain_array
+from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
 _REACH = 100  # the largest size where none is asked for

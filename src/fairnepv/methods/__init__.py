@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief
 from fairnepv.concave import Certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Session
@@ -32,7 +33,6 @@ from fairnepv.search import (
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
 from fairnepv.stiefel import Relaxation, Solver
 from fairnepv.stiefel import relax as solve_relaxation
-from fairnepv.views.arrays import brief
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
