@@ -19,6 +19,7 @@ from scipy.linalg.blas import daxpy
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.objective.geometry import Geometry
+from fairnepv.options import default
 from fairnepv.stiefel.iteration import Iteration, affordable
 from fairnepv.stiefel.preconditioner import Preconditioner
 from fairnepv.views.base import Floats
@@ -49,7 +50,9 @@ class Lbfgs(Iteration):
 
     stage = "ascent"
 
-    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
+    def __init__(
+        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
+    ) -> None:
         super().__init__(objective, start, tol=tol)
         self._memory = affordable(start.size, 2 * _MEMORY) // 2
 

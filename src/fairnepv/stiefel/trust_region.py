@@ -13,6 +13,7 @@ import numpy as np
 
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
+from fairnepv.options import default
 from fairnepv.stiefel.iteration import Iteration
 from fairnepv.views.base import Floats
 
@@ -36,7 +37,9 @@ class TrustRegion(Iteration):
 
     stage = "newton"
 
-    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
+    def __init__(
+        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
+    ) -> None:
         super().__init__(objective, start, tol=tol)
         self._widest = float(np.sqrt(objective.k))
 

@@ -46,7 +46,7 @@ class DenseView(View):
         data = self.data if in_file else plain_array(self.data, f"view {name!r}")
         check_numeric(name, data)
         view = self._with(data=data)
-        if in_file and engine is not None and getattr(engine, "remote", False):
+        if in_file and engine is not None and engine.remote:
             view.measure(engine)
         return super(DenseView, view).checked(name)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
+from fairnepv.options import default
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.ids import align, check_ids
@@ -39,7 +40,7 @@ class Pool:
         data: Any,
         *,
         views: Mapping[str, Any] | None = None,
-        eps: float | Mapping[str, float] = 0.1,
+        eps: float | Mapping[str, float] = default("eps"),
         ids: Any = None,
         quality: Any = None,
         engine: Engine | str | None = None,
@@ -78,7 +79,7 @@ class Pool:
         data: Any,
         *,
         views: Mapping[str, Any] | None = None,
-        eps: float | Mapping[str, float] = 0.1,
+        eps: float | Mapping[str, float] = default("eps"),
         engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
