@@ -1,7 +1,9 @@
-"""What tests of commands have in common."""
+"""What all tests have in common: two speeds, a state folder of their own, and command lines."""
 
 import shlex
 import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import settings
@@ -12,9 +14,45 @@ settings.register_profile("busy", deadline=None)  # tests pass on a busy machine
 settings.load_profile("busy")
 
 
-def pytest_collection_modifyitems(items):
-    """The longest first, or one worker would end with it while the others have nothing to do."""
-    items.sort(key=lambda item: item.path.stem != "test_uspto_chain")
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `sample` leaves out as slow, and puts first what takes longest.
+
+    All tests with Ray go to one worker of xdist so (the first gets an eighth of all in one piece):
+    each worker would start a cluster of its own.
+    """
+    functions = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample"):
+            functions[item.nodeid.partition("[")[0]].append(item)
+    for cases in functions.values():
+        fast = set(_sampled(cases))
+        for case in cases:
+            if case not in fast:
+                case.add_marker("slow")
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("ray"):
+        return 0
+    return 1 if item.path.stem == "test_uspto_chain" else 2
+
+
+def _sampled(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """`sample(count)`: so many, evenly spaced; without a count: each value of each parameter."""
+    mark = cases[0].get_closest_marker("sample")
+    assert mark is not None
+    if mark.args:
+        count = min(mark.args[0], len(cases))
+        yield from (cases[i * len(cases) // count] for i in range(count))
+        return
+    values = [set(case.callspec.indices.items()) for case in cases]  # type: ignore[attr-defined]
+    unseen = set().union(*values)
+    while unseen:
+        best = max(range(len(cases)), key=lambda i: len(values[i] & unseen))
+        unseen -= values[best]
+        yield cases[best]
 
 
 @pytest.fixture(scope="session", autouse=True)
