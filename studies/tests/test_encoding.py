@@ -222,6 +222,8 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.sample(1)
+@pytest.mark.kill
 @pytest.mark.parametrize("batches", [0, 1, 5, 20, 48])
 def test_killed_at_any_moment_it_goes_on_and_gives_the_same_bytes(tmp_path, batches):
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -192,6 +192,7 @@ def test_figures_say_simulated(finished, monkeypatch):
     assert all("Simulated uspto corpus" in title for title in titles)
 
 
+@pytest.mark.torch
 def test_another_engine_finds_the_same_and_goes_on(finished, tmp_path, command):
     pytest.importorskip("torch")
     folder = shutil.copytree(finished, tmp_path / "corpus")

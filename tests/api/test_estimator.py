@@ -229,6 +229,7 @@ def test_resample_a_sparse_matrix(make):
     np.testing.assert_array_equal(X.toarray(), _rows(BOTH))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("layout", ["strided", "sparse_coo", "sparse_csr"])
 def test_resample_a_tensor(layout):
     """Rows of a tensor are one."""

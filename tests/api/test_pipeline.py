@@ -206,6 +206,7 @@ def test_a_view_that_binds_in_a_random_pool(seed):
     assert default.fair_score >= alone.fair_score - 1e-10
 
 
+@pytest.mark.slow
 def test_the_search_alone_finds_nearly_every_optimum():
     """Without branch and bound, which comes with the bound and finds them all."""
     missed = []
@@ -271,6 +272,7 @@ def test_fast_is_fair_greedy(case):
     assert select_case(case, method="greedy", effort="thorough").indices.tolist() == expected
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("method", ["auto", "nepv", "v0-only", "averaged", "random", "k-dpp"])
 @BY_CASE
 def test_picks_come_in_greedy_order_within_the_set(case, method):
@@ -482,6 +484,7 @@ class Tensor:
         return self._values if dtype is None else self._values.astype(dtype)
 
 
+@pytest.mark.slow
 def test_the_same_data_in_other_clothes_gives_the_same_answer():
     data = small_pool()
     expected = fairnepv.select(data, 6)
@@ -596,6 +599,7 @@ BY_POOL = pytest.mark.parametrize("name", ["uci", "openmoji"])
 BY_EFFORT = pytest.mark.parametrize("effort", ["fast", "balanced"])
 
 
+@pytest.mark.sample(1)
 @BY_EFFORT
 @BY_POOL
 def test_the_answer_does_not_depend_on_the_block_size(name, effort):
@@ -635,6 +639,7 @@ def test_the_papers_pipeline_does_not_depend_on_the_block_size(views, tau, eps):
     assert answers[11] == answers[100]
 
 
+@pytest.mark.sample(1)
 @BY_EFFORT
 @BY_POOL
 def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch, name, effort):
@@ -838,6 +843,7 @@ class Interrupt:
                 raise KeyboardInterrupt
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize("stage", ["greedy", "ascent", "swaps"])
 @pytest.mark.parametrize(
@@ -1052,6 +1058,7 @@ def all_tied(case: cases.Case, rules: Constraints) -> list[tuple[int, ...]]:
     return [S for S, score in scores.items() if score >= best - reference.TIE]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", [None, 0, 1])
 @BY_CASE
 def test_enumeration_lists_all_tied_optima(monkeypatch, case, seed):
@@ -1118,6 +1125,7 @@ def test_exhaustive_refuses_large_pools_with_the_count():
 # --- what reviews and newcomers found -------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_more_effort_never_ends_with_less(seed):
     views = cases.clustered_views(np.random.default_rng(seed), 120, [6, 9], 7)

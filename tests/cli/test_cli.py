@@ -2184,6 +2184,7 @@ def test_no_complaint_tells_a_secret(run, folder, way):
     assert contents(folder) == before
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("address", [f"ray://me:{SECRET}@127.0.0.1:1", f"RAY://{SECRET}@h:1"])
 def test_the_address_of_a_cluster_tells_no_secret(run, folder, address):
     pytest.importorskip("ray")

@@ -46,6 +46,7 @@ def everything() -> dict[str, bytes]:
 # --- What is written ------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("size", [None, 4])

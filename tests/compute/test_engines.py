@@ -55,7 +55,10 @@ ALIGNED = np.arange(N) * 10.0
 STATE = {"factor": 3.0, "anchor": np.arange(5.0)}
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+MARKS = {name: [pytest.mark.torch] if name.startswith("torch") else [] for name in ENGINES}
+
+
+@pytest.fixture(params=[pytest.param(ENGINES[e], marks=MARKS[e], id=e) for e in ENGINES])
 def engine_of(request):
     return request.param
 
@@ -276,6 +279,7 @@ def test_block_rows_are_positive(rows):
         LocalEngine(block_rows=rows)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("method", ["greedy", "nepv", "auto"])
 def test_a_selection_does_not_depend_on_the_blocks(engine_of, method):
     data = {"dense": DENSE, "sparse": sp.csr_array(SPARSE)}

@@ -74,6 +74,7 @@ from fairnepv.views import Calibration
 from object_store import Bucket
 from row_files import fixed_lists, table, write_parquet
 
+pytestmark = pytest.mark.ray
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray looks for 127.0.0.1 elsewhere without
 SRC = Path(fairnepv.__file__).parents[1]
 
@@ -152,6 +153,7 @@ def test_every_small_pool_gives_the_same(cluster):
         _same(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
 @pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
 @pytest.mark.parametrize("data", [uci, openmoji], ids=["uci", "openmoji"])
@@ -653,6 +655,8 @@ def marks(tmp_path):
     return folder
 
 
+@pytest.mark.kill
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_worker_killed_in_a_pass_changes_nothing(cluster, passes, marks, monkeypatch, name):
     monkeypatch.setattr("fairnepv.compute.ray.cluster._GATHERED", 0)
@@ -665,6 +669,8 @@ def test_a_worker_killed_in_a_pass_changes_nothing(cluster, passes, marks, monke
     np.testing.assert_equal(found, expected)
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 def test_workers_killed_during_a_selection_change_nothing(cluster, marks):
     here, kinds = LocalEngine(block_numbers=1 << 12), {"_explained", "_price_rows"}
     killing = Killing(replace(cluster, blocks=here), marks, kinds)
@@ -675,6 +681,7 @@ def test_workers_killed_during_a_selection_change_nothing(cluster, marks):
     assert {mark.name for mark in marks.iterdir()} == kinds
 
 
+@pytest.mark.kill
 def test_a_worker_killed_in_a_shard_changes_nothing(cluster, marks):
     engines = LocalEngine(), Killing(cluster, marks, ())
     found = [
@@ -694,6 +701,7 @@ def die(block, state):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.kill
 def test_a_task_that_always_dies_ends(cluster):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=200)))
     with pytest.raises(ClusterError, match="died 3 times, each time with its worker"):
@@ -786,6 +794,7 @@ def importing(block, state):
     return np.zeros(block.stop - block.start)
 
 
+@pytest.mark.kill
 def test_workers_whose_import_is_cut_are_replaced(cluster, monkeypatch, tmp_path):
     (tmp_path / "slow_to_import.py").write_text(SLOW)
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=20)))
@@ -990,6 +999,8 @@ fairnepv.select(data, 8, method='nepv', engine=replace(engine, blocks=blocks), p
 """
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 def test_a_driver_that_was_killed_goes_on(cluster, tmp_path):
     state = tmp_path / "state"
     path = os.pathsep.join([str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -1088,6 +1099,7 @@ def _wait_for(port):
     pytest.fail("the head does not listen")
 
 
+@pytest.mark.slow
 def test_a_client_gets_the_same(client_address, tmp_path):
     rows = np.random.default_rng(0).standard_normal((900, 6)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)

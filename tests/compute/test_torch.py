@@ -33,7 +33,10 @@ pytest.importorskip("array_api_compat")
 from fairnepv.compute import device as module  # noqa: E402
 from fairnepv.compute.device import TorchEngine  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::fairnepv.RankWarning"),
+]
 FAST = {"effort": "fast", "certify": False}
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

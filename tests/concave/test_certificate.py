@@ -343,6 +343,7 @@ def test_a_large_tau_does_not_multiply_rounding(tau):
 # --- Kernels --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("eps", [1e-3, 1e-6, 1e-8])
 def test_a_kernel_that_was_rounded_to_float32_is_bounded_as_it_is(seed, eps):

@@ -20,7 +20,10 @@ from test_torch import DEVICES, POOLS, rows  # noqa: E402
 
 from fairnepv.compute.device import TorchEngine  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::fairnepv.RankWarning"),
+]
 
 
 @pytest.fixture(params=DEVICES)

@@ -234,6 +234,7 @@ def test_what_needs_the_data_says_so(question):
 # --- Isolated picks -------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("storage", STORAGE)
 def test_isolated_picks_by_loops(case, storage):
@@ -324,6 +325,7 @@ def check_explanation(result: Selection, Ls: list, tau: float, rules: Constraint
         assert found.margins[slot] == pytest.approx(F - best, abs=1e-8)
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("storage", STORAGE)
 def test_explain_by_loops(case, storage):
@@ -470,6 +472,7 @@ def check_assignment(result: Selection, Ks: list) -> None:
     assert (found.similarity <= 1.0).all()
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("block", [None, 3])

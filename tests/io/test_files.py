@@ -78,6 +78,7 @@ def refused(action, *arguments) -> str:
 # --- Every format ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("budget", [0, 1 << 20])
@@ -1025,6 +1026,7 @@ def test_a_tensor_is_named_among_several():
 MAPPED = ["npy", "npz", "shards", "arrow, fixed lists", "arrow stream", "data set", "safetensors"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", [*MAPPED, "parquet, lists", "arrow, compressed"])
 @pytest.mark.parametrize("change", ["truncate", "replace", "rewrite", "remove"])
 def test_a_file_that_changes_while_it_is_read_is_refused(name, change, monkeypatch):

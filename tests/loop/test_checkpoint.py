@@ -371,6 +371,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_checkpoint_never_claims_what_was_not_found(
     tmp_path, monkeypatch, honest, half_way, damage

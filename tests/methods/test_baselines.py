@@ -66,6 +66,7 @@ def test_there_is_one_baseline_per_view_and_eight_more():
 # --- Those that optimise something of their own ---------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", OPTIMISERS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_no_swap_improves_a_baseline_in_its_own_objective(case, name):
@@ -74,6 +75,7 @@ def test_no_swap_improves_a_baseline_in_its_own_objective(case, name):
     assert best_allowed_swap(own, S, tau, Constraints()) <= reference.fair_score(own, S, tau) + GAIN
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", OPTIMISERS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_a_fast_baseline_is_greedy_in_its_own_objective(case, name):
@@ -146,6 +148,7 @@ def concatenation_kernel(views: list[np.ndarray], eps: float) -> np.ndarray:
     return reference.kernel(beside / math.sqrt(len(views)), eps)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", [3, None])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_concatenated_is_greedy_on_normalised_rows_side_by_side(case, block):

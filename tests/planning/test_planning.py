@@ -468,6 +468,7 @@ def test_the_time_of_a_cluster_is_not_known_and_none_is_started():
     assert fairnepv.plan(data, 5, engine="local", effort="fast").seconds > 0
 
 
+@pytest.mark.torch
 def test_a_plan_of_a_device_on_the_command_line(run, tmp_path):  # noqa: F811
     pytest.importorskip("torch")
     pytest.importorskip("array_api_compat")
