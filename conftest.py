@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -47,11 +47,20 @@ def _sampled(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         count = min(mark.args[0], len(cases))
         yield from (cases[i * len(cases) // count] for i in range(count))
         return
-    values = [set(case.callspec.indices.items()) for case in cases]  # type: ignore[attr-defined]
-    unseen = set().union(*values)
+    values = [
+        {(name, id(value)) for name, value in case.callspec.params.items()}  # type: ignore[attr-defined]
+        for case in cases
+    ]
+    unseen, used = set().union(*values), Counter[object]()
+
+    def worth(case: int) -> tuple[int, int]:
+        """How many values it has first, and otherwise how rarely its values were used."""
+        return len(values[case] & unseen), -sum(used[value] for value in values[case])
+
     while unseen:
-        best = max(range(len(cases)), key=lambda i: len(values[i] & unseen))
+        best = max(range(len(cases)), key=worth)
         unseen -= values[best]
+        used.update(values[best])
         yield cases[best]
 
 

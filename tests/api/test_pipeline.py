@@ -31,6 +31,7 @@ from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.loop import Session, Step
+from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
 from fairnepv.search import EFFORTS, Found, enumerate_subsets
 from problems import (
@@ -257,7 +258,7 @@ def test_what_a_failed_proof_found_is_swapped_before_it_is_a_local_optimum(monke
     found = Found(indices(*worst), Status.NODE_LIMIT, upper=9.0)
     monkeypatch.setattr(methods, "_exact", lambda *_: found)
     effort = replace(EFFORTS["balanced"], provable=math.comb(problem.n, case.k) - 1)
-    plan = methods.Plan("auto", effort, certificate=make_certificate(problem))
+    plan = Plan("auto", effort, certificate=make_certificate(problem))
     result = methods.find(problem, plan, Session())
     best = best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints())
     assert result.status is Status.LOCAL_OPTIMUM
@@ -833,7 +834,7 @@ def test_enough_time_makes_no_difference():
 class Interrupt:
     """A progress callback that presses Ctrl-C at every step of a stage from the `after`th on."""
 
-    def __init__(self, stage: str, after: int = 0) -> None:
+    def __init__(self, stage: str, after: float = 0) -> None:
         self.stage, self.after, self.seen = stage, after, 0
 
     def __call__(self, row: Step) -> None:

@@ -1130,11 +1130,8 @@ def test_compare_shows_every_selector_and_who_is_left_behind(run, folder):
 def test_relax_is_the_library_call(run, folder, pool):
     options = "--solver damped --alpha 0.5 --start random --seed 4 --tol 1e-4 --max-steps 30"
     document = run(f"relax {POSED} {options} --json").document
-    expected = fairnepv.relax(
-        *(pool, K),
-        **{"solver": "damped", "alpha": 0.5, "start": "random"},
-        **{"random_state": 4, "tol": 1e-4, "max_steps": 30},
-    )
+    knobs = {"solver": "damped", "alpha": 0.5, "start": "random", "tol": 1e-4, "max_steps": 30}
+    expected = fairnepv.relax(pool, K, random_state=4, **knobs)
     assert document["value"] == pytest.approx(expected.value, abs=1e-12)
     assert document["residual"] == pytest.approx(expected.residual)
     assert document["status"] == expected.status.name

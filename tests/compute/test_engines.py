@@ -15,8 +15,10 @@ import pickletools
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
 from fairnepv.views.dense import DenseView
 
-ENGINES = {
+ENGINES: dict[str, Callable[[int], Any]] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
     "threads": lambda rows: LocalEngine(block_rows=rows, threads=3),
 }

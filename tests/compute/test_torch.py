@@ -18,7 +18,7 @@ import problems
 from fairnepv import InputError, KernelView
 from fairnepv.api.inputs import pose
 from fairnepv.compute import portable
-from fairnepv.compute.tensors import to_device, whole_float32
+from fairnepv.compute.tensors import csr_tensor, to_device, whole_float32
 from fairnepv.loop import Session
 from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
@@ -139,7 +139,7 @@ def test_rows_that_do_not_fit_are_streamed(name, device):
     data = POOLS[name](300)
     engine = TorchEngine(device, block_rows=64, memory=0)
     problem = pose(data, 10, engine=engine)
-    assert [view.resident_bytes for view in problem.pool.views] == [0, 0]
+    assert [view.resident_bytes for view in problems.views_of(problem.pool)] == [0, 0]
     here = fairnepv.select(data, 10, effort="fast")
     same(here, fairnepv.select(data, 10, effort="fast", engine=engine))
 
@@ -147,7 +147,7 @@ def test_rows_that_do_not_fit_are_streamed(name, device):
 def test_as_many_views_stay_as_fit(device):
     data = POOLS["float32"](300)
     engine = TorchEngine(device, memory=data["a"].nbytes)
-    views = pose(data, 10, engine=engine).pool.views
+    views = problems.views_of(pose(data, 10, engine=engine).pool)
     assert [view.resident_bytes for view in views] == [data["a"].nbytes, 0]
 
 
@@ -208,7 +208,7 @@ def test_sparse_rows_on_a_device_answer_as_scipy_does(device):
 
 def test_no_matrix_has_more_entries_than_places(device, monkeypatch):
     """CUDA refuses it, though PyTorch's own products on a processor do not mind."""
-    made, made_places = sparse_tensor.csr_tensor, []
+    made, made_places = csr_tensor, []
 
     def checked(crow, col, values, shape):
         made_places.append(shape[0] * shape[1] - len(values))
@@ -252,7 +252,7 @@ def test_an_anchor_has_the_columns_of_its_items_alone(device):
     data = sp.csr_array(
         (rng.random(1600) + 0.5, columns.ravel(), np.arange(0, 1601, 4)), (400, 1_000_000)
     )
-    view = pose([data], 5, engine=f"torch:{device}").pool.views[0]
+    (view,) = problems.views_of(pose([data], 5, engine=f"torch:{device}").pool)
     assert view.anchor(np.arange(9)).table.shape == (37, 9)
     product = view.block(3, 300).cross(view.anchor(np.arange(9))).cpu().numpy()
     unit = data / np.sqrt(data.multiply(data).sum(axis=1))[:, None]

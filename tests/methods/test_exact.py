@@ -25,6 +25,7 @@ from problems import (
     pose,
     random_rules,
     rules_of_each_kind,
+    views_of,
 )
 
 SURE = 1e-9  # what pruning may give away
@@ -331,7 +332,7 @@ def test_children_cover_every_set_of_their_parent():
         rules = Constraints(fixed_in=chosen, fixed_out=given_up)
         sets = feasible_subsets(rules, 9, 4)
         seen += sets
-        Ls = kernels([view.data for view in problem.pool.views], [0.1, 0.1])
+        Ls = kernels([view.data for view in views_of(problem.pool)], [0.1, 0.1])
         assert all(reference.fair_score(Ls, S, 0.1) <= bound + 1e-9 for S in sets)
     parent = Constraints(fixed_in=indices(2), fixed_out=indices(5))
     assert sorted(seen) == feasible_subsets(parent, 9, 4)

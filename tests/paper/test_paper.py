@@ -53,7 +53,7 @@ def our_step(case: Case, V: Array, alpha: float = 1.0, sigma: float = 0.0) -> Ar
     return scf_step(V, point_at(case, V).A_perp, alpha, sigma)
 
 
-def subsets(case: Case, count: int = 10) -> list[Array]:
+def subsets(case: Case, count: int = 10) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     return [rng.choice(len(case.views[0]), case.k, replace=False) for _ in range(count)]
 

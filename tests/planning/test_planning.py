@@ -22,10 +22,11 @@ from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
 from fairnepv.planning.stages import Count
-from fairnepv.problem import Calibration, Means, Problem
+from fairnepv.problem import Means, Problem
 from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
+from fairnepv.views import Calibration
 from problems import examples
 
 GIB = 1 << 30
@@ -280,7 +281,7 @@ def test_a_limit_gives_up_the_table_first_and_finds_the_same(monkeypatch):
     data, kept = rows(8000, 12), []
     options = {"method": "fixed-weight", "certify": False}
     options["engine"] = LocalEngine(threads=1, block_numbers=1 << 16)
-    make = SwapTable.of.__func__
+    make = SwapTable.of.__func__  # type: ignore[attr-defined]
 
     def noted(cls, subset, **keywords):
         kept.append(make(cls, subset, **keywords))

@@ -625,7 +625,7 @@ def test_dense_data_is_shared(array):
 def test_memory_map_stays_a_map(tmp_path):
     np.save(tmp_path / "rows.npy", _normal(0))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    view = _intake(mapped)
+    view: Any = _intake(mapped)
     assert np.shares_memory(view.data, mapped)
     assert np.shares_memory(view.block(3, 8).features(), mapped)
 
@@ -659,7 +659,7 @@ def test_kernel_data_is_shared(dtype):
     Phi = _normal(0)
     K = _frozen((Phi @ Phi.T).astype(dtype))
     before = K.tobytes()
-    view = _intake(KernelView(K))
+    view: Any = _intake(KernelView(K))
     scaled = view.scaled(SCALE, 0.1)
     assert np.shares_memory(view.kernel, K)
     assert scaled.kernel is view.kernel
