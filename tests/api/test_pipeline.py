@@ -150,6 +150,7 @@ def check_record(result: Selection, case: cases.Case) -> None:
     )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("effort", ["fast", "balanced"])
 @pytest.mark.parametrize("case", cases.SMALL[::3], ids=lambda case: case.name)
 def test_every_method_returns_k_items_and_their_true_scores(case, effort):
@@ -165,6 +166,7 @@ def test_every_method_returns_k_items_and_their_true_scores(case, effort):
         assert result.settings["effort"] == effort
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_no_baseline_beats_the_default(case):
     rows = fairnepv.compare(named(case), case.k, **knobs(case))
@@ -195,6 +197,7 @@ def test_the_default_is_never_below_the_view_that_binds(monkeypatch, views, firs
     assert without.fair_score < alone.fair_score - 1e-4  # or the pool would not show it
 
 
+@pytest.mark.slow
 @examples(5)
 @given(SEEDS)
 def test_a_view_that_binds_in_a_random_pool(seed):
@@ -221,6 +224,7 @@ def test_the_search_alone_finds_nearly_every_optimum():
     assert len(missed) <= 1, missed
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_the_optimum_of_a_small_pool_is_found_and_proven(case):
     optimum, _ = reference.exhaustive(case_kernels(case), case.k, case.tau)
@@ -232,6 +236,7 @@ def test_the_optimum_of_a_small_pool_is_found_and_proven(case):
     assert 1 - 1.1e-6 <= result.efficiency <= 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", cases.SMALL[::4], ids=lambda case: case.name)
 def test_more_effort_never_does_worse(case):
     scores = [
@@ -242,6 +247,7 @@ def test_more_effort_never_does_worse(case):
     assert scores[2] >= scores[0] - 1e-12
 
 
+@pytest.mark.sample(4)
 @BY_CASE
 def test_the_default_is_at_a_one_swap_optimum(case):
     result = select_case(case, certify=False)
@@ -297,6 +303,7 @@ def test_the_random_state_drives_the_samplers_and_not_greedy():
 # --- The record -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_the_bound_bounds(case):
     """Also for a method that proves nothing by itself."""
@@ -314,6 +321,7 @@ def test_the_bound_bounds(case):
     assert 0 < result.efficiency <= 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("M", [1, 3])
 def test_an_attained_bound_is_not_exceeded_by_rounding(M):
     """For one diagonal kernel, repeated or not, the best items attain the bound."""
@@ -326,6 +334,7 @@ def test_an_attained_bound_is_not_exceeded_by_rounding(M):
         assert result.efficiency <= 1.0
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_gains_tell_what_each_item_added_in_its_turn(case):
     for method in ("auto", "random"):
@@ -460,6 +469,7 @@ def test_k_at_its_ends(k):
     assert len(set(result.indices.tolist())) == k
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.uint8, bool])
 def test_narrow_types_are_read_in_float64(dtype):
     rng = np.random.default_rng(2)
@@ -572,6 +582,7 @@ def test_quality_comes_after_the_calibration():
     assert list(one.scores.values()) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("k", [2, 6, 12])
 def test_efficiencies_never_exceed_one(k):
     data = small_pool()
@@ -618,6 +629,7 @@ def test_the_answer_does_not_depend_on_the_block_size(name, effort):
         assert results[0].indices[0] == 0  # a tie of all n
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("views", "tau", "eps"),
     [
@@ -652,6 +664,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch, name, 
     assert results[0].indices.tolist() == results[1].indices.tolist()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [7, 100])
 def test_ties_are_settled_alike_at_any_block_size(rows):
     """Every row eight times over, so nearly every comparison is a tie."""
@@ -668,6 +681,7 @@ def test_ties_are_settled_alike_at_any_block_size(rows):
 # --- Properties -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight"])
 @examples(4)
 @given(SEEDS)
@@ -686,6 +700,7 @@ def test_permuting_candidates_permutes_the_answer(method, seed):
     assert moved.fair_score == pytest.approx(plain.fair_score, abs=1e-9)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight", "k-dpp", "random"])
 @examples(4)
 @given(SEEDS, st.sampled_from([1e-3, 0.7, 2.0, 450.0]))

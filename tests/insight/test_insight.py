@@ -621,6 +621,7 @@ def test_differences_that_cannot_be_told():
 # --- stability ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_variants_are_what_select_finds_under_those_knobs():
     data = pool()
     original = fairnepv.select(data, 5, tau=0.1, eps=0.2, certify=False)
@@ -912,6 +913,7 @@ def test_bad_arguments_of_curve(arguments, words):
 # --- tradeoff -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("view", ["text", "vision"])
 def test_a_tradeoff_goes_from_fair_to_selfish(view):
     data = pool(n=30)
