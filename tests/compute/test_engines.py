@@ -628,6 +628,7 @@ def test_states_of_a_kernel_view_do_not_hold_the_kernel():
     assert max(len(state) for *_, state in recorder.calls) < 8 * 1200
 
 
+@pytest.mark.slow
 def test_a_state_comes_back_whole():
     """The task gives the same with a state that has travelled."""
 

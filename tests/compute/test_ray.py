@@ -137,9 +137,15 @@ PORTABLE = {name for name, task in TASKS.items() if getattr(task, "portable", Fa
 
 # --- the same answers -----------------------------------------------------------------------------
 
+BY_WORKERS = pytest.mark.parametrize(
+    "cluster",  # each number is a cluster of its own
+    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)],
+    indirect=True,
+)
+
 
 @pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
-@pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
+@BY_WORKERS
 def test_every_small_pool_gives_the_same(cluster):
     here = LocalEngine(block_rows=3)
     for case in SMALL:
@@ -155,7 +161,7 @@ def test_every_small_pool_gives_the_same(cluster):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
-@pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
+@BY_WORKERS
 @pytest.mark.parametrize("data", [uci, openmoji], ids=["uci", "openmoji"])
 def test_real_pools_give_the_same(cluster, data):
     here = LocalEngine(block_numbers=1 << 18)
@@ -166,6 +172,7 @@ def test_real_pools_give_the_same(cluster, data):
     _same(*found)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("method", ["nepv", "averaged", "d-optimal", "k-dpp"])
 def test_methods_give_the_same(cluster, method):
     here = LocalEngine(block_numbers=1 << 13)
@@ -550,6 +557,7 @@ def test_portable_tasks_compute_with_torch_on_one_thread(with_torch):
     assert set(_pool(there).map(pids, None)) != {os.getpid()}  # who knows NumPy alone gets it
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", sorted(PORTABLE))
 def test_torch_in_a_worker_makes_the_same_of_a_pass(with_torch, passes, monkeypatch, name):
     monkeypatch.setattr("fairnepv.compute.ray.cluster._GATHERED", 0)

@@ -94,6 +94,7 @@ def same(one: fairnepv.Selection, other: fairnepv.Selection) -> None:
 BALANCED = ("dense", "float32", "sparse beside", "duplicates")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("name", "effort"), [*((n, "fast") for n in POOLS), *((n, "balanced") for n in BALANCED)]
 )
@@ -107,6 +108,7 @@ def test_the_same_items_as_the_local_engine(name, effort, device):
         same(here, fairnepv.select(data, k, engine=small, **options))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_the_same_items_on_the_small_cases(case, device):
     data = {f"view{q}": view for q, view in enumerate(case.views)}
@@ -116,6 +118,7 @@ def test_the_same_items_on_the_small_cases(case, device):
     same(here, fairnepv.select(data, case.k, engine=f"torch:{device}", **options))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_items_on_hostile_pools(seed, device):
     """Every storage, repeated rows and views, k above p, rules, priorities."""
@@ -169,6 +172,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.filterwarnings("ignore:Sparse (invariant checks|CSR tensor support|C|B)")
 @pytest.mark.parametrize("kind", ["float64", "float32", "bfloat16", "int32"])
 @pytest.mark.parametrize("layout", LAYOUTS)

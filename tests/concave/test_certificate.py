@@ -405,6 +405,7 @@ def test_a_diagonal_kernel_is_bounded_exactly():
 # --- The bar --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "seeds", [range(start, start + 25) for start in range(0, 300, 25)], ids=str
 )
@@ -506,6 +507,7 @@ def wider_pool(seed: int, rules: Constraints | None = None, n: int = 150, k: int
     return pose(views, k, 0.05, [0.1, 0.05], rules=rules)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["free", "rules"])
 @pytest.mark.parametrize("seed", range(5))
 def test_an_active_set_ends_where_the_full_solve_ends(seed, kind, few_rows, monkeypatch):
