@@ -679,7 +679,7 @@ def marks(tmp_path):
 
 
 @pytest.mark.kill
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_worker_killed_in_a_pass_changes_nothing(cluster, passes, marks, monkeypatch, name):
     monkeypatch.setattr("fairnepv.compute.ray.cluster._GATHERED", 0)
@@ -704,6 +704,7 @@ def test_workers_killed_during_a_selection_change_nothing(cluster, marks):
     assert {mark.name for mark in marks.iterdir()} == kinds
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_a_worker_killed_in_a_shard_changes_nothing(cluster, marks):
     engines = LocalEngine(), Killing(cluster, marks, ())
@@ -724,6 +725,7 @@ def die(block, state):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_a_task_that_always_dies_ends(cluster):
     pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=200)))
@@ -817,6 +819,7 @@ def importing(block, state):
     return np.zeros(block.stop - block.start)
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_workers_whose_import_is_cut_are_replaced(cluster, monkeypatch, tmp_path):
     (tmp_path / "slow_to_import.py").write_text(SLOW)
@@ -873,6 +876,7 @@ def test_a_second_local_cluster_is_the_first_or_refused(cluster):
         RayEngine.local(3)
 
 
+@pytest.mark.slow
 def test_a_pass_after_the_end_is_refused():
     """In a process of its own, for this one has its cluster."""
     code = (
@@ -901,6 +905,7 @@ def _python(code, **environment):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_process_joins_a_cluster_and_leaves_it_running(cluster):
     code = (
         "import numpy as np, fairnepv\n"
@@ -919,6 +924,7 @@ def test_a_process_joins_a_cluster_and_leaves_it_running(cluster):
     assert len(_pool(cluster).map(pids, None)) == 230
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cpus", "words"), [(1, "has no GPU"), (0, "has no CPU for tasks")])
 def test_a_connection_of_the_caller_is_left_to_the_caller(cpus, words):
     code = (
@@ -985,6 +991,7 @@ def test_machines_of_one_name_are_all_asked(cluster, monkeypatch):
         sessions.check_versions(cluster.session)
 
 
+@pytest.mark.slow
 def test_the_command_starts_a_cluster_and_ends_it(tmp_path):
     rows = np.random.default_rng(0).standard_normal((3000, 800)).astype(np.float32)  # two blocks
     np.save(tmp_path / "rows.npy", rows)
