@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -73,11 +74,19 @@ def own_state(tmp_path_factory):
         yield
 
 
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """A command line through the entry point: exit code, stdout and stderr."""
+    """A command line through the entry point; later arguments are taken as they are."""
 
-    def run(line: str, *arguments: object) -> tuple[int, str, str]:
+    def run(line: str, *arguments: object) -> Ended:
         words = [*shlex.split(line), *map(str, arguments)]
         monkeypatch.setattr(sys, "argv", ["fairnepv", *words])
         code = 0
@@ -85,6 +94,6 @@ def command(monkeypatch, capsys):
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        return code, *capsys.readouterr()
+        return Ended(code, *capsys.readouterr())
 
     return run

@@ -548,6 +548,7 @@ def test_damaged_features_are_one_sentence_that_names_the_file(damage):
     assert said.endswith("make the features again")
 
 
+@pytest.mark.slow
 @given(
     file=st.sampled_from([VISION, TEXT]),
     places=st.lists(st.integers(0, 10**6), max_size=3),

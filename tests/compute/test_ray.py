@@ -538,7 +538,8 @@ def test_torch_has_one_thread_whatever_the_environment_says(with_torch):
     code = (
         "import pickle, numpy as np\n"
         "from fairnepv import Pool\n"
-        "from fairnepv.compute import portable, worker\n"
+        "from fairnepv.compute import portable\n"
+        "from fairnepv.compute.ray import worker\n"
         "@portable\n"
         "def threads(block, state):\n"
         "    import torch\n"

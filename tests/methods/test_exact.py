@@ -88,6 +88,7 @@ def test_a_good_start_is_kept_and_proven(small, monkeypatch):
         assert outcome.state.indices.tolist() == best.tolist()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("storage", STORAGE)
 def test_a_pool_that_takes_many_nodes(storage, branching):
     rng = np.random.default_rng(3)
@@ -225,6 +226,7 @@ def hard_problem() -> tuple[Problem, float]:
     return problem, max(reference.soft_min(row, 0.05) for row in d)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("limit", [1, 2, 7, 16, 17, 40])
 def test_a_node_limit_is_kept_and_leaves_a_true_bound(limit, branching):
     problem, best = hard_problem()
@@ -247,6 +249,7 @@ def test_a_deadline_leaves_the_best_so_far_and_a_true_bound(branching):
     assert timed.state.upper == math.inf
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("steps", [0, 1, 3, 5])
 def test_a_resumed_search_goes_where_the_uninterrupted_one_went(steps, branching):
     problem, best = hard_problem()
