@@ -307,6 +307,7 @@ def test_the_largest_are_the_first_of_a_stable_sort(seed):
 # --- The ascent -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_the_ascent_never_falls_and_its_bound_bounds(case, form):
@@ -366,6 +367,7 @@ def test_the_ascent_obeys_the_rules_on_the_way():
 # --- The mixed ascent -----------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_a_climb_never_falls_and_its_bound_bounds(case, form):
