@@ -700,7 +700,7 @@ main()
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.kill
 @pytest.mark.parametrize(
     ("moment", "call"), [("write_text", 3), ("replace", 1), ("replace", 2), ("rmtree", 1)]

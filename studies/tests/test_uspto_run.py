@@ -234,7 +234,7 @@ main()
 
 
 @pytest.mark.kill
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "count", "sent", "code"),
     [

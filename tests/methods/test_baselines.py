@@ -83,6 +83,7 @@ def test_a_fast_baseline_is_greedy_in_its_own_objective(case, name):
     assert select(pose_case(case), name, "fast") == reference.fair_greedy(own, case.k, tau)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", OPTIMISERS)
 @pytest.mark.parametrize("storage", STORAGE)
 @examples(12)
@@ -209,6 +210,7 @@ DPP_POOLS = {
 }  # those with more columns than the six rows are sampled from the kernel of the rows
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("pool", DPP_POOLS)
 def test_samples_follow_the_k_dpp_of_the_averaged_kernel(pool):
     widths, eps, k = DPP_POOLS[pool]
@@ -234,6 +236,7 @@ def test_samples_follow_the_k_dpp_of_the_averaged_kernel(pool):
         assert total_variation(items, target) > 2 * tolerance
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("k", [1, 4, 7])
 def test_samples_of_a_diagonal_kernel_without_ridge(k):
     """Items are then drawn in proportion to products of their values."""
