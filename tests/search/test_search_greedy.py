@@ -60,6 +60,7 @@ def unit_diagonal(views: list[np.ndarray], k: int, block: int | None = None) -> 
 # --- Against the reference ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @examples(60)
 @given(SEEDS)
 def test_how_rows_are_refreshed_does_not_show(seed):
