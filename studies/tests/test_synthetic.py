@@ -201,7 +201,7 @@ def _is_bold(cell: Any) -> bool:
 )
 def test_bold_between_the_ends(study, gap, bold):
     """F stands between the ends until the other view is some ten temperatures away."""
-    row = row_of(study, "auto")
+    row: Any = row_of(study, "auto")
     d = np.array([1.0, 1.0 + gap])
     score = replace(
         row.score,

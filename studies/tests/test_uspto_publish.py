@@ -700,6 +700,8 @@ main()
 """
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 @pytest.mark.parametrize(
     ("moment", "call"), [("write_text", 3), ("replace", 1), ("replace", 2), ("rmtree", 1)]
 )

@@ -20,7 +20,7 @@ import reference
 from fairnepv.api.selection import Selection, SubsetScore
 from fairnepv.errors import InputError, NumericalError
 from fairnepv.loop import Step
-from fairnepv_studies import run_clock, runs
+from fairnepv_studies import runs
 from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
@@ -192,6 +192,7 @@ def test_figures_say_simulated(finished, monkeypatch):
     assert all("Simulated uspto corpus" in title for title in titles)
 
 
+@pytest.mark.torch
 def test_another_engine_finds_the_same_and_goes_on(finished, tmp_path, command):
     pytest.importorskip("torch")
     folder = shutil.copytree(finished, tmp_path / "corpus")
@@ -232,6 +233,8 @@ main()
 """
 
 
+@pytest.mark.kill
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "count", "sent", "code"),
     [
@@ -270,6 +273,7 @@ EARLIER = {  # whose seconds were found beside the state of a part that was cut 
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "lost", ["done/k3-*", "done/k*-auto-*", "bounds/*", "*.*", "done/*-random-*", "seconds/k3-*"]
 )
@@ -290,7 +294,7 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
 
 
 def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
-    select = runs.select
+    select = fairnepv.select
 
     def interrupted(*arguments, **options):
         if options["method"] == "averaged":
@@ -449,7 +453,7 @@ def test_captions_say_what_every_selector_gets(prepared):
 
 def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     state, heard = tmp_path / "k4-auto-seed0.state", []
     clock = Clock(state, heard.append)
     for stage, seconds in (("bound", 2.0), ("bound", 3.0), ("swaps", 4.0), ("swaps", 0.1)):
@@ -469,7 +473,7 @@ def test_coverage_is_nobody_s_second(finished, monkeypatch):
     """What looking around takes is neither the bound's nor the search's."""
     corpus = Corpus.open(finished)
     pool, now = open_pool(corpus), [0.0]
-    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     looked = Selection.looked_around
 
     def slow(self):

@@ -296,6 +296,8 @@ def run_killed(moment: str, *arguments: str) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path):
     assert run_killed("never", "simulate", "130", str(tmp_path / "whole")) == 0
     out = str(tmp_path / "out")

@@ -198,6 +198,7 @@ def ruled(draw):
     return n, k, labels, include, exclude, quotas, count
 
 
+@pytest.mark.slow
 @examples(80)
 @given(rules=ruled(), seed=st.integers(0, 1000), effort=st.sampled_from(["fast", "balanced"]))
 def test_every_rule_is_kept(rules, seed, effort):

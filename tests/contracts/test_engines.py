@@ -15,9 +15,11 @@ import pickletools
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +47,7 @@ from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
 from fairnepv.views.dense import DenseView
 
-ENGINES = {
+ENGINES: dict[str, Callable[[int], Any]] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
     "threads": lambda rows: LocalEngine(block_rows=rows, threads=3),
 }
@@ -64,7 +66,10 @@ ALIGNED = np.arange(N) * 10.0
 STATE = {"factor": 3.0, "anchor": np.arange(5.0)}
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+MARKS = {name: [pytest.mark.torch] if name.startswith("torch") else [] for name in ENGINES}
+
+
+@pytest.fixture(params=[pytest.param(ENGINES[e], marks=MARKS[e], id=e) for e in ENGINES])
 def engine_of(request):
     return request.param
 
@@ -285,6 +290,7 @@ def test_block_rows_are_positive(rows):
         LocalEngine(block_rows=rows)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("method", ["greedy", "nepv", "auto"])
 def test_a_selection_does_not_depend_on_the_blocks(engine_of, method):
     data = {"dense": DENSE, "sparse": sp.csr_array(SPARSE)}
@@ -667,6 +673,7 @@ def test_states_of_a_kernel_view_do_not_hold_the_kernel():
     assert max(len(state) for *_, state in recorder.calls) < 8 * 1200
 
 
+@pytest.mark.slow
 def test_a_state_comes_back_whole():
     """The task gives the same with a state that has travelled."""
 
