@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from fairnepv.report import draw_efficiency, draw_view_scores
 from fairnepv.search import check_effort
+from fairnepv_studies.figures import draw_efficiency, draw_view_scores
 from fairnepv_studies.results import (
     Result,
     Unit,
