@@ -133,6 +133,7 @@ def claims(pool: Pool, settings: Settings) -> dict[str, Any]:
 def corpus_record(about: About) -> dict[str, Any]:
     """Sources by their names alone: where they lay is nobody's business."""
     sources = [{**s, "name": PurePath(str(s.get("name", ""))).name} for s in about.sources]
+    by_pixels = {"images_by": about.images_by} if about.images_by != "bytes" else {}
     return {
         "name": about.name,
         "kind": about.kind,
@@ -144,6 +145,7 @@ def corpus_record(about: About) -> dict[str, Any]:
         "funnel": about.funnel,
         "made_by": about.made_by,
         "notes": about.notes,
+        **by_pixels,
     }
 
 
