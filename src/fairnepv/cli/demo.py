@@ -37,7 +37,7 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
 @debug_option
 def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
-    from fairnepv.api.pipeline import compare
+    from fairnepv.api.compare import compare
     from fairnepv.cli.outputs import finish, print_json, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji

@@ -9,13 +9,9 @@ from typing import Any
 
 import click
 
-from fairnepv.cli.options import (
-    ProblemOptions,
-    debug_option,
-    json_option,
-    posing,
-    reading,
-)
+from fairnepv.cli.files import ProblemFiles, reading
+from fairnepv.cli.options import library_option, posing, reporting
+from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import InputError, RankWarning
 
 
@@ -28,13 +24,11 @@ from fairnepv.errors import InputError, RankWarning
     help="What `select --out` wrote, or row numbers (ids with --by-id): .npy, .npz, .parquet, "
     ".csv, .json, .txt.",
 )
-@click.option("--by-id", is_flag=True, help="The picks are ids, as in --ids, not row numbers.")
-@json_option
-@debug_option
-def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> None:
+@library_option("by_id", is_flag=True, show_default=False)
+@reporting()
+def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> None:
     """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
-    from fairnepv.api.pipeline import score as score_rows
-    from fairnepv.cli.outputs import print_json, show
+    from fairnepv.api.score import score as score_rows
     from fairnepv.io import read_picks
     from fairnepv.report import score_record, score_table
 
@@ -51,7 +45,7 @@ def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> No
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", RankWarning)
         result = score_rows(indices=chosen, by_id=by_id, **posed)
-    if as_json:
+    if report.as_json:
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:
         terms = ", ".join(f"{name} = {value}" for name, value in problem.knobs.items())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fairnepv.api.pipeline import select
+from fairnepv.api.select import select
 from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection

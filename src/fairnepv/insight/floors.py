@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.api.pipeline import is_one_size, select
+from fairnepv.api.select import is_one_size, select
 from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError, Status
 from fairnepv.search import misses_floors

@@ -9,13 +9,14 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.inputs import Posing, count_items, pose
+from fairnepv.api.inputs import count_items, pose
 from fairnepv.compute import block_threads
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, check_progress
 from fairnepv.objective import soft_min, subset_gains
+from fairnepv.options import ProblemOptions
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
 from fairnepv.views.arrays import brief, check_flag, plain_array
@@ -69,7 +70,7 @@ def curve(
     sizes: Any = None,
     bounds: bool = False,
     progress: Progress | None = None,
-    **problem: Unpack[Posing],
+    **problem: Unpack[ProblemOptions],
 ) -> Curve:
     """F_tau against the size of the set, from one fair-greedy run.
 
@@ -134,7 +135,7 @@ def _proven_sizes(reported: Indices, wanted: Indices | None) -> Indices:
 # --- what is asked for ----------------------------------------------------------------------------
 
 
-def _refuse_one_size(problem: Posing) -> None:
+def _refuse_one_size(problem: ProblemOptions) -> None:
     """What belongs to one size has no curve."""
     calibration = problem.get("calibration")
     if isinstance(calibration, str) and calibration == "efficiency":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.pipeline import carry_out, prove
+from fairnepv.api.search import carry_out, prove
 from fairnepv.api.selection import Selection
 from fairnepv.compute import block_threads
 from fairnepv.errors import InputError, Status

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fairnepv.display import shown
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import write_errors, write_file
-from fairnepv.io.places import followed, local_path
+from fairnepv.io.places import local_path, real_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
 
@@ -41,7 +41,7 @@ class Output:
         path = local_path(text)
         check_ending(path, endings)
         refuse_folder(path)
-        for folder in (path.parent, followed(path).parent):
+        for folder in (path.parent, real_path(path).parent):
             if not folder.is_dir():
                 raise InputError(f"the folder {folder} does not exist; make it first")
             if not os.access(folder, os.W_OK):
@@ -52,7 +52,7 @@ class Output:
 
     def write(self, content: bytes) -> None:
         with write_errors(self.path):
-            write_file(followed(self.path), content)
+            write_file(real_path(self.path), content)
 
 
 @dataclass(frozen=True)

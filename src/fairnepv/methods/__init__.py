@@ -42,16 +42,23 @@ _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may s
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
 
 
-def check_method(problem: Problem, name: Any) -> str:
+def known_method(problem: Problem, name: Any) -> str:
+    """The name of a method, whether or not it can be run on this problem."""
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
         raise InputError(f"method must be one of {', '.join(known)}, not {brief(name)}")
+    return name
+
+
+def check_method(problem: Problem, name: Any) -> str:
+    """The name of a method that can be run on this problem."""
+    known_method(problem, name)
     if name == "exact":
         refuse_large(problem)
     reason = refusal(problem, name)
     if reason:
         raise UnsupportedError(reason)
-    return name
+    return str(name)
 
 
 def refusal(problem: Problem, name: str) -> str | None:
