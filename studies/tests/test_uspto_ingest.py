@@ -25,7 +25,7 @@ from fairnepv.errors import InputError
 from fairnepv_studies import pictures
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.making import WORK
-from fairnepv_studies.publication import corpus_record
+from fairnepv_studies.protocol.publication import corpus_record
 from fairnepv_studies.uspto.images import open_images
 from fairnepv_studies.uspto.ingest import STEPS, Words, ingest
 from fairnepv_studies.uspto.parts import Part, latest_rows, read_part
