@@ -20,14 +20,17 @@ from corpora import add_features, make_corpus, write_view
 
 from fairnepv import Calibration, certify
 from fairnepv.concave import proof_arrays
-from fairnepv_studies import publication
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.publication import corpus_record, items_csv, publish, sums
-from fairnepv_studies.results import Result
-from fairnepv_studies.run_report import tables
-from fairnepv_studies.runs import Run, Settings, carry_out, make_settings, open_pool
-from fairnepv_studies.split import split, write_split
-from fairnepv_studies.verification import Difference, verify
+from fairnepv_studies.protocol import publication
+from fairnepv_studies.protocol.execution import carry_out
+from fairnepv_studies.protocol.pool import open_pool
+from fairnepv_studies.protocol.publication import corpus_record, items_csv, publish, sums
+from fairnepv_studies.protocol.report import tables
+from fairnepv_studies.protocol.results import Result
+from fairnepv_studies.protocol.run import Run
+from fairnepv_studies.protocol.settings import Settings, make_settings
+from fairnepv_studies.protocol.split import split, write_split
+from fairnepv_studies.protocol.verification import Difference, verify
 
 
 @pytest.fixture(scope="module")

@@ -20,31 +20,32 @@ import reference
 from fairnepv.api.selection import Selection, SubsetScore
 from fairnepv.errors import InputError, NumericalError
 from fairnepv.loop import Step
-from fairnepv_studies import runs
 from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
-from fairnepv_studies.results import (
-    BOUND,
-    Result,
-    Unit,
-    best_methods,
-    cells,
-    escaped,
-    measures,
-    results_csv,
-    results_tex,
-    summarise,
-)
-from fairnepv_studies.run_clock import Clock
-from fairnepv_studies.run_report import (
+from fairnepv_studies.protocol import clock as clocks
+from fairnepv_studies.protocol import execution
+from fairnepv_studies.protocol.clock import Clock
+from fairnepv_studies.protocol.execution import carry_out
+from fairnepv_studies.protocol.pool import open_pool
+from fairnepv_studies.protocol.report import (
     budget_sentence,
     results_caption,
     seconds_caption,
     seeds_sentence,
 )
-from fairnepv_studies.runs import Run, carry_out, make_settings, open_pool
-from fairnepv_studies.split import read_split, split, write_split
+from fairnepv_studies.protocol.results import (
+    BOUND,
+    Result,
+    Unit,
+    best_methods,
+    measures,
+    summarise,
+)
+from fairnepv_studies.protocol.run import Run, environment
+from fairnepv_studies.protocol.settings import make_settings
+from fairnepv_studies.protocol.split import read_split, split, write_split
+from fairnepv_studies.protocol.tables import cells, escaped, results_csv, results_tex
 
 ENDS = ("results.csv", "results.tex", "selections.csv", "views.png", "efficiency.png")
 LINE = "uspto run {} --k 3,12 --seeds 2"
@@ -180,12 +181,12 @@ def test_tables_are_cut_into_pieces_that_fit_and_lose_no_column(views):
 
 
 def test_figures_say_simulated(finished, monkeypatch):
-    from fairnepv_studies import run_report
+    from fairnepv_studies.protocol import report
 
     titles = []
-    monkeypatch.setattr(run_report, "draw_view_scores", lambda *a: titles.append(a[-1]) or b"")
-    monkeypatch.setattr(run_report, "draw_efficiency", lambda *a: titles.append(a[-1]) or b"")
-    run_report.write_report(
+    monkeypatch.setattr(report, "draw_view_scores", lambda *a: titles.append(a[-1]) or b"")
+    monkeypatch.setattr(report, "draw_efficiency", lambda *a: titles.append(a[-1]) or b"")
+    report.write_report(
         Run.open(Corpus.open(shutil.copytree(finished, finished.parent / "f")), "main")
     )
     assert len(titles) == 2
@@ -294,14 +295,14 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
 
 
 def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
-    select = fairnepv.select
+    select = execution.select_posed
 
-    def interrupted(*arguments, **options):
+    def interrupted(problem, options):
         if options["method"] == "averaged":
             raise KeyboardInterrupt
-        return select(*arguments, **options)
+        return select(problem, options)
 
-    monkeypatch.setattr(runs, "select", interrupted)
+    monkeypatch.setattr(execution, "select_posed", interrupted)
     code, _, err = command(LINE.format(folder))
     assert code == 130
     assert "5 of 20 selections are kept" in err
@@ -533,7 +534,7 @@ def test_a_stored_result_that_is_none_is_refused(finished, tmp_path):
 
 
 def test_the_environment_names_neither_host_nor_paths():
-    said = json.dumps(runs.environment())
+    said = json.dumps(environment())
     assert os.uname().nodename not in said
     assert "/" not in said
 

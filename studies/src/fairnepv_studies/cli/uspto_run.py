@@ -9,7 +9,7 @@ import click
 from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option
 
 if TYPE_CHECKING:
-    from fairnepv_studies.runs import Run
+    from fairnepv_studies.protocol.run import Run
 
 
 _FIT = 7  # columns of numbers beside the name of a selector
@@ -80,8 +80,11 @@ def run(
     from fairnepv.cli.outputs import Interrupted, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv_studies.corpus import Corpus
-    from fairnepv_studies.run_report import budget_sentence, seeds_sentence, write_report
-    from fairnepv_studies.runs import Run, carry_out, make_settings, open_pool
+    from fairnepv_studies.protocol.execution import carry_out
+    from fairnepv_studies.protocol.pool import open_pool
+    from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence, write_report
+    from fairnepv_studies.protocol.run import Run
+    from fairnepv_studies.protocol.settings import make_settings
 
     opened = Corpus.open(corpus)
     pool = open_pool(opened, views)
@@ -108,7 +111,8 @@ def _tables(run: Run) -> list[Any]:
     from rich.text import Text
 
     from fairnepv.display import shown
-    from fairnepv_studies.results import best_methods, cells, headings
+    from fairnepv_studies.protocol.results import best_methods
+    from fairnepv_studies.protocol.tables import cells, headings
 
     names = [Text(shown(name).replace(" ", "\n", 1)) for name in headings(run.results)[1:-1]]
     tables = []
@@ -131,7 +135,7 @@ def _pieces(columns: int, views: int) -> list[slice]:
 
 
 def _seconds(run: Run) -> Any:
-    from fairnepv_studies.results import table_of_seconds
+    from fairnepv_studies.protocol.tables import table_of_seconds
 
     heading, *rows = table_of_seconds(run.seconds)
     table = _table("Seconds", heading)

@@ -18,8 +18,8 @@ def split(corpus: str, validation: float, test: float, seed: int, force: bool) -
     """Split a corpus, stratified by the length of its descriptions, into CORPUS/split.json."""
     from fairnepv.cli.outputs import show
     from fairnepv_studies.corpus import Corpus
-    from fairnepv_studies.split import split as split_corpus
-    from fairnepv_studies.split import write_split
+    from fairnepv_studies.protocol.split import split as split_corpus
+    from fairnepv_studies.protocol.split import write_split
 
     opened = Corpus.open(corpus)
     made = split_corpus(opened, validation=validation, test=test, seed=seed)

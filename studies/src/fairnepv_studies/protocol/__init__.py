@@ -1,0 +1,4 @@
+"""The protocol on real data [FairNEPv, section 6]: split a corpus, run every selector at every
+size, publish what was found, and verify what others publish."""
+
+SEEDS = 5  # runs of a selector that depends on its seed
