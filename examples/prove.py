@@ -11,7 +11,7 @@ from fairnepv.concave import proof_arrays, read_proof
 rng = np.random.default_rng(1)
 data = {"text": rng.standard_normal((200, 16)), "vision": rng.standard_normal((200, 24))}
 bound = fairnepv.certify(data, k=10)
-print(f"no 10 of 200 items score above {bound.upper_bound:.4f} (duality gap {bound.duality_gap:.1g})")
+print(f"no 10 items score above {bound.upper_bound:.4f} (duality gap {bound.duality_gap:.1g})")
 
 with tempfile.TemporaryDirectory() as folder:
     stored = Path(folder) / "bound.npz"

@@ -9,7 +9,7 @@ data = {"text": rng.standard_normal((150, 12)), "vision": rng.standard_normal((1
 chosen = fairnepv.select(data, k=8, effort="fast")
 
 first = fairnepv.explain(chosen).rows()[0]
-print(f"row {first['row']}: its best rival is row {first['rival_row']}, {first['margin']:.4f} behind")
+print(f"row {first['row']}: the best rival is {first['rival_row']}, {first['margin']:.4f} behind")
 print("items that each pick stands for:", fairnepv.assign(chosen).counts.tolist())
 print("the curve bends at", fairnepv.curve(data, 30).knee, "items")
 print("picks that no other tau, ridge or seed changes:", fairnepv.stability(chosen).core.tolist())

@@ -26,6 +26,7 @@ _MANY = 256  # picks among few rows that a device makes sooner than the host
 
 DEFAULT_UTILITY = "diverse"  # of `objective.UTILITIES`: log-determinants
 
+
 class Stream(IntEnum):
     """What random numbers are for; `Problem.rng` makes a generator of its own for each."""
 

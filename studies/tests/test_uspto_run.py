@@ -23,7 +23,6 @@ from fairnepv.loop import Step
 from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
-from fairnepv_studies.protocol import clock as clocks
 from fairnepv_studies.protocol import execution
 from fairnepv_studies.protocol.clock import Clock
 from fairnepv_studies.protocol.execution import carry_out
