@@ -64,6 +64,7 @@ class SparseView(View):
     On a device blocks, anchors and trails are tensors, and few rows are still read by the host.
     """
 
+    array_anchors = False
     _there: DeviceCsr | None = None
 
     def __init__(self, data: Any, eps: float | None = None) -> None:
@@ -190,6 +191,9 @@ class DiagonalView(SparseView):
 
     def moved(self, place: Place, room: int) -> View:
         return self
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.values[indices]
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         return float(self.squared_norms.min())
