@@ -1,4 +1,4 @@
-"""One contract suite for views: a constructor and a dense formula each (STYLE, "Tests").
+"""One contract suite for views: a constructor and a dense formula each.
 
 Every view stands for K = diag(s) Phi Phi^T diag(s); the tests compare all that it answers with the
 literal n x n matrix, once with the rows as they are and once under row scales.

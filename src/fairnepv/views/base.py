@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Engine, Place, RowBlock
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
-from fairnepv.views.trail import Trail
+from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
@@ -33,22 +33,28 @@ Indices = NDArray[np.int64]
 class View(ABC):
     """A view of n rows with p features.
 
-    A subclass must have `n`, `p`, `eps` and `raw_rows`; everything else follows from the rows. One
-    that knows a shorter way overrides what it is shorter for. One whose anchors are not (m, p)
-    arrays overrides all of `block`, `gather`, `anchor`, `combined` and `inner`.
+    A subclass must have `n`, `p` and `raw_rows`; everything else follows from the rows. One that
+    knows a shorter way overrides what it is shorter for. One without `array_anchors` overrides all
+    of `block`, `gather`, `anchor`, `combined` and `inner`: its blocks must take its anchors.
     """
 
     # --- must have -------------------------------------------------------------------------------
 
     n: int
     p: int
-    eps: float | None = None  # a ridge of its own; where there is none the pool gives it one
 
     @abstractmethod
     def raw_rows(self, rows: Indices | slice) -> Any:
         """(m, p) rows as they were given, on the host: an array of any real type."""
 
     # --- on the way into a pool ------------------------------------------------------------------
+
+    def as_given(self) -> Self:
+        """This view without scales, and without what is known of its rows, which may have changed
+        since."""
+        view = self.scaled(None, 0.0)
+        vars(view).pop("_raw_squared_norms", None)
+        return view
 
     def checked(self, name: str, engine: Engine | None = None) -> View:
         """This view with every promise made sure of, or a sentence about view `name`; workers of
@@ -64,8 +70,9 @@ class View(ABC):
         """This view for a plan, which asks for its shape and its storage and for no value."""
         return self
 
-    # --- set by the pool: subclasses only read these ---------------------------------------------
+    # --- set by the pool -------------------------------------------------------------------------
 
+    eps: float | None = None  # a ridge that the view brings itself is kept
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
     _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
@@ -104,16 +111,21 @@ class View(ABC):
             return None
         return self.scale[rows][:, None] if self._scale_there is None else self._scale_there[rows]
 
+    array_anchors: bool = True  # whether anchors are (m, p) arrays, which blocks anywhere take
+
     def anchor(self, indices: Indices) -> Any:
         """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
         return self.gather(indices).features()
 
     def combined(self, anchor: Any, combine: Any) -> Any:
-        """The same of a plain anchor, for K[block, indices] @ combine."""
+        """Anchor for K[block, indices] @ combine, made of that for K[block, indices]."""
         return self.place.put(combine).T @ anchor
 
     def trail(self, most: int, coarse: bool) -> Trail:
-        """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
+        """An empty trail for up to `most` picks; its directions are for `RowBlock.coarse`, or for
+        `cross`."""
+        if self.array_anchors:
+            return DenseTrail(self, most, coarse and self.single)
         return Trail(self, most)
 
     @property
@@ -151,6 +163,9 @@ class View(ABC):
     def quadratic(self, indices: Indices, combine: Any) -> Any:
         """combine^T K[indices, indices] combine, at `place`; of features without that kernel, since
         the rows may be many."""
+        if self.array_anchors:
+            combined = self.combined(self.anchor(indices), combine)
+            return combined @ combined.T
         held = self.take(indices)
         everyone = np.arange(held.n)
         product: Floats = combine.T @ held.block(0, held.n).cross(
@@ -177,7 +192,7 @@ class View(ABC):
 
     def dense_rows(self, indices: Indices) -> Any:
         """`compact_rows` at `place`."""
-        return self.compact_rows(indices)
+        return self.anchor(indices) if self.array_anchors else self.compact_rows(indices)
 
     def take(self, indices: Indices) -> View:
         """The view of these rows alone, for the host."""
@@ -230,7 +245,18 @@ class View(ABC):
         """No more than p eigenvalues of K exceed this."""
         return 0.0
 
-    # --- needed only by views that can lie on a device, or go to workers --------------------------
+    # --- whether the user's numbers are still what they were (`imprint`) -------------------------
+
+    @property
+    def in_file(self) -> bool:
+        """Whether rows are read from a file, which is held against what it was each time."""
+        return False
+
+    def numbers_at(self, indices: Indices) -> Any:
+        """All that was handed in for these rows, or what is made of it: an array, or CSR."""
+        return self.rows(indices)
+
+    # --- needed only by views that can lie on a device, or go to workers -------------------------
 
     place: Place = HOST  # where `dense_rows` and `quadratic` are
     _there: Any = None  # the rows on a device, `DeviceRows` or `DeviceCsr`
@@ -261,13 +287,11 @@ class View(ABC):
         the host multiplies and sends products."""
         return self
 
-    array_anchors: bool = False  # whether anchors are arrays: of any place, for rows of any place
-
     def lean(self) -> View:
-        """For a worker, which asks for blocks alone."""
+        """This view for a worker, which asks for blocks alone."""
         return self
 
-    # --- for subclasses ---------------------------------------------------------------------------
+    # --- for subclasses --------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Self:
         return self._as(type(self), **changes)
@@ -304,7 +328,7 @@ square_root = HOST.square_root
 
 
 def inverse_norms(squared_norms: Floats) -> Floats:
-    """1 / sqrt, and 0 for a norm of zero."""
+    """1 / sqrt of squared norms, and 0 where these are 0."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
 
 

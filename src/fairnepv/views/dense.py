@@ -17,7 +17,6 @@ from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.blocks import DenseBlock, norms_in_chunks, squared_norms
 from fairnepv.views.device_rows import DeviceRows
 from fairnepv.views.tensor_rows import TensorRows
-from fairnepv.views.trail import DenseTrail
 from fairnepv.views.validity import check_numeric
 
 _LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
@@ -28,8 +27,6 @@ class DenseView(View):
 
     On a device blocks, anchors and trails are tensors, and few rows are still read by the host.
     """
-
-    array_anchors = True
 
     def __init__(self, data: NDArray[Any] | RowFile, eps: float | None = None) -> None:
         self.data = data
@@ -70,21 +67,15 @@ class DenseView(View):
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
 
-    def trail(self, most: int, coarse: bool) -> DenseTrail:
-        return DenseTrail(self, most, coarse and self.single)
-
-    def dense_rows(self, indices: Indices) -> Any:
-        return self.anchor(indices)
-
-    def quadratic(self, indices: Indices, combine: Any) -> Any:
-        combined = self.combined(self.anchor(indices), combine)
-        return combined @ combined.T
-
     def log_volume(self, indices: Indices) -> float:
         """On a device as the gains say, which it factors sooner than it finds singular values."""
         if self.place is HOST or self.ridge == 0:
             return super().log_volume(indices)
         return float(self.gains(indices).sum())
+
+    @property
+    def in_file(self) -> bool:
+        return isinstance(self.data, RowFile) and not isinstance(self.data, TensorRows)
 
     def take(self, indices: Indices) -> View:
         return self._given_to(DenseView(self.data[self._stretch(indices)]), indices)

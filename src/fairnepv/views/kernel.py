@@ -40,7 +40,7 @@ class KernelView(View):
     of its own; 0 takes a positive definite kernel as it stands.
     """
 
-    scored_by_rows = False
+    array_anchors = scored_by_rows = False
 
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
         self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
@@ -160,6 +160,9 @@ class KernelView(View):
                 f"view {name!r}: with eps = 0 the kernel must be positive definite, but it has "
                 f"rank {self.p} of {self.n}; give it a positive eps"
             )
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.kernel[indices]
 
     def take(self, indices: Indices) -> View:
         return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)

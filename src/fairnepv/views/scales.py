@@ -93,7 +93,7 @@ def _close(left: Mapping[str, float], right: Mapping[str, float], **tolerance: f
 
 
 def _check_lengths(name: str, view: View) -> None:
-    """As `intake` has checked the rows before they were multiplied."""
+    """The same limits on calibrated rows as on those that were handed in."""
     with np.errstate(over="ignore"):
         norms = view.squared_norms
         total = float(norms.sum())

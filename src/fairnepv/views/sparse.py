@@ -64,6 +64,7 @@ class SparseView(View):
     On a device blocks, anchors and trails are tensors, and few rows are still read by the host.
     """
 
+    array_anchors = False
     _there: DeviceCsr | None = None
 
     def __init__(self, data: Any, eps: float | None = None) -> None:
@@ -188,8 +189,15 @@ class DiagonalView(SparseView):
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
 
+    @property
+    def home_engine(self) -> None:
+        return None
+
     def moved(self, place: Place, room: int) -> View:
         return self
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.values[indices]
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         return float(self.squared_norms.min())

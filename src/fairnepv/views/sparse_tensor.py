@@ -59,8 +59,8 @@ class CsrBlock(RowBlock):
 
 
 def _at_least(rows: int, table: Any) -> Any:
-    """With zeros below: cuSPARSE refuses a matrix of more entries than it has places, and ours
-    have many at number 0."""
+    """The table with zeros below, up to so many rows: cuSPARSE refuses a matrix of more entries
+    than it has places, and ours have many at number 0."""
     if len(table) >= rows:
         return table
     longer = table.new_zeros((rows, table.shape[1]))

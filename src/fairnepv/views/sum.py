@@ -17,7 +17,7 @@ from fairnepv.views.trail import Trail
 class SumView(View):
     """K = sum_q weights[q] K_q, with the ridges summed likewise; features stand side by side."""
 
-    scored_by_rows = False
+    array_anchors = scored_by_rows = False
 
     def __init__(self, parts: tuple[View, ...], weights: tuple[float, ...]) -> None:
         self._bare = self.parts = parts

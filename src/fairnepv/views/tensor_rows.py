@@ -86,7 +86,7 @@ class SparseRows:
         return np.asarray(to_host(row_sums(crow, values.double() ** 2)))
 
     def not_finite(self) -> Indices:
-        """Where among the values."""
+        """Positions of the values that are not finite."""
         return np.asarray(to_host((~self.parts[2].isfinite()).nonzero()[:, 0]))
 
     def __getitem__(self, key: Any) -> Any:

@@ -85,7 +85,8 @@ def check_magnitude(name: str, view: View) -> None:
 
 
 def check_diagonal(name: str, values: Floats) -> None:
-    """As squared norms of rows: their sum must not overflow, nor their inverses."""
+    """The diagonal of a kernel, as squared norms of rows: neither their sum nor their inverses may
+    overflow."""
     with np.errstate(over="ignore"):
         if values.sum() > LARGEST_SQUARE:
             raise InputError(f"view {name!r}: the kernel is too large for float64; divide it")
@@ -106,7 +107,7 @@ def sound_csr(what: str, value: Any) -> Any:
     """`value` as canonical CSR of a type that SciPy can compute with.
 
     Indices are checked in the format they come in, before SciPy follows them: a bad one crashes
-    it or, when negative, gives a wrong answer (DESIGN 6).
+    it or, when negative, gives a wrong answer.
     """
     if not _indices_are_sound(value):
         raise InputError(
