@@ -24,7 +24,7 @@ class FeatureMaps(Protocol):
 
     @property
     def geometry(self) -> Geometry:
-        """Of the arrays that `adjoint` takes and `combine` makes."""
+        """The geometry of the arrays that `adjoint` takes and `combine` makes."""
         ...
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
@@ -46,7 +46,7 @@ class FeatureMaps(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Of the joint range of the views, or a bound on it."""
+        """The dimension of the joint range of the views, or a bound on it."""
         ...
 
 

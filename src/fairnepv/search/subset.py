@@ -55,7 +55,7 @@ class Subset:
 
     @functools.cached_property
     def anchors(self) -> tuple[Any, ...]:
-        """Of the set, by view."""
+        """Anchors of the set, by view."""
         return tuple(view.anchor(self.indices) for view in self.problem.pool.views)
 
     @functools.cached_property

@@ -5,8 +5,8 @@ c_i = L_ii - K_i . v_i (DESIGN 3.4). Exchanging slot j changes B by two rank-one
 and c follow from their old values and one new column of the kernel: O(n (p + k)) per view, where
 making them anew costs O(n k (p + k)).
 
-Where the ridge allows it a table is in float32: it says who is worth a closer look, and whoever is
-gets scored in float64 from gathered rows.
+Where the ridge allows it a table is in float32: it says which rows are worth a closer look, and
+those are scored in float64 from gathered rows.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class SwapTable:
 
     @classmethod
     def of(cls, subset: Subset, *, keep: bool = True, out: Any = None) -> SwapTable:
-        """Kept where it is not too large; who looks only once need not keep it. `out` is the memory
-        of a table that nobody needs any more."""
+        """The table is kept where it is not too large, and `keep` asks for it: for a single look it
+        is not needed. `out` is the memory of a table that is given up."""
         pool, size = subset.problem.pool, len(subset.indices)
         source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
         width = len(pool.views) * size
@@ -85,7 +85,7 @@ class SwapTable:
 
     @property
     def exact(self) -> SwapTable:
-        """Of the same set in float64; not kept."""
+        """The table of the same set in float64, not kept."""
         return SwapTable(self.subset, RowSource.of(self.subset, coarse=False), None)
 
     @property
