@@ -39,7 +39,7 @@ _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and wha
 _GROWTH, _DOUBLED = 0.3, 1.0  # of T, at most, by rows that join it
 _EAGER = 5.0  # more of them, the larger the gap, where passes are what takes the time:
 _CHEAP = 0.05  # of the work of a pass, for an evaluation on twice as many rows
-_LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
+_LEAST_NORM, _MOST_NORM = 1e-20, 1e20  # squared norms that float32 can compute with
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _BINS = 20  # of prices, for what x is usual at a price
@@ -337,5 +337,5 @@ def _float32_suffices(problem: Problem, gap: float) -> bool:
     gap = min(gap, _COARSEST)
     norms = problem.pool.largest_norms
     error = problem.k * norms * np.finfo(np.float32).eps
-    moderate = (norms > _LEAST_SINGLE) & (norms < _MOST_SINGLE)
+    moderate = (norms > _LEAST_NORM) & (norms < _MOST_NORM)
     return bool((moderate & (error <= gap * problem.pool.eps)).all())

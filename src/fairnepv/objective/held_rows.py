@@ -55,8 +55,9 @@ class HeldRows:
         kernel = place.put(K.astype(dtype, copy=False))
         return cls(eps, np.diagonal(K).copy(), kernel=kernel, place=place)
 
-    @property
+    @functools.cached_property
     def exact(self) -> bool:
+        """Whether the rows are held in float64."""
         held = self.kernel if self.features is None else self.features
         return bool(held.dtype == self.place.xp.float64)
 

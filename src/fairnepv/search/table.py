@@ -170,8 +170,8 @@ def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[_Update, ...]:
     row = np.array([move.row], dtype=np.int64)
     found = []
     for view, own in zip(pool.views, move.changes, strict=True):
-        arrays = _as_kind(pool, (own.kernel, own.column, own.direction), coarse)
-        found.append(_Update(view.anchor(row), *arrays, own.slot, own.pivot, own.scale))
+        K, b, u = _as_kind(pool, (own.kernel, own.column, own.direction), coarse)
+        found.append(_Update(view.anchor(row), K, b, u, own.slot, own.pivot, own.scale))
     return tuple(found)
 
 
