@@ -22,6 +22,7 @@ from fairnepv.concave import (
 from fairnepv.errors import InputError
 from fairnepv.loop import Session
 from fairnepv.options import CertifyOptions, ProblemOptions, SelectOptions
+from fairnepv.problem import Problem
 from fairnepv.signatures import checked, completed, part, takes
 from fairnepv.views import Pool
 from fairnepv.views.intake import named_views
@@ -39,11 +40,16 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
     bounded = completed("certify", SelectOptions, part(SelectOptions, given))
     posing, means = within_limit(data, k, check_search(bounded), ())
     problem = pose(data, k, **posing, means=means)
-    refuse_unreachable_floors(problem)
-    session = Session(time_limit=given["time_limit"], progress=given["progress"])
-    certificate = prove(problem, given["gap"], session)
+    certificate = certify_posed(problem, given)
     warn(rank_notes(problem, certificate))
     return certificate
+
+
+def certify_posed(problem: Problem, options: CertifyOptions) -> Certificate:
+    """The same for a problem that is posed, by options that are complete."""
+    refuse_unreachable_floors(problem)
+    session = Session(time_limit=options["time_limit"], progress=options["progress"])
+    return prove(problem, options["gap"], session)
 
 
 @takes(ProblemOptions)

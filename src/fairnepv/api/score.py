@@ -13,6 +13,7 @@ from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
 from fairnepv.problem import Problem
 from fairnepv.search import enumerate_subsets
 from fairnepv.signatures import checked, part, takes
+from fairnepv.views.base import Indices
 
 
 @takes(ScoreOptions)
@@ -31,6 +32,11 @@ def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     weights = check_priorities(given["priorities"], pool.names)
     problem = Problem(rule.apply(pool), len(rows), given["tau"], rule, priorities=weights)
     warn(rank_notes(problem))
+    return score_posed(problem, rows)
+
+
+def score_posed(problem: Problem, rows: Indices) -> Score:
+    """The same for a problem that is posed, and rows that are checked."""
     with block_threads(problem.work()):
         return score_subset(problem, rows)
 

@@ -19,6 +19,7 @@ from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Session
 from fairnepv.options import SelectOptions
+from fairnepv.problem import Problem
 from fairnepv.signatures import checked, takes
 from fairnepv.views import Pool
 
@@ -56,6 +57,16 @@ def is_one_size(k: Any) -> bool:
 def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 4) -> Selection:
     posing, means = within_limit(data, k, options, [options["method"]])
     problem = pose(data, k, **posing, means=means)
+    selection = select_posed(problem, options)
+    warn(rank_notes(problem, selection.certificate), depth)
+    if options["strict"] and not selection.status.ok:
+        raise NumericalError(f"selection: {selection.status.value}")
+    return selection
+
+
+def select_posed(problem: Problem, options: SelectOptions) -> Selection:
+    """The same for a problem that is posed, by options that are complete, without `strict`: whoever
+    asks much of one pool poses it once."""
     plan = make_plan(problem, options)
     refuse_unreachable_floors(problem)
     limits: Any = {"time_limit": plan.time_limit, "progress": options["progress"]}
@@ -64,11 +75,7 @@ def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 4) -> Se
         if options["certify"]:
             plan = replace(plan, certificate=prove(problem, plan.gap, proving))
         session = Session(**limits, journal=journal, goal=plan.goal).following(proving)
-        selection = carry_out(problem, plan, session)
-    warn(rank_notes(problem, plan.certificate), depth)
-    if options["strict"] and not selection.status.ok:
-        raise NumericalError(f"selection: {selection.status.value}")
-    return selection
+        return carry_out(problem, plan, session)
 
 
 def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Selection]:
