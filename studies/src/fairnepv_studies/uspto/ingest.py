@@ -33,7 +33,7 @@ from fairnepv_studies.making import (
     move_in,
     reject,
     verdict_on,
-    work_folder,
+    working,
     writing,
 )
 from fairnepv_studies.uspto import cleaning, images, parts
@@ -100,12 +100,12 @@ def ingest(
         sources = [*map(fingerprint, bulk), pictures.about]
         versions = [parts.VERSION, cleaning.VERSION, making.VERSION]
         settings = [*versions, images.RULES, vars(words), sources, logos]
-        work = work_folder(folder, settings, force=force)
-        found = _read_files(bulk, sources[:-1], work, progress)
-        checks = Checks(found, pictures, words, work)
-        checks.run(progress)
-        about = _write(checks, work, sources, progress)
-    move_in(work, folder)
+        with working(folder, settings, force=force) as work:
+            found = _read_files(bulk, sources[:-1], work, progress)
+            checks = Checks(found, pictures, words, work)
+            checks.run(progress)
+            about = _write(checks, work, sources, progress)
+            move_in(work, folder)
     return about
 
 
