@@ -388,7 +388,19 @@ def test_bad_input_is_one_sentence(command, line, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
-    assert not Path("corpus/corpus.json").exists()
+    assert not Path("corpus").exists()
+
+
+def test_a_refusal_removes_what_it_made_and_nothing_else(command):
+    write_images(["0.png"])
+    write_csv([("x", "text")], "other.csv")
+    line = "uspto ingest --corpus folder --images images --texts other.csv --out {}"
+    assert command(line.format("new/deep/corpus"))[0] == 2
+    assert not Path("new").exists()
+    Path("there").mkdir()
+    Path("there/notes.txt").write_text("mine")
+    assert command(line.format("there"))[0] == 2
+    assert [file.name for file in Path("there").iterdir()] == ["notes.txt"]
 
 
 def test_a_corpus_is_replaced_only_by_force():

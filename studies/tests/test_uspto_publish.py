@@ -21,7 +21,7 @@ from corpora import add_features, make_corpus, write_view
 from fairnepv import Calibration, certify
 from fairnepv.concave import proof_arrays
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.protocol import publication
+from fairnepv_studies.protocol import publication, published_files
 from fairnepv_studies.protocol.execution import carry_out
 from fairnepv_studies.protocol.pool import open_pool
 from fairnepv_studies.protocol.publication import corpus_record, items_csv, publish, sums
@@ -523,6 +523,13 @@ def test_files_that_nobody_checks_are_found(folder, name):
     shutil.copyfile(folder / "published/bounds/k4.npz", folder / "published" / name)
     seal(folder)
     assert difference(folder) == f"{name} is not expected: nothing vouches for it"
+
+
+def test_files_are_read_within_limits(folder, monkeypatch):
+    with pytest.raises(Difference, match=r"seconds\.csv cannot be read \(it has more than 5 bytes"):
+        published_files.bounded(folder / "published", "seconds.csv", 5)
+    monkeypatch.setattr(published_files, "_LARGEST_SUMS", 100)
+    assert "SHA256SUMS cannot be read (it has more than 100 bytes)" in difference(folder)
 
 
 def test_a_name_that_is_listed_twice_is_found(folder):

@@ -23,11 +23,14 @@ from fairnepv.loop import Step
 from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
+from fairnepv_studies.pictures import pixels_sha256
 from fairnepv_studies.protocol import clock as clocks
 from fairnepv_studies.protocol import execution
+from fairnepv_studies.protocol import pool as pools
 from fairnepv_studies.protocol.clock import Clock
 from fairnepv_studies.protocol.execution import carry_out
 from fairnepv_studies.protocol.pool import open_pool
+from fairnepv_studies.protocol.publication import publish
 from fairnepv_studies.protocol.report import (
     budget_sentence,
     results_caption,
@@ -46,6 +49,7 @@ from fairnepv_studies.protocol.run import Run, environment
 from fairnepv_studies.protocol.settings import make_settings
 from fairnepv_studies.protocol.split import read_split, split, write_split
 from fairnepv_studies.protocol.tables import cells, escaped, results_csv, results_tex
+from fairnepv_studies.protocol.verification import verify
 
 ENDS = ("results.csv", "results.tex", "selections.csv", "views.png", "efficiency.png")
 LINE = "uspto run {} --k 3,12 --seeds 2"
@@ -83,7 +87,13 @@ FAIRNEPV = (sys.executable, "-m", "fairnepv")
 def contents(run: Path) -> dict[str, bytes]:
     """Everything but seconds, by name."""
     files = [f for f in run.rglob("*") if f.is_file() and "seconds" not in str(f.relative_to(run))]
-    return {f.relative_to(run).as_posix(): f.read_bytes() for f in files}
+    return {f.relative_to(run).as_posix(): content_of(f) for f in files}
+
+
+def content_of(file: Path) -> bytes:
+    """Of a picture its pixels."""
+    content = file.read_bytes()
+    return pixels_sha256(content).encode() if file.suffix == ".png" else content
 
 
 def test_numbers_are_those_of_the_library_and_of_the_formulas(finished):
@@ -302,6 +312,22 @@ def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
     code, _, err = command(LINE.format(folder))
     assert code == 130
     assert "5 of 20 selections are kept" in err
+
+
+def test_a_pool_is_posed_once(prepared, tmp_path, monkeypatch):
+    posed, pose = [], pools.pool_of
+    monkeypatch.setattr(pools, "pool_of", lambda *given: posed.append(given) or pose(*given))
+    corpus = Corpus.open(shutil.copytree(prepared, tmp_path / "corpus"))
+    pool = open_pool(corpus)
+    settings = make_settings(pool, [3, 5], methods=["auto", "random"], effort="fast", seeds=2)
+    run = carry_out(Run.start(corpus, "once", settings), pool)
+    assert len(posed) == 1
+    assert len(run.results) == 6
+    carry_out(Run.start(corpus, "once", settings), pool)  # nothing is left to do
+    assert len(posed) == 1
+    publish(run, pool, tmp_path / "published")
+    assert list(verify(tmp_path / "published", corpus))
+    assert len(posed) == 2
 
 
 def test_other_settings_are_refused_and_go_elsewhere(finished, tmp_path, command):
