@@ -17,7 +17,6 @@ from fairnepv.data import has_words, openmoji
 from fairnepv.errors import InputError
 from fairnepv.io.checksums import fingerprint
 from fairnepv_studies.corpus import About
-from fairnepv_studies.encoding import Progress
 from fairnepv_studies.files import local
 from fairnepv_studies.making import (
     ROWS,
@@ -31,6 +30,7 @@ from fairnepv_studies.making import (
     writing,
 )
 from fairnepv_studies.pictures import RULE
+from fairnepv_studies.progress import RowProgress
 from fairnepv_studies.stores import Pictures, open_pictures, without_ending
 from fairnepv_studies.texts import Texts, texts_at
 
@@ -91,7 +91,7 @@ def ingest_folder(
     *,
     ids: str | None = None,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> About:
     """Images (DIR, ZIP, TAR or PARQUET:COLUMN) with texts (TABLE[:COLUMN]), joined by id: that of
     the table, and the path of an image within its folder without its ending. Started again after
@@ -169,7 +169,7 @@ def _judge(
     candidates: Sequence[Candidate],
     pictures: Pictures,
     verdicts: Verdicts,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> None:
     for name, start, batch in _batches(candidates):
 
