@@ -273,7 +273,7 @@ EARLIER = {  # whose seconds were found beside the state of a part that was cut 
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "lost", ["done/k3-*", "done/k*-auto-*", "bounds/*", "*.*", "done/*-random-*", "seconds/k3-*"]
 )

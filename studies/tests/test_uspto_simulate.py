@@ -94,6 +94,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 def test_chunks_do_not_matter_to_what_is_drawn(raw, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 70)
     simulate(N, 0, tmp_path / "raw")
@@ -226,6 +227,7 @@ def test_every_motif_and_letter_can_be_drawn():
     assert all(strokes(letter) for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
+@pytest.mark.slow
 def test_pictures_show_something():
     for item in range(60):
         with Image.open(io.BytesIO(draw_picture(draw_mark(0, item)))) as image:

@@ -72,7 +72,7 @@ def test_the_same_items_as_the_local_engine(name, effort, device):
         same(here, fairnepv.select(data, k, engine=small, **options))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_the_same_items_on_the_small_cases(case, device):
     data = {f"view{q}": view for q, view in enumerate(case.views)}

@@ -546,7 +546,7 @@ def _run_everything(data, recorder=None):
     return recorder
 
 
-@pytest.fixture(scope="module", params=["dense", "sparse"])
+@pytest.fixture(scope="module", params=["dense", pytest.param("sparse", marks=pytest.mark.slow)])
 def recorded(request):
     data = {"dense": _many_dense, "sparse": _many_sparse}[request.param]()
     return data, _run_everything(data)
