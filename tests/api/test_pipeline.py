@@ -31,6 +31,7 @@ from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.loop import Session, Step
+from fairnepv.methods.baselines import limits
 from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
 from fairnepv.search import EFFORTS, Found, enumerate_subsets
@@ -1186,7 +1187,7 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
-    monkeypatch.setattr("fairnepv.methods.baselines.limits.WIDEST_GRAM", 39)
+    monkeypatch.setattr(limits, "WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
     assert {"k-dpp", "softmax", "d-optimal"}.isdisjoint(methods)

@@ -18,6 +18,7 @@ from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
 from fairnepv.loop import Session
 from fairnepv.methods import find
+from fairnepv.methods.baselines import relaxed
 from fairnepv.methods.plan import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
 from fairnepv.planning.stages import Count
@@ -335,7 +336,7 @@ def test_a_limit_bounds_what_is_allocated():
 @pytest.mark.parametrize("method", ["k-dpp", "softmax", "d-optimal"])
 @pytest.mark.parametrize(("n", "p", "k"), [(20_000, 30, 80), (400, 600, 40), (1200, 700, 10)])
 def test_baselines_that_factor_the_average_are_counted(method, n, p, k, monkeypatch):
-    monkeypatch.setattr("fairnepv.methods.baselines.relaxed._MAX_STEPS", 2)
+    monkeypatch.setattr(relaxed, "_MAX_STEPS", 2)
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((n, p)).astype(np.float32) for _ in range(2)]
     posed = pose(data, k)
