@@ -294,7 +294,7 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
 
 
 def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
-    select = fairnepv.select
+    select = runs.select  # type: ignore[attr-defined]
 
     def interrupted(*arguments, **options):
         if options["method"] == "averaged":

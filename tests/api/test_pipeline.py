@@ -1,5 +1,6 @@
 """The front door: select, compare, score and exhaustive, as a user meets them."""
 
+import importlib
 import itertools
 import math
 import warnings
@@ -31,8 +32,6 @@ from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.loop import Session, Step
-from fairnepv.methods.baselines import limits
-from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
 from fairnepv.search import EFFORTS, Found, enumerate_subsets
 from problems import (
@@ -265,7 +264,8 @@ def test_what_a_failed_proof_found_is_swapped_before_it_is_a_local_optimum(monke
     found = Found(indices(*worst), Status.NODE_LIMIT, upper=9.0)
     monkeypatch.setattr(methods, "_exact", lambda *_: found)
     effort = replace(EFFORTS["balanced"], provable=math.comb(problem.n, case.k) - 1)
-    plan = Plan("auto", effort, certificate=make_certificate(problem))
+    certificate = make_certificate(problem)
+    plan = methods.Plan("auto", effort, certificate=certificate)  # type: ignore[attr-defined]
     result = methods.find(problem, plan, Session())
     best = best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints())
     assert result.status is Status.LOCAL_OPTIMUM
@@ -1187,6 +1187,7 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
+    limits = importlib.import_module("fairnepv.methods.baselines.limits")
     monkeypatch.setattr(limits, "WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]

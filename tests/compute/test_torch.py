@@ -18,7 +18,7 @@ import problems
 from fairnepv import InputError, KernelView
 from fairnepv.api.inputs import pose
 from fairnepv.compute import portable
-from fairnepv.compute.tensors import csr_tensor, to_device, whole_float32
+from fairnepv.compute.tensors import to_device, whole_float32
 from fairnepv.loop import Session
 from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
@@ -176,7 +176,7 @@ def test_sparse_rows_on_a_device_answer_as_scipy_does(device):
 
 def test_no_matrix_has_more_entries_than_places(device, monkeypatch):
     """CUDA refuses it, though PyTorch's own products on a processor do not mind."""
-    made, made_places = csr_tensor, []
+    made, made_places = sparse_tensor.csr_tensor, []  # type: ignore[attr-defined]
 
     def checked(crow, col, values, shape):
         made_places.append(shape[0] * shape[1] - len(values))

@@ -21,7 +21,6 @@ from fairnepv.concave import Dual, ViewDual, certify, check_proof, price, view_b
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave.concave import Concave, ConcaveState
 from fairnepv.concave.dual import conjugate
-from fairnepv.concave.topk import TopK
 from fairnepv.loop import Budget, Session, pack, run, unpack
 from fairnepv.objective import entropy_price
 from fairnepv.problem import Constraints, Problem
@@ -558,14 +557,14 @@ def test_rows_join_sooner_where_passes_are_dear(few_rows, monkeypatch):
 def test_no_point_is_evaluated_twice(few_rows, monkeypatch):
     """Neither the first one, nor that at which value and proof are made exact."""
     seen = []
-    real = TopK.at
+    real = concave_module.TopK.at  # type: ignore[attr-defined]
 
     def at(topk, x):
         seen.append((topk.views[0].exact, len(x), x.tobytes()))
         return real(topk, x)
 
     monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: True)
-    monkeypatch.setattr(TopK, "at", at)
+    monkeypatch.setattr(concave_module.TopK, "at", at)  # type: ignore[attr-defined]
     solver = Concave(wider_pool(2, n=600, k=9), gap=1e-3)
     solver.dual(run(solver).state)
     assert any(exact for exact, *_ in seen)

@@ -15,7 +15,6 @@ import pickletools
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
 from fairnepv.views.dense import DenseView
 
-ENGINES: dict[str, Callable[[int], Any]] = {
+ENGINES: dict[str, Any] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
     "threads": lambda rows: LocalEngine(block_rows=rows, threads=3),
 }
