@@ -1,29 +1,45 @@
 # Two commands do everything on a machine that has only Python (>= 3.11), venv and make:
-#   make demo    installs into .venv and runs the demo
-#   make test    lint and the whole test suite
+#   make demo       installs into .venv and runs the demo
+#   make test       lint, types, imports and the fast suite: every module, contract and command (five minutes)
+# Beside them:
+#   make test-slow  what the fast suite leaves out
+#   make test-all   lint, types, imports and every test (twenty minutes)
+#   make cover      line and branch coverage of the library
 # and `make bench` writes every table of BENCHMARKS.md anew (an hour, and 20 GB of disk for a while).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0  # an unpinned one may bring gigabytes for GPUs that tests do not need
 
-.PHONY: demo test lint format bench clean
+SOURCES := src studies tests benchmarks conftest.py
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+.PHONY: demo test test-slow test-all cover lint format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.installed-dev
+	$(PYTEST) -m slow
+
+test-all: lint
+	$(PYTEST)
+
+cover: $(VENV)/.installed-dev
+	$(PYTEST) -m "not slow" --cov --cov-report=term-missing:skip-covered
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff format --check src studies tests benchmarks
-	$(BIN)/ruff check src studies tests benchmarks
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-dev
-	$(BIN)/ruff format src studies tests benchmarks
-	$(BIN)/ruff check --fix src studies tests benchmarks
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py --write
@@ -37,7 +53,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/selection.py --write
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

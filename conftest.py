@@ -1,20 +1,69 @@
-"""What tests of commands have in common."""
+"""What all tests have in common: two speeds, a state folder of their own, and command lines."""
 
 import shlex
 import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from fairnepv.cli import main
 
-settings.register_profile("busy", deadline=None)  # tests pass on a busy machine, too
+# Tests pass on a busy machine, too.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
 
-def pytest_collection_modifyitems(items):
-    """The longest first, or one worker would end with it while the others have nothing to do."""
-    items.sort(key=lambda item: item.path.stem != "test_uspto_chain")
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `sample` leaves out as slow, and puts first what takes longest.
+
+    All tests with Ray go to one worker of xdist so (the first gets an eighth of all in one piece):
+    each worker would start a cluster of its own.
+    """
+    functions = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample"):
+            functions[item.nodeid.partition("[")[0]].append(item)
+    for cases in functions.values():
+        fast = set(_sampled(cases))
+        for case in cases:
+            if case not in fast:
+                case.add_marker("slow")
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("ray"):
+        return 0
+    return 1 if item.path.stem == "test_uspto_chain" else 2
+
+
+def _sampled(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """`sample(count)`: so many, evenly spaced; without a count: each value of each parameter."""
+    mark = cases[0].get_closest_marker("sample")
+    assert mark is not None
+    if mark.args:
+        count = min(mark.args[0], len(cases))
+        yield from (cases[i * len(cases) // count] for i in range(count))
+        return
+    values = [
+        {(name, id(value)) for name, value in case.callspec.params.items()}  # type: ignore[attr-defined]
+        for case in cases
+    ]
+    unseen, used = set().union(*values), Counter[object]()
+
+    def worth(case: int) -> tuple[int, int]:
+        """How many values it has first, and otherwise how rarely its values were used."""
+        return len(values[case] & unseen), -sum(used[value] for value in values[case])
+
+    while unseen:
+        best = max(range(len(cases)), key=worth)
+        unseen -= values[best]
+        used.update(values[best])
+        yield cases[best]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,11 +74,19 @@ def own_state(tmp_path_factory):
         yield
 
 
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """A command line through the entry point: exit code, stdout and stderr."""
+    """A command line through the entry point; later arguments are taken as they are."""
 
-    def run(line: str, *arguments: object) -> tuple[int, str, str]:
+    def run(line: str, *arguments: object) -> Ended:
         words = [*shlex.split(line), *map(str, arguments)]
         monkeypatch.setattr(sys, "argv", ["fairnepv", *words])
         code = 0
@@ -37,6 +94,6 @@ def command(monkeypatch, capsys):
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        return code, *capsys.readouterr()
+        return Ended(code, *capsys.readouterr())
 
     return run

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import operator
 import os
 import shlex
 import statistics
@@ -18,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +87,7 @@ def ceilings(device: Any, n: int, p: int, k: int) -> tuple[dict[str, float], lis
         a = torch.randn(n, p, device=device, dtype=kind)
         b = torch.randn(p, k, device=device, dtype=kind)
         a @ b
-        seconds, _ = clock(lambda a=a, b=b: a @ b, device, 5)
+        seconds, _ = clock(partial(operator.matmul, a, b), device, 5)
         rates[name] = 2.0 * n * p * k / seconds
         rows.append((f"ceiling: {name} product", seconds, f"{rates[name] / 1e12:.1f} TFlop/s"))
         del a, b
@@ -107,7 +109,7 @@ def check(device: Any, n: int, p: int, k: int) -> list[Row]:
     found = []
     for options in ({"effort": "fast", "certify": False}, {"gap": GAP}):
         seconds, there = clock(
-            lambda options=options: fairnepv.select(data, k, engine=f"torch:{device}", **options),
+            partial(fairnepv.select, data, k, engine=f"torch:{device}", **options),
             device,
         )
         local = fairnepv.select(here, k, **options)

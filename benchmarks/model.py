@@ -79,7 +79,7 @@ def measured(engine: Any, n: int, p: int, k: int, make: Callable[..., Any]) -> d
         for kind, call in calls.items():
             call()
             seconds = statistics.median(_clock(call) for _ in range(3))
-            blocks = -(-n // pool.engine.rows_of_block(pool, widths[kind]))
+            blocks = -(-n // engine.rows_of_block(pool, widths[kind]))
             found[kind] = seconds, costs(kind, n, p, k, blocks)
     return found
 

@@ -248,7 +248,7 @@ def theirs(data: dict[str, Any], rows: Rows, k: int, peer: Peer) -> Run | str:
     return Run(scores, seconds / peer.seeds)
 
 
-def grade(data: dict[str, Any], subsets: Iterable[Sequence[int]], k: int) -> Any:
+def grade(data: dict[str, Any], subsets: Iterable[Any], k: int) -> Any:
     """The score of the best subset; all of them have to be k different items."""
     graded = []
     for subset in subsets:

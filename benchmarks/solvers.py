@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,8 +156,8 @@ def setting(
     lifted, whole = coordinates.lift(start), whole_maps(problem)
     runs = {"ours": median_run(lambda: ours(problem, coordinates), repeats)}
     for label, optimizer in optimizers(k, max_time).items():
-        runs[label] = median_run(lambda o=optimizer: peer(problem, maps, start, o), repeats)
-        runs[f"{label} in n"] = median_run(lambda o=optimizer: peer(problem, whole, lifted, o), 1)
+        runs[label] = median_run(partial(peer, problem, maps, start, optimizer), repeats)
+        runs[f"{label} in n"] = median_run(partial(peer, problem, whole, lifted, optimizer), 1)
     print(name, k, tau, {label: f"{run.seconds:.2f}" for label, run in runs.items()}, flush=True)
     return {"name": name, "k": k, "tau": tau, "setup": setup, "runs": runs}
 

@@ -54,7 +54,7 @@ def write_files(n: int, folder: Path) -> int:
         for start in range(0, n, PER_FILE):
             cases = []
             for item in range(start, min(start + PER_FILE, n)):
-                _, record = simulated_record(0, item, lambda mark, item=item: logo(item))
+                _, record = simulated_record(0, item, lambda _, item=item: logo(item))  # type: ignore[misc]
                 cases.append(case_xml(record.case))
                 later += [case_xml(record.again)] if record.again else []
                 for name, content in record.images:

@@ -79,7 +79,8 @@ class Bucket:
                 elif not key:
                     self._answer(200, bucket._listed(parse_qs(where.query, True)).encode())
                 elif key in bucket.objects:
-                    self._object(*bucket.objects[key], span)
+                    content, changed = bucket.objects[key]
+                    self._object(content, changed, span)
                 else:
                     self._answer(404, _error("NoSuchKey"))
 

@@ -67,6 +67,11 @@ def pose(
     )
 
 
+def views_of(pool: Pool) -> tuple[Any, ...]:
+    """The views of a pool, for tests that know their classes and look inside."""
+    return pool.views
+
+
 def pose_case(case: Case, **options: Any) -> Problem:
     return pose(case.views, case.k, case.tau, case.eps, **options)
 

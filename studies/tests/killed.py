@@ -8,6 +8,7 @@ A moment is a call of a function (see `MOMENTS`); at its COUNT-th call the proce
 """
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ MOMENTS = {  # what is called, before which the process ends
     "replace": (os, "replace"),
     "table": (pq.ParquetWriter, "write_table"),
     "bytes": (Path, "write_bytes"),
-    "rmtree": (simulate.shutil, "rmtree"),
+    "rmtree": (shutil, "rmtree"),
     "unlink": (os, "unlink"),  # in the middle of that
 }
 
@@ -43,12 +44,9 @@ def die_at(moment: str, count: int) -> None:
 
 def main() -> None:
     moment, step, what, out = sys.argv[1:]
-    simulate.CHUNK, parts.ROWS, making.ROWS, corpora.ROWS = (
-        40,
-        32,
-        32,
-        32,
-    )  # many moments in a small run
+    simulate.CHUNK = 40  # many moments in a small run
+    for module in (parts, making, corpora):
+        setattr(module, "ROWS", 32)  # noqa: B010 (which they may have from elsewhere)
     if moment != "never":
         name, count = moment.split(":")
         die_at(name, int(count))

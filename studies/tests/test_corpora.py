@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import math
 import os
 import shutil
 import signal
@@ -82,7 +83,8 @@ class Pixels(Counting):
         super().__init__(kind="image", **more)
 
     def encode(self, batch):
-        time.sleep(self.pause)
+        if len(self.seen) >= self.most:
+            time.sleep(600)
         self.seen += batch
         return np.array([np.frombuffer(each[-20:], "<u4") % 997 for each in batch], np.float32)
 
@@ -558,6 +560,7 @@ def test_damaged_features_are_one_sentence_that_names_the_file(damage):
     assert said.endswith("make the features again")
 
 
+@pytest.mark.slow
 @given(
     file=st.sampled_from([VISION, TEXT]),
     places=st.lists(st.integers(0, 10**6), max_size=3),
@@ -756,6 +759,7 @@ def test_pages_that_are_damaged_are_one_sentence():
             Corpus.open("corpus").check()
 
 
+@pytest.mark.encoders
 def test_the_command_makes_both_views_and_says_what_it_reused(command):
     small(3)
     code, out, err = command("uspto features corpus")
@@ -797,14 +801,17 @@ def test_an_encoder_that_is_missing_is_said_before_anything_is_made(command, mon
 # --- Killed ---------------------------------------------------------------------------------------
 
 
-def slow_features(folder: str) -> None:
+def features_one_by_one(folder: str, most: float = math.inf) -> None:
+    """Of so many pictures, after which it waits to be killed."""
     from fairnepv_studies import encoding
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "BATCH", 1)
-        encoded_features(Corpus.open(folder), "vision", Pixels(pause=0.03))
+        encoded_features(Corpus.open(folder), "vision", Pixels(most=most))
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 def test_a_folder_killed_at_any_moment_ends_in_the_same_bytes():
     write_images([f"{i:03}.png" for i in range(100)])
     Path("images/torn.png").write_bytes(b"torn")
@@ -836,13 +843,15 @@ def test_a_folder_goes_on_with_the_verdicts_it_had(monkeypatch):
         ingest_folder("images", "texts.csv", "corpus", force=True)
 
 
+@pytest.mark.sample(1)
+@pytest.mark.kill
 @pytest.mark.parametrize("done", [0, 2, 7])
 def test_features_killed_and_started_again_have_the_same_bytes(done):
     small(12)
     shutil.copytree("corpus", "whole")
-    slow_features("whole")
+    features_one_by_one("whole")
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    code = "import test_corpora; test_corpora.slow_features('corpus')"
+    code = f"import test_corpora; test_corpora.features_one_by_one('corpus', {done})"
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
     while len(list(Path("corpus").rglob("cache/*/*.npy"))) < done:
         assert process.poll() is None
@@ -850,7 +859,7 @@ def test_features_killed_and_started_again_have_the_same_bytes(done):
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert "has no features" in refused(read_view, Corpus.open("corpus"), "vision")
-    slow_features("corpus")
+    features_one_by_one("corpus")
     for file in Path("whole").rglob("*"):
         if file.is_file():
             assert file.read_bytes() == Path("corpus", file.relative_to("whole")).read_bytes()

@@ -247,6 +247,8 @@ def test_an_unknown_encoder_is_refused_before_anything_is_read(command, monkeypa
     assert "no image encoder 'resnet'" in err
 
 
+@pytest.mark.encoders
+@pytest.mark.slow
 @minilm_installed
 def test_the_command_with_a_real_encoder(command, monkeypatch, tmp_path):
     monkeypatch.undo()

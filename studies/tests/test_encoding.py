@@ -1,6 +1,7 @@
 """Rows by content: batches, the cache, kills at any moment; with an encoder that only counts."""
 
 import hashlib
+import math
 import os
 import signal
 import subprocess
@@ -35,11 +36,12 @@ class Counting:
     preprocessing: dict = field(default_factory=lambda: {"none": True})
     runtime: dict = field(default_factory=dict)
     seen: list = field(default_factory=list)
-    pause: float = 0
+    most: float = math.inf  # items, after which it waits to be killed
     at_once: int = 10**6
 
     def encode(self, batch):
-        time.sleep(self.pause)
+        if len(self.seen) >= self.most:
+            time.sleep(600)
         self.seen += batch
         return expected(batch)
 
@@ -211,10 +213,10 @@ def test_rows_that_are_no_numbers_are_refused_and_not_kept(tmp_path):
 # --- Killed ---------------------------------------------------------------------------------------
 
 
-def work(folder: Path) -> None:
-    """What the killed process does: about a second in batches of twenty milliseconds."""
+def work(folder: Path, most: float = math.inf) -> None:
+    """What the killed process does: its work, but no more than so many items of it."""
     encoding.BATCH = 8
-    run(TEXTS, Counting(pause=0.02), folder)
+    run(TEXTS, Counting(most=most), folder)
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -222,18 +224,20 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.sample(1)
+@pytest.mark.kill
 @pytest.mark.parametrize("batches", [0, 1, 5, 20, 48])
 def test_killed_at_any_moment_it_goes_on_and_gives_the_same_bytes(tmp_path, batches):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
     work(whole)
-    code = f"import test_encoding, pathlib; test_encoding.work(pathlib.Path({str(killed)!r}))"
+    call = f"work(pathlib.Path({str(killed)!r}), {8 * batches})"
+    code = f"import test_encoding, pathlib; test_encoding.{call}"
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
-    waited = time.monotonic() + 60
     while len(list(killed.rglob("*.npy"))) < batches:
-        assert time.monotonic() < waited
+        assert process.poll() is None
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL

@@ -37,6 +37,8 @@ def chain(tmp_path_factory):
     return folder, ended.stdout
 
 
+@pytest.mark.encoders
+@pytest.mark.slow
 def test_the_chain_ends_in_a_publication_that_holds(chain):
     folder, out = chain
     assert out.splitlines()[-1] == f"{folder / 'published'} is what {folder / 'corpus'} gives."
@@ -58,6 +60,7 @@ def test_the_chain_ends_in_a_publication_that_holds(chain):
         assert max(scores["random"]) < min(scores["auto"])
 
 
+@pytest.mark.slow
 def test_simulated_data_is_called_so_everywhere(chain):
     folder, out = chain
     manifest = json.loads((folder / "published" / "manifest.json").read_text())
@@ -70,6 +73,7 @@ def test_simulated_data_is_called_so_everywhere(chain):
     assert set(table.column("corpus").to_pylist()) == {"simulated uspto"}
 
 
+@pytest.mark.slow
 def test_the_sums_are_right(chain):
     published = chain[0] / "published"
     for line in (published / "SHA256SUMS").read_text().splitlines():

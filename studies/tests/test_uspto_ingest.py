@@ -333,6 +333,8 @@ def test_real_files_pass_through_the_funnel(tmp_path):
 # --- Started again --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path):
     raw = str(tmp_path / "raw")
     assert run_killed("never", "simulate", "130", raw) == 0

@@ -22,6 +22,7 @@ from fairnepv import Calibration, certify
 from fairnepv.concave import proof_arrays
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.protocol import publication, published_files
+from fairnepv_studies.protocol.differences import Difference
 from fairnepv_studies.protocol.execution import carry_out
 from fairnepv_studies.protocol.pool import open_pool
 from fairnepv_studies.protocol.publication import corpus_record, items_csv, publish, sums
@@ -30,7 +31,7 @@ from fairnepv_studies.protocol.results import Result
 from fairnepv_studies.protocol.run import Run
 from fairnepv_studies.protocol.settings import Settings, make_settings
 from fairnepv_studies.protocol.split import split, write_split
-from fairnepv_studies.protocol.verification import Difference, verify
+from fairnepv_studies.protocol.verification import verify
 
 
 @pytest.fixture(scope="module")
@@ -710,6 +711,8 @@ main()
 """
 
 
+@pytest.mark.slow
+@pytest.mark.kill
 @pytest.mark.parametrize(
     ("moment", "call"), [("write_text", 3), ("replace", 1), ("replace", 2), ("rmtree", 1)]
 )

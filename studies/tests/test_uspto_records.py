@@ -165,6 +165,7 @@ def test_the_five_entities_and_character_references_are_read():
     assert read(HEAD + case(inside=inside) + TAIL)[0].mark == "<&>\"'A"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "bad",
     [

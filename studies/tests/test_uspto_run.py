@@ -17,6 +17,8 @@ from corpora import add_features, make_corpus, write_view
 
 import fairnepv
 import reference
+from fairnepv.api.inputs import pool_of
+from fairnepv.api.select import select_posed
 from fairnepv.api.selection import Selection, SubsetScore
 from fairnepv.errors import InputError, NumericalError
 from fairnepv.loop import Step
@@ -24,7 +26,6 @@ from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
 from fairnepv_studies.pictures import pixels_sha256
-from fairnepv_studies.protocol import clock as clocks
 from fairnepv_studies.protocol import execution
 from fairnepv_studies.protocol import pool as pools
 from fairnepv_studies.protocol.clock import Clock
@@ -203,6 +204,7 @@ def test_figures_say_simulated(finished, monkeypatch):
     assert all("Simulated uspto corpus" in title for title in titles)
 
 
+@pytest.mark.torch
 def test_another_engine_finds_the_same_and_goes_on(finished, tmp_path, command):
     pytest.importorskip("torch")
     folder = shutil.copytree(finished, tmp_path / "corpus")
@@ -243,6 +245,8 @@ main()
 """
 
 
+@pytest.mark.kill
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "count", "sent", "code"),
     [
@@ -281,6 +285,7 @@ EARLIER = {  # whose seconds were found beside the state of a part that was cut 
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "lost", ["done/k3-*", "done/k*-auto-*", "bounds/*", "*.*", "done/*-random-*", "seconds/k3-*"]
 )
@@ -301,12 +306,10 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
 
 
 def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
-    select = execution.select_posed
-
     def interrupted(problem, options):
         if options["method"] == "averaged":
             raise KeyboardInterrupt
-        return select(problem, options)
+        return select_posed(problem, options)
 
     monkeypatch.setattr(execution, "select_posed", interrupted)
     code, _, err = command(LINE.format(folder))
@@ -315,8 +318,8 @@ def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
 
 
 def test_a_pool_is_posed_once(prepared, tmp_path, monkeypatch):
-    posed, pose = [], pools.pool_of
-    monkeypatch.setattr(pools, "pool_of", lambda *given: posed.append(given) or pose(*given))
+    posed = []
+    monkeypatch.setattr(pools, "pool_of", lambda *given: posed.append(given) or pool_of(*given))
     corpus = Corpus.open(shutil.copytree(prepared, tmp_path / "corpus"))
     pool = open_pool(corpus)
     settings = make_settings(pool, [3, 5], methods=["auto", "random"], effort="fast", seeds=2)
@@ -476,7 +479,7 @@ def test_captions_say_what_every_selector_gets(prepared):
 
 def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(clocks.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     state, heard = tmp_path / "k4-auto-seed0.state", []
     clock = Clock(state, heard.append)
     for stage, seconds in (("bound", 2.0), ("bound", 3.0), ("swaps", 4.0), ("swaps", 0.1)):
@@ -496,7 +499,7 @@ def test_coverage_is_nobody_s_second(finished, monkeypatch):
     """What looking around takes is neither the bound's nor the search's."""
     corpus = Corpus.open(finished)
     pool, now = open_pool(corpus), [0.0]
-    monkeypatch.setattr(clocks.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     looked = Selection.looked_around
 
     def slow(self):

@@ -120,6 +120,7 @@ def test_fit_selects_what_select_selects(data, views):
     assert selector.selection_.indices is selector.selected_indices_
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -232,6 +233,8 @@ def test_resample_a_sparse_matrix(make):
     np.testing.assert_array_equal(X.toarray(), _rows(BOTH))
 
 
+@pytest.mark.sample(1)
+@pytest.mark.torch
 @pytest.mark.parametrize("layout", ["strided", "sparse_coo", "sparse_csr"])
 def test_resample_a_tensor(layout):
     """Rows of a tensor are one."""
@@ -412,6 +415,7 @@ def test_public_names_can_be_had(name):
         assert callable(value)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", ["select", "FairSelector", "relax"])
 def test_names_mean_the_same_whichever_is_used_first(first):
     """`fairnepv.relax` is a function, also once the package of that name was imported."""

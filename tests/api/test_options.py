@@ -1,6 +1,7 @@
-"""Every option of every public function against values of wrong types, signs and sizes.
+"""Every option against values of wrong types, signs and sizes, each in one public function, and
+every function against one such value of each of its options.
 
-Each is refused by one `FairnepvError` in one sentence, whichever function it was handed to.
+Each is refused by one `FairnepvError` in one sentence.
 """
 
 import inspect
@@ -149,6 +150,7 @@ CASES = [
     for option in dict.fromkeys((*inspect.signature(call).parameters, *more))
     if option in BAD and (function, option) not in NOT_THERE
 ]
+HOME = {option: function for function, option in reversed(CASES)}  # where all values are tried
 
 
 def refusal(call: Any, arguments: dict[str, Any]) -> str | None:
@@ -173,6 +175,7 @@ def test_what_is_no_value_of_an_option_is_refused(function, option):
         usual["data"] = np.hstack([TEXT, VISION])
     right = RIGHT.get((function, option), ())
     values = [value for value in BAD[option] if not any(value is r for r in right)]
+    values = values if function == HOME[option] else values[:1]
     wrong = [(value, refusal(call, {**usual, option: value})) for value in values]
     assert not [(brief(value), how) for value, how in wrong if how]
 

@@ -1,5 +1,6 @@
 """The front door: select, compare, score and exhaustive, as a user meets them."""
 
+import importlib
 import itertools
 import math
 import warnings
@@ -149,6 +150,7 @@ def check_record(result: Selection, case: cases.Case) -> None:
     )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("effort", ["fast", "balanced"])
 @pytest.mark.parametrize("case", cases.SMALL[::3], ids=lambda case: case.name)
 def test_every_method_returns_k_items_and_their_true_scores(case, effort):
@@ -164,6 +166,7 @@ def test_every_method_returns_k_items_and_their_true_scores(case, effort):
         assert result.settings["effort"] == effort
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_no_baseline_beats_the_default(case):
     rows = fairnepv.compare(named(case), case.k, **knobs(case))
@@ -194,6 +197,7 @@ def test_the_default_is_never_below_the_view_that_binds(monkeypatch, views, firs
     assert without.fair_score < alone.fair_score - 1e-4  # or the pool would not show it
 
 
+@pytest.mark.slow
 @examples(5)
 @given(SEEDS)
 def test_a_view_that_binds_in_a_random_pool(seed):
@@ -206,6 +210,7 @@ def test_a_view_that_binds_in_a_random_pool(seed):
     assert default.fair_score >= alone.fair_score - 1e-10
 
 
+@pytest.mark.slow
 def test_the_search_alone_finds_nearly_every_optimum():
     """Without branch and bound, which comes with the bound and finds them all."""
     missed = []
@@ -219,6 +224,7 @@ def test_the_search_alone_finds_nearly_every_optimum():
     assert len(missed) <= 1, missed
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_the_optimum_of_a_small_pool_is_found_and_proven(case):
     optimum, _ = reference.exhaustive(case_kernels(case), case.k, case.tau)
@@ -230,6 +236,7 @@ def test_the_optimum_of_a_small_pool_is_found_and_proven(case):
     assert 1 - 1.1e-6 <= result.efficiency <= 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", cases.SMALL[::4], ids=lambda case: case.name)
 def test_more_effort_never_does_worse(case):
     scores = [
@@ -240,6 +247,7 @@ def test_more_effort_never_does_worse(case):
     assert scores[2] >= scores[0] - 1e-12
 
 
+@pytest.mark.sample(4)
 @BY_CASE
 def test_the_default_is_at_a_one_swap_optimum(case):
     result = select_case(case, certify=False)
@@ -256,7 +264,8 @@ def test_what_a_failed_proof_found_is_swapped_before_it_is_a_local_optimum(monke
     found = Found(indices(*worst), Status.NODE_LIMIT, upper=9.0)
     monkeypatch.setattr(methods, "_exact", lambda *_: found)
     effort = replace(EFFORTS["balanced"], provable=math.comb(problem.n, case.k) - 1)
-    plan = methods.Plan("auto", effort, certificate=make_certificate(problem))
+    certificate = make_certificate(problem)
+    plan = methods.Plan("auto", effort, certificate=certificate)  # type: ignore[attr-defined]
     result = methods.find(problem, plan, Session())
     best = best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints())
     assert result.status is Status.LOCAL_OPTIMUM
@@ -271,6 +280,7 @@ def test_fast_is_fair_greedy(case):
     assert select_case(case, method="greedy", effort="thorough").indices.tolist() == expected
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("method", ["auto", "nepv", "v0-only", "averaged", "random", "k-dpp"])
 @BY_CASE
 def test_picks_come_in_greedy_order_within_the_set(case, method):
@@ -294,6 +304,7 @@ def test_the_random_state_drives_the_samplers_and_not_greedy():
 # --- The record -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_the_bound_bounds(case):
     """Also for a method that proves nothing by itself."""
@@ -311,6 +322,7 @@ def test_the_bound_bounds(case):
     assert 0 < result.efficiency <= 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("M", [1, 3])
 def test_an_attained_bound_is_not_exceeded_by_rounding(M):
     """For one diagonal kernel, repeated or not, the best items attain the bound."""
@@ -323,6 +335,7 @@ def test_an_attained_bound_is_not_exceeded_by_rounding(M):
         assert result.efficiency <= 1.0
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_gains_tell_what_each_item_added_in_its_turn(case):
     for method in ("auto", "random"):
@@ -451,12 +464,14 @@ def test_k_may_be_a_fraction(fraction, k):
     assert len(result.indices) == k == result.settings["k"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("k", [1, 2, 28, 29])
 def test_k_at_its_ends(k):
     result = fairnepv.select(small_pool(), k)
     assert len(set(result.indices.tolist())) == k
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.uint8, bool])
 def test_narrow_types_are_read_in_float64(dtype):
     rng = np.random.default_rng(2)
@@ -482,6 +497,7 @@ class Tensor:
         return self._values if dtype is None else self._values.astype(dtype)
 
 
+@pytest.mark.slow
 def test_the_same_data_in_other_clothes_gives_the_same_answer():
     data = small_pool()
     expected = fairnepv.select(data, 6)
@@ -568,6 +584,7 @@ def test_quality_comes_after_the_calibration():
     assert list(one.scores.values()) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("k", [2, 6, 12])
 def test_efficiencies_never_exceed_one(k):
     data = small_pool()
@@ -596,6 +613,7 @@ BY_POOL = pytest.mark.parametrize("name", ["uci", "openmoji"])
 BY_EFFORT = pytest.mark.parametrize("effort", ["fast", "balanced"])
 
 
+@pytest.mark.sample(1)
 @BY_EFFORT
 @BY_POOL
 def test_the_answer_does_not_depend_on_the_block_size(name, effort):
@@ -613,6 +631,7 @@ def test_the_answer_does_not_depend_on_the_block_size(name, effort):
         assert results[0].indices[0] == 0  # a tie of all n
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("views", "tau", "eps"),
     [
@@ -635,6 +654,7 @@ def test_the_papers_pipeline_does_not_depend_on_the_block_size(views, tau, eps):
     assert answers[11] == answers[100]
 
 
+@pytest.mark.sample(1)
 @BY_EFFORT
 @BY_POOL
 def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch, name, effort):
@@ -646,6 +666,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch, name, 
     assert results[0].indices.tolist() == results[1].indices.tolist()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [7, 100])
 def test_ties_are_settled_alike_at_any_block_size(rows):
     """Every row eight times over, so nearly every comparison is a tie."""
@@ -662,6 +683,7 @@ def test_ties_are_settled_alike_at_any_block_size(rows):
 # --- Properties -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight"])
 @examples(4)
 @given(SEEDS)
@@ -680,6 +702,7 @@ def test_permuting_candidates_permutes_the_answer(method, seed):
     assert moved.fair_score == pytest.approx(plain.fair_score, abs=1e-9)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight", "k-dpp", "random"])
 @examples(4)
 @given(SEEDS, st.sampled_from([1e-3, 0.7, 2.0, 450.0]))
@@ -698,6 +721,7 @@ def test_a_common_scale_changes_nothing(method, seed, scale):
     assert other.upper_bound == pytest.approx(plain.upper_bound + shift, abs=1e-5)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", [*OWN, *SHARED])
 @examples(4)
 @given(SEEDS)
@@ -721,6 +745,7 @@ def test_repeating_one_view_behaves_as_the_formula_says():
     assert result.view_weights["v0"] == pytest.approx(result.view_weights["v2"], abs=1e-9)
 
 
+@pytest.mark.slow
 @examples(4)
 @given(SEEDS)
 def test_one_view_is_single_view_selection(seed):
@@ -818,6 +843,7 @@ def test_out_of_time_there_are_still_k_items(method):
     assert result.fair_score == pytest.approx(score.fair_score, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_enough_time_makes_no_difference():
     free = fairnepv.select(small_pool(), 6)
     limited = fairnepv.select(small_pool(), 6, time_limit=3600)
@@ -828,7 +854,7 @@ def test_enough_time_makes_no_difference():
 class Interrupt:
     """A progress callback that presses Ctrl-C at every step of a stage from the `after`th on."""
 
-    def __init__(self, stage: str, after: int = 0) -> None:
+    def __init__(self, stage: str, after: float = 0) -> None:
         self.stage, self.after, self.seen = stage, after, 0
 
     def __call__(self, row: Step) -> None:
@@ -838,6 +864,7 @@ class Interrupt:
                 raise KeyboardInterrupt
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize("stage", ["greedy", "ascent", "swaps"])
 @pytest.mark.parametrize(
@@ -1052,6 +1079,7 @@ def all_tied(case: cases.Case, rules: Constraints) -> list[tuple[int, ...]]:
     return [S for S, score in scores.items() if score >= best - reference.TIE]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", [None, 0, 1])
 @BY_CASE
 def test_enumeration_lists_all_tied_optima(monkeypatch, case, seed):
@@ -1082,6 +1110,7 @@ def test_copies_of_an_item_are_tied():
     assert tied.tolist() == sorted(expected)
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_exhaustive_is_the_reference(case):
     optimum = fairnepv.exhaustive(named(case), case.k, **knobs(case))
@@ -1118,6 +1147,7 @@ def test_exhaustive_refuses_large_pools_with_the_count():
 # --- what reviews and newcomers found -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_more_effort_never_ends_with_less(seed):
     views = cases.clustered_views(np.random.default_rng(seed), 120, [6, 9], 7)
@@ -1157,7 +1187,8 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
-    monkeypatch.setattr("fairnepv.methods.baselines.limits.WIDEST_GRAM", 39)
+    limits = importlib.import_module("fairnepv.methods.baselines.limits")
+    monkeypatch.setattr(limits, "WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
     assert {"k-dpp", "softmax", "d-optimal"}.isdisjoint(methods)

@@ -19,6 +19,7 @@ def two_views(seed: int, n: int = 40) -> dict[str, np.ndarray]:
     return {"a": rng.standard_normal((n, 6)), "b": rng.standard_normal((n, 5))}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("beyond", [1e-6, 1e-3])
 def test_a_floor_just_above_the_optimum_is_a_floor(seed, beyond):
@@ -70,6 +71,7 @@ def test_a_calibration_from_another_kernel_proves_nothing_about_this_one():
     assert fairnepv.verify_bound(second, found, calibration=earlier).holds
 
 
+@pytest.mark.slow
 def test_no_optimality_is_claimed_where_float64_cannot_see():
     rng = np.random.default_rng(1)
     A = rng.standard_normal((20, 3))

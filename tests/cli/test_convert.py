@@ -4,6 +4,7 @@ command line on files that bring ids along."""
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tracemalloc
 from pathlib import Path
@@ -46,6 +47,7 @@ def everything() -> dict[str, bytes]:
 # --- What is written ------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("size", [None, 4])
@@ -254,7 +256,7 @@ def test_a_disk_without_room_is_refused_at_once(monkeypatch):
     np.save("a.npy", ROWS)
     before = everything()
     full = SimpleNamespace(free=N * P * 4 - 1)
-    monkeypatch.setattr(conversion.shutil, "disk_usage", lambda _: full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     message = refused(convert, ["a.npy"], "out")
     assert "out needs 176 bytes, but only 175 bytes of disk are free" in message
     assert everything() == before

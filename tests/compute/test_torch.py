@@ -32,51 +32,18 @@ pytest.importorskip("array_api_compat")
 
 from fairnepv.compute import device as module  # noqa: E402
 from fairnepv.compute.device import TorchEngine  # noqa: E402
+from torch_pools import DEVICES, POOLS, kernel, rows, words  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::fairnepv.RankWarning"),
+]
 FAST = {"effort": "fast", "certify": False}
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 @pytest.fixture(params=DEVICES)
 def device(request) -> str:
     return request.param
-
-
-def rows(n: int, p: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((12, p))
-    return centres[rng.integers(12, size=n)] + 0.5 * rng.standard_normal((n, p))
-
-
-def words(n: int, p: int, seed: int) -> sp.csr_array:
-    dense = sp.random_array((n, p), density=0.2, rng=seed).toarray()
-    dense[:, 0] = 0.1  # so that no row is empty
-    return sp.csr_array(dense)
-
-
-POOLS = {
-    "dense": lambda n: {"a": rows(n, 9, 1), "b": rows(n, 5, 2)},
-    "float32": lambda n: {"a": rows(n, 9, 1).astype("f4"), "b": rows(n, 30, 2).astype("f4")},
-    "float16": lambda n: {"a": rows(n, 9, 1).astype("f2"), "b": rows(n, 30, 2).astype("f2")},
-    "big-endian": lambda n: {"a": rows(n, 9, 1).astype(">f4"), "b": rows(n, 5, 2)},
-    "integers": lambda n: {"a": (10 * rows(n, 9, 1)).astype("i2"), "b": rows(n, 4, 2)},
-    "one view": lambda n: {"a": rows(n, 9, 1)},
-    "sparse": lambda n: {"a": words(n, 30, 2).astype("f4"), "b": words(n, 40, 3)},
-    "sparse beside": lambda n: {"a": rows(n, 9, 1), "b": words(n, 40, 3)},
-    "whole counts": lambda n: {"a": sp.csr_array(words(n, 30, 2) * 9).astype("i4") + _ones(n, 30)},
-    "a kernel beside": lambda n: {"a": rows(n, 9, 1), "b": KernelView(_kernel(n))},
-    "duplicates": lambda n: {"a": np.repeat(rows(n // 2, 9, 1), 2, axis=0), "b": rows(n, 4, 2)},
-}
-
-
-def _ones(n: int, p: int) -> sp.csr_array:
-    return sp.csr_array((np.ones(n, "i4"), np.arange(n) % p, np.arange(n + 1)), (n, p))
-
-
-def _kernel(n: int) -> np.ndarray:
-    X = rows(n, 6, 4)
-    return X @ X.T
 
 
 def same(one: fairnepv.Selection, other: fairnepv.Selection) -> None:
@@ -91,6 +58,7 @@ def same(one: fairnepv.Selection, other: fairnepv.Selection) -> None:
 BALANCED = ("dense", "float32", "sparse beside", "duplicates")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("name", "effort"), [*((n, "fast") for n in POOLS), *((n, "balanced") for n in BALANCED)]
 )
@@ -104,6 +72,7 @@ def test_the_same_items_as_the_local_engine(name, effort, device):
         same(here, fairnepv.select(data, k, engine=small, **options))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_the_same_items_on_the_small_cases(case, device):
     data = {f"view{q}": view for q, view in enumerate(case.views)}
@@ -113,6 +82,7 @@ def test_the_same_items_on_the_small_cases(case, device):
     same(here, fairnepv.select(data, case.k, engine=f"torch:{device}", **options))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_items_on_hostile_pools(seed, device):
     """Every storage, repeated rows and views, k above p, rules, priorities."""
@@ -136,7 +106,7 @@ def test_rows_that_do_not_fit_are_streamed(name, device):
     data = POOLS[name](300)
     engine = TorchEngine(device, block_rows=64, memory=0)
     problem = pose(data, 10, engine=engine)
-    assert [view.resident_bytes for view in problem.pool.views] == [0, 0]
+    assert [view.resident_bytes for view in problems.views_of(problem.pool)] == [0, 0]
     here = fairnepv.select(data, 10, effort="fast")
     same(here, fairnepv.select(data, 10, effort="fast", engine=engine))
 
@@ -144,7 +114,7 @@ def test_rows_that_do_not_fit_are_streamed(name, device):
 def test_as_many_views_stay_as_fit(device):
     data = POOLS["float32"](300)
     engine = TorchEngine(device, memory=data["a"].nbytes)
-    views = pose(data, 10, engine=engine).pool.views
+    views = problems.views_of(pose(data, 10, engine=engine).pool)
     assert [view.resident_bytes for view in views] == [data["a"].nbytes, 0]
 
 
@@ -166,6 +136,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.filterwarnings("ignore:Sparse (invariant checks|CSR tensor support|C|B)")
 @pytest.mark.parametrize("kind", ["float64", "float32", "bfloat16", "int32"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -205,7 +176,7 @@ def test_sparse_rows_on_a_device_answer_as_scipy_does(device):
 
 def test_no_matrix_has_more_entries_than_places(device, monkeypatch):
     """CUDA refuses it, though PyTorch's own products on a processor do not mind."""
-    made, made_places = sparse_tensor.csr_tensor, []
+    made, made_places = sparse_tensor.csr_tensor, []  # type: ignore[attr-defined]
 
     def checked(crow, col, values, shape):
         made_places.append(shape[0] * shape[1] - len(values))
@@ -249,7 +220,7 @@ def test_an_anchor_has_the_columns_of_its_items_alone(device):
     data = sp.csr_array(
         (rng.random(1600) + 0.5, columns.ravel(), np.arange(0, 1601, 4)), (400, 1_000_000)
     )
-    view = pose([data], 5, engine=f"torch:{device}").pool.views[0]
+    (view,) = problems.views_of(pose([data], 5, engine=f"torch:{device}").pool)
     assert view.anchor(np.arange(9)).table.shape == (37, 9)
     product = view.block(3, 300).cross(view.anchor(np.arange(9))).cpu().numpy()
     unit = data / np.sqrt(data.multiply(data).sum(axis=1))[:, None]
@@ -528,7 +499,7 @@ def test_tensors_that_cannot_be_used(name, function, device):
 
 def test_a_kernel_may_be_a_tensor(device):
     """With a gradient, wherever it is."""
-    K = _kernel(40)
+    K = kernel(40)
     tensor = torch.from_numpy(K).to(device).requires_grad_()
     here = fairnepv.select([KernelView(K)], 4, **FAST)
     same(here, fairnepv.select([KernelView(tensor)], 4, **FAST))

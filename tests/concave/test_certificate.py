@@ -35,6 +35,7 @@ from problems import (
     pose,
     pose_case,
     random_rules,
+    views_of,
 )
 
 SEEDS = st.integers(0, 10**6)
@@ -343,6 +344,7 @@ def test_a_large_tau_does_not_multiply_rounding(tau):
 # --- Kernels --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("eps", [1e-3, 1e-6, 1e-8])
 def test_a_kernel_that_was_rounded_to_float32_is_bounded_as_it_is(seed, eps):
@@ -352,7 +354,7 @@ def test_a_kernel_that_was_rounded_to_float32_is_bounded_as_it_is(seed, eps):
     k = int(rng.integers(p, 8))
     Phi = rng.standard_normal((n, p)).astype(np.float32)
     problem = pose([KernelView(Phi @ Phi.T, eps=eps)], k, 0.1, [eps])
-    K = problem.pool.views[0].kernel.astype(float)
+    K = views_of(problem.pool)[0].kernel.astype(float)
 
     def score(S: tuple[int, ...]) -> float:
         lam = np.linalg.eigvalsh(K[np.ix_(S, S)]).clip(min=0)
@@ -402,6 +404,7 @@ def test_a_diagonal_kernel_is_bounded_exactly():
 # --- The bar --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "seeds", [range(start, start + 25) for start in range(0, 300, 25)], ids=str
 )
@@ -482,7 +485,7 @@ def test_zero_rows_in_the_view_that_binds():
     zero[:2] = 1.0
     rules = Constraints(fixed_out=indices(0, 1))
     problem = pose([rng.standard_normal((12, 5)), zero], 3, 0.01, [1e-3, 1e-3], rules=rules)
-    best = enumerated(problem, kernels([problem.pool.views[0].data, zero], [1e-3, 1e-3]))
+    best = enumerated(problem, kernels([views_of(problem.pool)[0].data, zero], [1e-3, 1e-3]))
     assert best <= certify(problem).upper_bound <= best + 1e-6
 
 
@@ -503,6 +506,7 @@ def wider_pool(seed: int, rules: Constraints | None = None, n: int = 150, k: int
     return pose(views, k, 0.05, [0.1, 0.05], rules=rules)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["free", "rules"])
 @pytest.mark.parametrize("seed", range(5))
 def test_an_active_set_ends_where_the_full_solve_ends(seed, kind, few_rows, monkeypatch):
@@ -553,14 +557,14 @@ def test_rows_join_sooner_where_passes_are_dear(few_rows, monkeypatch):
 def test_no_point_is_evaluated_twice(few_rows, monkeypatch):
     """Neither the first one, nor that at which value and proof are made exact."""
     seen = []
-    real = concave_module.TopK.at
+    real = concave_module.TopK.at  # type: ignore[attr-defined]
 
     def at(topk, x):
         seen.append((topk.views[0].exact, len(x), x.tobytes()))
         return real(topk, x)
 
     monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: True)
-    monkeypatch.setattr(concave_module.TopK, "at", at)
+    monkeypatch.setattr(concave_module.TopK, "at", at)  # type: ignore[attr-defined]
     solver = Concave(wider_pool(2, n=600, k=9), gap=1e-3)
     solver.dual(run(solver).state)
     assert any(exact for exact, *_ in seen)
@@ -690,7 +694,7 @@ def test_rows_without_any_feature_can_be_held(few_rows):
     problem = pose([rng.standard_normal((200, 6)), sp.csr_array(table)], 3, 0.1, [0.1, 0.1])
     few = certify(problem)
     assert few.status is Status.CONVERGED
-    full = certify(pose([problem.pool.views[0].data, table], 3, 0.1, [0.1, 0.1]))
+    full = certify(pose([views_of(problem.pool)[0].data, table], 3, 0.1, [0.1, 0.1]))
     assert abs(few.upper_bound - full.upper_bound) <= GAP
 
 
@@ -708,9 +712,9 @@ def test_a_wide_sparse_view_needs_no_matrix_of_its_columns():
     assert peak < 8 * p * p / 8
     assert certificate.status is Status.CONVERGED
     greedy = reference.fair_greedy(
-        kernels([table.toarray(), problem.pool.views[1].data], [0.1, 0.1]), k, 0.05
+        kernels([table.toarray(), views_of(problem.pool)[1].data], [0.1, 0.1]), k, 0.05
     )
-    Ls = kernels([table.toarray(), problem.pool.views[1].data], [0.1, 0.1])
+    Ls = kernels([table.toarray(), views_of(problem.pool)[1].data], [0.1, 0.1])
     F = reference.fair_score(Ls, greedy, 0.05)
     assert F <= certificate.upper_bound <= F + 0.3
 

@@ -97,17 +97,17 @@ def test_a_proof_survives_the_way_through_a_file(proof):
         for left, right in zip(own.views, other.views, strict=True):
             assert (left.level, left.shift) == (right.level, right.shift)
             assert (left.combine == right.combine).all()
-    left, right = proof.terms, read.terms
-    assert (left.n, left.k, left.tau, left.eps) == (right.n, right.k, right.tau, right.eps)
-    assert left.calibration == right.calibration
-    assert left.priorities.tolist() == right.priorities.tolist()
-    assert left.constraints.fixed_in.tolist() == right.constraints.fixed_in.tolist()
-    assert left.constraints.fixed_out.tolist() == right.constraints.fixed_out.tolist()
-    quotas = left.constraints.quotas, right.constraints.quotas
+    ours, theirs = proof.terms, read.terms
+    assert (ours.n, ours.k, ours.tau, ours.eps) == (theirs.n, theirs.k, theirs.tau, theirs.eps)
+    assert ours.calibration == theirs.calibration
+    assert ours.priorities.tolist() == theirs.priorities.tolist()
+    assert ours.constraints.fixed_in.tolist() == theirs.constraints.fixed_in.tolist()
+    assert ours.constraints.fixed_out.tolist() == theirs.constraints.fixed_out.tolist()
+    quotas = ours.constraints.quotas, theirs.constraints.quotas
     assert quotas[0].groups.tolist() == quotas[1].groups.tolist()
     assert quotas[0].least.tolist() == quotas[1].least.tolist()
     assert quotas[0].most.tolist() == quotas[1].most.tolist()
-    assert left.quality is right.quality is False
+    assert ours.quality is theirs.quality is False
 
 
 def test_an_open_archive_is_read_as_it_is(proof):

@@ -16,11 +16,13 @@ from fairnepv.loop import Budget, pack, run, unpack
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 
-from test_torch import DEVICES, POOLS, rows  # noqa: E402
-
 from fairnepv.compute.device import TorchEngine  # noqa: E402
+from torch_pools import DEVICES, POOLS, rows  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::fairnepv.RankWarning"),
+]
 
 
 @pytest.fixture(params=DEVICES)

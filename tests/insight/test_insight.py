@@ -235,6 +235,7 @@ def test_what_needs_the_data_says_so(question):
 # --- Isolated picks -------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("storage", STORAGE)
 def test_isolated_picks_by_loops(case, storage):
@@ -327,6 +328,7 @@ def check_explanation(result: Selection, Ls: list, tau: float, rules: Constraint
         assert found.margins[slot] == pytest.approx(F - best, abs=1e-8)
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("storage", STORAGE)
 def test_explain_by_loops(case, storage):
@@ -473,6 +475,7 @@ def check_assignment(result: Selection, Ks: list) -> None:
     assert (found.similarity <= 1.0).all()
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("block", [None, 3])
@@ -621,6 +624,7 @@ def test_differences_that_cannot_be_told():
 # --- stability ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_variants_are_what_select_finds_under_those_knobs():
     data = pool()
     original = fairnepv.select(data, 5, tau=0.1, eps=0.2, certify=False)
@@ -912,6 +916,7 @@ def test_bad_arguments_of_curve(arguments, words):
 # --- tradeoff -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("view", ["text", "vision"])
 def test_a_tradeoff_goes_from_fair_to_selfish(view):
     data = pool(n=30)

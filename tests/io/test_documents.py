@@ -39,7 +39,7 @@ def test_what_no_document_has_is_one_sentence(tmp_path, content):
 
 
 def test_what_python_writes_is_read_back():
-    deep = 1
+    deep: object = 1
     for _ in range(DEEPEST):
         deep = [deep]
     document = {

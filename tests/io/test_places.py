@@ -70,7 +70,8 @@ def gets(bucket: Bucket) -> list[tuple[int, int]]:
     """The ranges that were fetched since this was asked last."""
     spans = [span for verb, _, span, _ in bucket.requests if verb == "GET" and span]
     bucket.requests.clear()
-    return sorted(tuple(map(int, re.findall(r"\d+", span))) for span in spans)
+    ends = (re.findall(r"\d+", span) for span in spans)
+    return sorted((int(first), int(last)) for first, last in ends)
 
 
 # --- URIs -----------------------------------------------------------------------------------------

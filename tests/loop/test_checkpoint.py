@@ -39,6 +39,7 @@ def _choose(listener=None, checkpoint=None, **options):
     return fairnepv.select(DATA, 6, checkpoint=checkpoint, progress=listener, **given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["greedy", "nepv", "auto", "softmax", "saturate", "exact"])
 def test_a_crash_at_any_step_changes_nothing(tmp_path, monkeypatch, method):
     monkeypatch.setattr("fairnepv.loop.journal._SHARE", 0.0)  # every step is written
@@ -371,6 +372,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_checkpoint_never_claims_what_was_not_found(
     tmp_path, monkeypatch, honest, half_way, damage

@@ -239,7 +239,7 @@ def test_lost_definiteness_seen_only_when_the_new_state_is_looked_at():
 
 def test_lost_definiteness_at_the_start_raises_one_of_ours():
     method = Count()
-    method.init = raising(np.linalg.LinAlgError("not positive definite"))
+    method.init = raising(np.linalg.LinAlgError("not positive definite"))  # type: ignore[method-assign]
     with pytest.raises(NumericalError, match="positive definiteness"):
         run(method)
 

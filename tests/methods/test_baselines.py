@@ -66,6 +66,7 @@ def test_there_is_one_baseline_per_view_and_eight_more():
 # --- Those that optimise something of their own ---------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", OPTIMISERS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_no_swap_improves_a_baseline_in_its_own_objective(case, name):
@@ -74,6 +75,7 @@ def test_no_swap_improves_a_baseline_in_its_own_objective(case, name):
     assert best_allowed_swap(own, S, tau, Constraints()) <= reference.fair_score(own, S, tau) + GAIN
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", OPTIMISERS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_a_fast_baseline_is_greedy_in_its_own_objective(case, name):
@@ -81,6 +83,7 @@ def test_a_fast_baseline_is_greedy_in_its_own_objective(case, name):
     assert select(pose_case(case), name, "fast") == reference.fair_greedy(own, case.k, tau)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", OPTIMISERS)
 @pytest.mark.parametrize("storage", STORAGE)
 @examples(12)
@@ -146,6 +149,7 @@ def concatenation_kernel(views: list[np.ndarray], eps: float) -> np.ndarray:
     return reference.kernel(beside / math.sqrt(len(views)), eps)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", [3, None])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_concatenated_is_greedy_on_normalised_rows_side_by_side(case, block):
@@ -206,6 +210,7 @@ DPP_POOLS = {
 }  # those with more columns than the six rows are sampled from the kernel of the rows
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("pool", DPP_POOLS)
 def test_samples_follow_the_k_dpp_of_the_averaged_kernel(pool):
     widths, eps, k = DPP_POOLS[pool]
@@ -231,6 +236,7 @@ def test_samples_follow_the_k_dpp_of_the_averaged_kernel(pool):
         assert total_variation(items, target) > 2 * tolerance
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("k", [1, 4, 7])
 def test_samples_of_a_diagonal_kernel_without_ridge(k):
     """Items are then drawn in proportion to products of their values."""

@@ -25,6 +25,7 @@ from problems import (
     pose,
     random_rules,
     rules_of_each_kind,
+    views_of,
 )
 
 SURE = 1e-9  # what pruning may give away
@@ -61,6 +62,7 @@ def check_optimal(outcome: Outcome[ExactState], best: float) -> None:
 # --- The bar --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("small", [1, 30_000])
 @pytest.mark.parametrize(
     "seeds", [range(start, start + 50) for start in range(0, 300, 50)], ids=str
@@ -86,6 +88,7 @@ def test_a_good_start_is_kept_and_proven(small, monkeypatch):
         assert outcome.state.indices.tolist() == best.tolist()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("storage", STORAGE)
 def test_a_pool_that_takes_many_nodes(storage, branching):
     rng = np.random.default_rng(3)
@@ -223,6 +226,7 @@ def hard_problem() -> tuple[Problem, float]:
     return problem, max(reference.soft_min(row, 0.05) for row in d)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("limit", [1, 2, 7, 16, 17, 40])
 def test_a_node_limit_is_kept_and_leaves_a_true_bound(limit, branching):
     problem, best = hard_problem()
@@ -245,6 +249,7 @@ def test_a_deadline_leaves_the_best_so_far_and_a_true_bound(branching):
     assert timed.state.upper == math.inf
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("steps", [0, 1, 3, 5])
 def test_a_resumed_search_goes_where_the_uninterrupted_one_went(steps, branching):
     problem, best = hard_problem()
@@ -331,7 +336,7 @@ def test_children_cover_every_set_of_their_parent():
         rules = Constraints(fixed_in=chosen, fixed_out=given_up)
         sets = feasible_subsets(rules, 9, 4)
         seen += sets
-        Ls = kernels([view.data for view in problem.pool.views], [0.1, 0.1])
+        Ls = kernels([view.data for view in views_of(problem.pool)], [0.1, 0.1])
         assert all(reference.fair_score(Ls, S, 0.1) <= bound + 1e-9 for S in sets)
     parent = Constraints(fixed_in=indices(2), fixed_out=indices(5))
     assert sorted(seen) == feasible_subsets(parent, 9, 4)

@@ -75,6 +75,7 @@ def test_it_is_what_the_slow_twin_does(data):
     assert found.fair_score == pytest.approx(reference.fair_score(Ls, expected, tau), abs=1e-9)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("rule", ["trace", "unit-diagonal", "efficiency", {"text": 3, "vision": 1}])
 @pytest.mark.parametrize(
     "store", [np.asarray, sp.csr_array, lambda X: fairnepv.KernelView(X @ X.T)]
@@ -150,6 +151,7 @@ def test_the_best_set_of_a_shard_is_improved_where_it_wins():
 # --- The bound ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @examples(25)
 @given(data=st.data())
 def test_the_bound_is_above_the_optimum_of_the_whole_pool(data):
@@ -198,6 +200,7 @@ def ruled(draw):
     return n, k, labels, include, exclude, quotas, count
 
 
+@pytest.mark.slow
 @examples(80)
 @given(rules=ruled(), seed=st.integers(0, 1000), effort=st.sampled_from(["fast", "balanced"]))
 def test_every_rule_is_kept(rules, seed, effort):

@@ -53,7 +53,7 @@ def our_step(case: Case, V: Array, alpha: float = 1.0, sigma: float = 0.0) -> Ar
     return scf_step(V, point_at(case, V).A_perp, alpha, sigma)
 
 
-def subsets(case: Case, count: int = 10) -> list[Array]:
+def subsets(case: Case, count: int = 10) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     return [rng.choice(len(case.views[0]), case.k, replace=False) for _ in range(count)]
 
@@ -205,6 +205,7 @@ def test_theorem_1_at_a_stationary_point(case):
         assert np.linalg.norm(point_at(case, W).apply_H(W) - W / case.k) > 1e-3
 
 
+@pytest.mark.sample
 @SMALL
 @SHIFTS
 def test_proposition_3_decomposition_and_gap(case, sigma):
@@ -222,6 +223,7 @@ def test_proposition_3_decomposition_and_gap(case, sigma):
     assert lam[case.k - 1] - lam[case.k] == pytest.approx(d, abs=1e-6)
 
 
+@pytest.mark.sample
 @SMALL
 @SHIFTS
 def test_proposition_4_spectrum(case, sigma):
@@ -232,6 +234,7 @@ def test_proposition_4_spectrum(case, sigma):
         np.testing.assert_allclose(lam, expected, atol=1e-7 * (1 + np.abs(expected).max()))
 
 
+@pytest.mark.sample
 @SMALL
 @SHIFTS
 def test_corollary_1_inertia(case, sigma):
@@ -254,6 +257,7 @@ def test_corollary_1_inertia(case, sigma):
         assert positive.min() >= d - 1e-6
 
 
+@pytest.mark.sample
 @SMALL
 @SHIFTS
 @pytest.mark.parametrize("alpha", [1.0, 0.3])
@@ -267,6 +271,7 @@ def test_corollary_2_fixed_points(case, sigma, alpha):
         assert reference.chordal(our_step(case, W, alpha, sigma), W) > 1e-4
 
 
+@pytest.mark.sample
 @SMALL
 @SHIFTS
 def test_lemma_3_angles(case, sigma):
@@ -323,6 +328,7 @@ def test_golden_ratio_remark_rank_drop():
     assert ranks == [2, 2, 1]
 
 
+@pytest.mark.sample
 @SMALL
 @SHIFTS
 @pytest.mark.parametrize("alpha", [1.0, 0.4])

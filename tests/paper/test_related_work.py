@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ from problems import (
 )
 
 SEEDS = st.integers(0, 10**6)
-RELAXED = {"softmax": SoftmaxPoint, "d-optimal": DesignPoint}
+RELAXED: dict[str, Any] = {"softmax": SoftmaxPoint, "d-optimal": DesignPoint}
 METHODS = (*RELAXED, "saturate")
 BY_CASE = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 BY_RELAXED = pytest.mark.parametrize("name", RELAXED)

@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import run  # noqa: F401 (a fixture)
 
 import fairnepv
 from fairnepv import DiagonalView, InputError, KernelView, LocalEngine, Pool
@@ -19,13 +18,15 @@ from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
 from fairnepv.loop import Session
 from fairnepv.methods import find
+from fairnepv.methods.baselines import relaxed
 from fairnepv.methods.plan import Plan
 from fairnepv.planning import PROGRAM, Forecast, fit, foresee
 from fairnepv.planning.stages import Count
-from fairnepv.problem import Calibration, Means, Problem
+from fairnepv.problem import Means, Problem
 from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
+from fairnepv.views import Calibration
 from problems import examples
 
 GIB = 1 << 30
@@ -44,6 +45,11 @@ class Unread(RowFile):
 
     def gather(self, indices):
         raise AssertionError("a plan has read rows")
+
+
+@pytest.fixture
+def run(command):
+    return command
 
 
 def problem(views, k, engine=None, means=None):
@@ -280,7 +286,7 @@ def test_a_limit_gives_up_the_table_first_and_finds_the_same(monkeypatch):
     data, kept = rows(8000, 12), []
     options = {"method": "fixed-weight", "certify": False}
     options["engine"] = LocalEngine(threads=1, block_numbers=1 << 16)
-    make = SwapTable.of.__func__
+    make = SwapTable.of.__func__  # type: ignore[attr-defined]
 
     def noted(cls, subset, **keywords):
         kept.append(make(cls, subset, **keywords))
@@ -330,7 +336,7 @@ def test_a_limit_bounds_what_is_allocated():
 @pytest.mark.parametrize("method", ["k-dpp", "softmax", "d-optimal"])
 @pytest.mark.parametrize(("n", "p", "k"), [(20_000, 30, 80), (400, 600, 40), (1200, 700, 10)])
 def test_baselines_that_factor_the_average_are_counted(method, n, p, k, monkeypatch):
-    monkeypatch.setattr("fairnepv.methods.baselines.relaxed._MAX_STEPS", 2)
+    monkeypatch.setattr(relaxed, "_MAX_STEPS", 2)
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((n, p)).astype(np.float32) for _ in range(2)]
     posed = pose(data, k)
@@ -380,7 +386,7 @@ def files(tmp_path):
     return [f"--view={name}={tmp_path / name}.npy" for name in data]
 
 
-def test_the_command_prints_a_plan_and_runs_nothing(run, files, tmp_path, monkeypatch):  # noqa: F811
+def test_the_command_prints_a_plan_and_runs_nothing(run, files, tmp_path, monkeypatch):
     for name in ("select", "certify"):
         monkeypatch.setattr(f"fairnepv.api.{name}.{name}", None)
     out = tmp_path / "picks.csv"
@@ -400,7 +406,7 @@ def test_the_command_prints_a_plan_and_runs_nothing(run, files, tmp_path, monkey
     assert [record["k"] for record in several] == [5, 9]
 
 
-def test_the_command_refuses_a_limit_that_is_too_small(run, files):  # noqa: F811
+def test_the_command_refuses_a_limit_that_is_too_small(run, files):
     for command in ("select", "certify", "compare"):
         told = run(command, *files, "-k", "5", "--memory-limit", "1MB")
         assert told.code == 2
@@ -468,7 +474,8 @@ def test_the_time_of_a_cluster_is_not_known_and_none_is_started():
     assert fairnepv.plan(data, 5, engine="local", effort="fast").seconds > 0
 
 
-def test_a_plan_of_a_device_on_the_command_line(run, tmp_path):  # noqa: F811
+@pytest.mark.torch
+def test_a_plan_of_a_device_on_the_command_line(run, tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("array_api_compat")
     np.save(tmp_path / "a.npy", np.zeros((500, 8), np.float32))

@@ -60,6 +60,7 @@ def unit_diagonal(views: list[np.ndarray], k: int, block: int | None = None) -> 
 # --- Against the reference ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @examples(60)
 @given(SEEDS)
 def test_how_rows_are_refreshed_does_not_show(seed):
@@ -108,6 +109,7 @@ def test_float32_serves_only_where_the_ridge_allows_it(eps):
     assert greedy(problem) == reference.fair_greedy(kernels([near], [eps]), 6, 0.05)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_greedy_is_the_reference_on_small_pools(case, block):
@@ -205,6 +207,7 @@ def test_of_equal_rows_the_lowest_is_picked(block):
     assert picks[: len(first_time)] == first_time  # never a copy before its original
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(
     ("logs", "winner"),
@@ -246,6 +249,7 @@ def test_the_winner_is_the_lowest_of_those_tied_with_the_best(scores, tie):
 # --- Constraints ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", cases.SMALL[2:9], ids=lambda case: case.name)
 def test_fixed_items_come_first_and_barred_ones_never(case, block):
@@ -292,6 +296,7 @@ def filled_up(Ls: list[np.ndarray], k: int, tau: float, start: list[int]) -> lis
     return S
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("size", [0, 1, 2])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)

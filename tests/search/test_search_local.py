@@ -74,6 +74,7 @@ def check_subset(subset: Subset, Ls: list[np.ndarray], tau: float, tolerance: fl
     assert subset.value == pytest.approx(reference.fair_score(Ls, S, tau), abs=tolerance)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_a_subset_knows_its_inverses_and_its_score(case, storage):
@@ -83,6 +84,7 @@ def test_a_subset_knows_its_inverses_and_its_score(case, storage):
     check_subset(subset, case_kernels(case), case.tau, 1e-8)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("tau", [0.01, 1.0, math.inf])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_every_exchange_is_judged_and_made_as_from_scratch(case, tau):
@@ -118,6 +120,7 @@ def test_thirty_exchanges_in_a_row_stay_exact(storage):
 # --- One pass -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_a_pass_finds_the_best_row_for_every_slot(case, block):
@@ -218,6 +221,7 @@ def check_never_decreases(outcome: Outcome[LocalState]) -> None:
     assert all(later >= earlier for earlier, later in pairwise(values))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("pairs", [0, 8])
 @pytest.mark.parametrize("block", [3, None])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
@@ -410,6 +414,7 @@ def test_one_swaps_stop_where_the_paper_stops(value):
     check_one_swap_optimum(outcome, paper_kernels(), 0.15, Constraints())
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("name", cases.PAPER_TABLE)
 def test_pair_exchanges_reach_the_optimum_of_the_papers_instance(name, block):
@@ -444,6 +449,7 @@ def test_fast_leaves_a_start_as_it_is():
     assert improve(paper_problem(), start, EFFORTS["fast"], Session()) is start
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("effort", ["balanced", "thorough"])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_improve_ends_at_a_one_swap_optimum_no_worse_than_its_start(case, effort):
@@ -540,6 +546,7 @@ def test_the_better_of_two_is_the_left_one_when_they_are_tied():
 # --- Enumeration ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_enumeration_is_the_reference(case, storage):

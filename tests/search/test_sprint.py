@@ -20,7 +20,10 @@ pytest.importorskip("array_api_compat")
 from fairnepv.compute.device import TorchEngine  # noqa: E402
 from fairnepv.search import sprint  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::fairnepv.RankWarning"),
+]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SEEDS = st.integers(0, 10**6)
 

@@ -262,7 +262,7 @@ def test_a_look_in_float32_leads_to_the_same_swaps(seed):
     views = [np.vstack([view, view[:5], view[:5] * (1.0 + 1e-7)]) for view in views]
     problem = pose(views, k, 0.1, [0.3, 0.5], block=int(rng.integers(1, 30)))
     subset = Subset.of(problem, rng.permutation(n)[:k])
-    looks = {}
+    looks: dict[tuple[float, bool, object], object] = {}
     for work in (np.inf, 0.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(table_module, "_LITTLE_WORK", work)

@@ -120,6 +120,7 @@ def test_closed_form_steps_are_the_literal_algorithm_in_200_random_cases():
     assert narrow >= 50
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "case", [case for case in cases.SMALL if case.name != "k above p"], ids=lambda case: case.name
 )
@@ -188,6 +189,7 @@ def test_default_shifts_and_dampings_are_those_of_the_names():
 # --- the default solver ---------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @SMALL
 @STARTS
 @COORDINATES
@@ -207,6 +209,7 @@ def test_default_solver_reaches_stationarity_monotonically(case, start, coordina
     assert relaxed.value >= reference.f(kernels_of(case), relaxed.basis, case.tau) - 1e-9
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("tau", [1.0, 0.15, 0.05, 0.01])
 @pytest.mark.parametrize("eps", [0.1, 1e-3])
 @pytest.mark.parametrize("k", [3, 9, 16])
@@ -354,6 +357,7 @@ def conflicted(seed: int) -> Case:
     return Case(f"conflicted {seed}", views, int(rng.integers(2, 6)), 0.05, (0.05,) * 3)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "case", [*cases.SMALL, *map(conflicted, (13, 19, 45))], ids=lambda case: case.name
 )
@@ -375,6 +379,7 @@ def test_the_same_start_leads_to_the_same_subspace_in_both_coordinates(case, sta
     np.testing.assert_allclose(one.leverage, other.leverage, atol=1e-4)
 
 
+@pytest.mark.sample
 @SMALL
 @pytest.mark.parametrize("start", ["spectral", "random", "frame in the range"])
 def test_starts_in_the_range_are_the_same_subspace_in_both_coordinates(case, start):
@@ -468,6 +473,7 @@ def test_random_starts_follow_the_seed():
     assert first == again != other
 
 
+@pytest.mark.sample
 @SMALL
 @COORDINATES
 def test_spectral_start_is_nearly_the_dominant_subspace_of_the_averaged_kernel(case, coordinates):
@@ -612,6 +618,7 @@ def test_selector_starts_leave_the_saddle_of_diagonal_kernels(subset, coordinate
     )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("subset", SUBSETS)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_stationary_warm_start_is_escaped_or_called_a_saddle(subset, name):

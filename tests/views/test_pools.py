@@ -46,6 +46,7 @@ def check(name: str, k: int, tau: float, eps: float) -> None:
 UCI = ("uci, three views", "uci, all views", "uci, standardized")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("eps", [0.1, 1e-3])
 @pytest.mark.parametrize("k", SIZES)
 @pytest.mark.parametrize("name", UCI)
@@ -54,6 +55,7 @@ def test_default_solver_converges_on_uci(name, k, eps):
         check(name, k, tau, eps)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("k", SIZES)
 @pytest.mark.parametrize("name", UCI)
 def test_default_solver_converges_on_uci_with_a_tiny_ridge(name, k):
@@ -62,6 +64,7 @@ def test_default_solver_converges_on_uci_with_a_tiny_ridge(name, k):
         check(name, k, tau, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.1, 1e-3])
 def test_default_solver_converges_on_openmoji(eps):
     for tau in TAUS:
@@ -76,6 +79,7 @@ LARGER = [  # every k with every tau, and every tau with every ridge
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "tau", "eps"), LARGER)
 def test_default_solver_converges_on_openmoji_with_larger_k(k, tau, eps):
     check("openmoji", k, tau, eps)

@@ -19,6 +19,7 @@ def dense_kernels(data: dict[str, np.ndarray], eps: float) -> list[np.ndarray]:
 
 
 # The best of a dozen plain one-swap searches, as the issue that asked for this search gives them.
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("k", "tau", "bar"),
     [(10, 0.15, 0.0317), (10, 0.02, 0.0289), (40, 0.15, -0.5766), (40, 0.02, -0.6754)],
@@ -29,6 +30,7 @@ def test_uci_is_no_worse_than_a_dozen_plain_searches(k, tau, bar):
     assert found.efficiency > 0.9
 
 
+@pytest.mark.slow
 def test_openmoji_reaches_its_figures():
     found = fairnepv.select(pool("openmoji"), 50)
     assert found.fair_score >= -0.2518
@@ -91,6 +93,7 @@ def clustered(seed: int) -> tuple[dict[str, np.ndarray], float, float]:
     return data, float(10 ** rng.uniform(-2, 0)), float(10 ** rng.uniform(-2, 0))
 
 
+@pytest.mark.slow
 def test_the_default_finds_nearly_every_proven_optimum():
     hits = 0
     for seed in range(6):

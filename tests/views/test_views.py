@@ -367,6 +367,7 @@ def test_rows(given_view):
     _close(rows @ rows.T, given_view.K[np.ix_(ROWS, ROWS)], given_view, N * given_view.precision)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [1, 5, N, N + 4])
 def test_block_features(given_view, size):
     blocks = [given_view.view.block(a, min(a + size, N)) for a in range(0, N, size)]
@@ -378,6 +379,7 @@ def test_block_features(given_view, size):
     _close(Phi @ Phi.T, given_view.K, given_view, N * given_view.precision)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [1, 5, N])
 def test_block_squared_norms(given_view, size):
     blocks = [given_view.view.block(a, min(a + size, N)) for a in range(0, N, size)]
@@ -385,6 +387,7 @@ def test_block_squared_norms(given_view, size):
     _close(norms, np.diag(given_view.K), given_view)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [1, 5, N])
 @pytest.mark.parametrize("indices", [ROWS, OTHERS, MANY], ids=["rows", "repeats", "many"])
 def test_cross(given_view, size, indices):
@@ -393,6 +396,7 @@ def test_cross(given_view, size, indices):
     _close(np.vstack(crosses), given_view.K[:, indices], given_view)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("columns", [1, 2, 8])
 def test_cross_combined(given_view, columns):
     combine = np.random.default_rng(0).standard_normal((len(ROWS), columns))
@@ -413,6 +417,7 @@ def test_gathered_rows_are_blocks(given_view):
         _close(block.squared_norms(), np.diag(given_view.K)[indices], given_view)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_trail_grows_by_one(given_view, coarse):
     """Coordinates are those of the Cholesky factor of L[S, S], pick by pick."""
@@ -462,6 +467,7 @@ def test_inner(given_view):
     _close(given_view.view.inner(one, ROWS), given_view.K[np.ix_(one, ROWS)], given_view)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("indices", [ROWS, MANY, np.arange(N), np.array([3]), OTHERS[:3]], ids=len)
 def test_spectrum(given_view, indices):
     spectrum = given_view.view.spectrum(indices)
@@ -619,7 +625,7 @@ def test_dense_data_is_shared(array):
 def test_memory_map_stays_a_map(tmp_path):
     np.save(tmp_path / "rows.npy", _normal(0))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    view = _intake(mapped)
+    view: Any = _intake(mapped)
     assert np.shares_memory(view.data, mapped)
     assert np.shares_memory(view.block(3, 8).features(), mapped)
 
@@ -653,7 +659,7 @@ def test_kernel_data_is_shared(dtype):
     Phi = _normal(0)
     K = _frozen((Phi @ Phi.T).astype(dtype))
     before = K.tobytes()
-    view = _intake(KernelView(K))
+    view: Any = _intake(KernelView(K))
     scaled = view.scaled(SCALE, 0.1)
     assert np.shares_memory(view.kernel, K)
     assert scaled.kernel is view.kernel

@@ -17,6 +17,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
 from fairnepv.views.dense import DenseView
 
-ENGINES = {
+ENGINES: dict[str, Any] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
     "threads": lambda rows: LocalEngine(block_rows=rows, threads=3),
 }
@@ -55,7 +56,10 @@ ALIGNED = np.arange(N) * 10.0
 STATE = {"factor": 3.0, "anchor": np.arange(5.0)}
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+MARKS = {name: [pytest.mark.torch] if name.startswith("torch") else [] for name in ENGINES}
+
+
+@pytest.fixture(params=[pytest.param(ENGINES[e], marks=MARKS[e], id=e) for e in ENGINES])
 def engine_of(request):
     return request.param
 
@@ -276,6 +280,7 @@ def test_block_rows_are_positive(rows):
         LocalEngine(block_rows=rows)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("method", ["greedy", "nepv", "auto"])
 def test_a_selection_does_not_depend_on_the_blocks(engine_of, method):
     data = {"dense": DENSE, "sparse": sp.csr_array(SPARSE)}
@@ -540,7 +545,7 @@ def _run_everything(data, recorder=None):
     return recorder
 
 
-@pytest.fixture(scope="module", params=["dense", "sparse"])
+@pytest.fixture(scope="module", params=["dense", pytest.param("sparse", marks=pytest.mark.slow)])
 def recorded(request):
     data = {"dense": _many_dense, "sparse": _many_sparse}[request.param]()
     return data, _run_everything(data)
@@ -622,6 +627,7 @@ def test_states_of_a_kernel_view_do_not_hold_the_kernel():
     assert max(len(state) for *_, state in recorder.calls) < 8 * 1200
 
 
+@pytest.mark.slow
 def test_a_state_comes_back_whole():
     """The task gives the same with a state that has travelled."""
 
