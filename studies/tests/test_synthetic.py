@@ -15,6 +15,7 @@ from PIL import Image
 import cases
 import reference
 from fairnepv.data import paper_types
+from fairnepv.report.figures import png_of
 from fairnepv_studies import figures
 from fairnepv_studies.cli.synthetic import _cells
 from fairnepv_studies.synthetic import OVERSAMPLINGS, Row, SyntheticStudy, synthetic_study
@@ -229,8 +230,8 @@ SCORES = {
 
 def test_the_papers_figure(monkeypatch):
     """Bars of height d; both outlined when tied, the weaker one otherwise."""
-    drawn, make = [], figures.png_of
-    monkeypatch.setattr(figures, "png_of", lambda figure: drawn.append(figure) or make(figure))
+    drawn = []
+    monkeypatch.setattr(figures, "png_of", lambda figure: drawn.append(figure) or png_of(figure))
     paper = cases.paper_instance()
     qualities = {name: paper[name] for name in ("text", "vision")}
     with Image.open(

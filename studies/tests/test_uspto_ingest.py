@@ -362,7 +362,7 @@ def test_parts_are_read_once(raw, tmp_path, monkeypatch):
     from fairnepv_studies.uspto import ingest as module
     from fairnepv_studies.uspto import parts
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -401,13 +401,16 @@ def test_a_damaged_state_is_made_anew(raw, corpus, tmp_path, monkeypatch, damage
 
 
 def test_an_unfinished_run_does_not_open_what_is_finished(raw, tmp_path):
-    """A forced run that fails leaves its work; others need --force as before."""
+    """Others need --force as before, whether a forced run was refused or killed."""
     out = tmp_path / "corpus"
     ingest(bulk(raw)[:1], f"{raw}/images.zip", out)
     before = files_of(out)
     (tmp_path / "bad.xml").write_bytes(BOMB + HEAD + TAIL)
     with pytest.raises(InputError, match="declares entities"):
         ingest([tmp_path / "bad.xml"], f"{raw}/images.zip", out, force=True)
+    assert files_of(out) == before  # of what was refused nothing is left
+    assert not list(out.glob(f"{WORK}-*"))
+    (out / f"{WORK}-0123456789abcdef").mkdir()
     with pytest.raises(InputError, match="--force"):
         ingest(bulk(raw), f"{raw}/images.zip", out)
     assert {name: files_of(out)[name] for name in before} == before
@@ -563,7 +566,7 @@ def test_bad_files_are_one_sentence_that_names_them(raw, tmp_path, name):
     with pytest.raises(InputError, match=message) as raised:
         ingest([*bulk(raw), tmp_path / name], f"{raw}/images.zip", tmp_path / "corpus")
     assert str(tmp_path / name) in str(raised.value)
-    assert not (tmp_path / "corpus" / "corpus.json").exists()
+    assert not (tmp_path / "corpus").exists()
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 10), (50, 40), (-1, 3)])

@@ -123,6 +123,7 @@ def test_pixels_do_not_depend_on_the_compressor(raw):
     assert pixels_sha256(other.getvalue()) != pixels_sha256(content)
 
 
+@pytest.mark.slow
 def test_chunks_do_not_matter_to_what_is_drawn(raw, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 70)
     simulate(N, 0, tmp_path / "raw")
@@ -255,6 +256,7 @@ def test_every_motif_and_letter_can_be_drawn():
     assert all(strokes(letter) for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
+@pytest.mark.slow
 def test_pictures_show_something():
     for item in range(60):
         with Image.open(io.BytesIO(draw_picture(draw_mark(0, item)))) as image:

@@ -42,6 +42,19 @@ def test_parts_are_disjoint_and_all_there(corpus):
     }
 
 
+def test_the_command_writes_what_the_function_makes(tmp_path, command):
+    corpus = make_corpus(tmp_path / "corpus", 60)
+    line = f"uspto split {corpus.folder} --validation 0.2 --test 0.1 --seed 3"
+    code, out, err = command(line)
+    assert (code, err) == (0, "")
+    assert "validation 12, test 6, pool 42" in out
+    expected = split(corpus, validation=0.2, test=0.1, seed=3)
+    made = read_split(corpus)
+    for name, rows in expected.parts.items():
+        assert made.parts[name].tolist() == rows.tolist()
+    assert command(f"uspto split {corpus.folder} --seed 4").code == 2  # which needs --force
+
+
 def test_every_bin_gives_its_share_within_rounding(corpus):
     made = split(corpus, validation=0.1, test=0.2)
     bins = strata(made, corpus)

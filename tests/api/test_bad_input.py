@@ -421,6 +421,7 @@ except fairnepv.InputError as error:
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("fmt", "kind"),
     [
@@ -972,6 +973,7 @@ def _snapshot(value):
     return value.tobytes() if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("rule", ["unit-diagonal", "trace", "none", "efficiency"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 def test_arguments_are_left_as_they_were(function, rule):

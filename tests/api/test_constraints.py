@@ -169,7 +169,7 @@ def test_sizes_that_make_no_list_are_refused(k):
         chosen(k)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sizes", [[0.5, 3], [3, 0.5], [0.25, 6], (6, 0.25), np.array([0.25, 0.5])])
 def test_fractions_are_sizes_like_others(sizes):
     found = chosen(sizes, nested=True)
@@ -254,7 +254,7 @@ def within(S, quotas) -> bool:
     return True
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", QUOTAS)
 def test_quotas_by_brute_force(kind):
     quotas = QUOTAS[kind]
@@ -324,7 +324,7 @@ LABELS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("labels", "sizes"), LABELS.values(), ids=LABELS)
 def test_labels_of_every_kind(labels, sizes):
     quotas = chosen(4, groups=labels).settings["quotas"]
@@ -378,6 +378,7 @@ def test_groups_of_numbers_take_quotas_by_number_or_by_text():
 # --- Views against each other ---------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("weight", [0.05, 0.3, 0.9])
 def test_priorities_by_brute_force(weight):
     pi = (weight, 1 - weight)
@@ -394,7 +395,7 @@ def test_equal_priorities_are_none():
     assert chosen(priorities={"text": 0.5, "vision": 0.5}).fair_score == chosen().fair_score
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("method", ["exact", "auto"])
 @pytest.mark.parametrize("share", [0.2, 0.9])
 def test_floors_by_brute_force(share, method):

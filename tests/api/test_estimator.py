@@ -120,6 +120,7 @@ def test_fit_selects_what_select_selects(data, views):
     assert selector.selection_.indices is selector.selected_indices_
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "changes",
     [

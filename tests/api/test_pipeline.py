@@ -1,5 +1,6 @@
 """The front door: select, compare, score and exhaustive, as a user meets them."""
 
+import importlib
 import itertools
 import math
 import warnings
@@ -464,13 +465,14 @@ def test_k_may_be_a_fraction(fraction, k):
     assert len(result.indices) == k == result.settings["k"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("k", [1, 2, 28, 29])
 def test_k_at_its_ends(k):
     result = fairnepv.select(small_pool(), k)
     assert len(set(result.indices.tolist())) == k
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.uint8, bool])
 def test_narrow_types_are_read_in_float64(dtype):
     rng = np.random.default_rng(2)
@@ -720,6 +722,7 @@ def test_a_common_scale_changes_nothing(method, seed, scale):
     assert other.upper_bound == pytest.approx(plain.upper_bound + shift, abs=1e-5)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", [*OWN, *SHARED])
 @examples(4)
 @given(SEEDS)
@@ -743,6 +746,7 @@ def test_repeating_one_view_behaves_as_the_formula_says():
     assert result.view_weights["v0"] == pytest.approx(result.view_weights["v2"], abs=1e-9)
 
 
+@pytest.mark.slow
 @examples(4)
 @given(SEEDS)
 def test_one_view_is_single_view_selection(seed):
@@ -840,6 +844,7 @@ def test_out_of_time_there_are_still_k_items(method):
     assert result.fair_score == pytest.approx(score.fair_score, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_enough_time_makes_no_difference():
     free = fairnepv.select(small_pool(), 6)
     limited = fairnepv.select(small_pool(), 6, time_limit=3600)
@@ -1106,6 +1111,7 @@ def test_copies_of_an_item_are_tied():
     assert tied.tolist() == sorted(expected)
 
 
+@pytest.mark.sample(6)
 @BY_CASE
 def test_exhaustive_is_the_reference(case):
     optimum = fairnepv.exhaustive(named(case), case.k, **knobs(case))
@@ -1142,7 +1148,7 @@ def test_exhaustive_refuses_large_pools_with_the_count():
 # --- what reviews and newcomers found -------------------------------------------------------------
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_more_effort_never_ends_with_less(seed):
     views = cases.clustered_views(np.random.default_rng(seed), 120, [6, 9], 7)
@@ -1182,7 +1188,8 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
-    monkeypatch.setattr("fairnepv.methods.baselines.limits.WIDEST_GRAM", 39)
+    limits = importlib.import_module("fairnepv.methods.baselines.limits")
+    monkeypatch.setattr(limits, "WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
     assert {"k-dpp", "softmax", "d-optimal"}.isdisjoint(methods)

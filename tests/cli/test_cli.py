@@ -288,6 +288,7 @@ def test_a_plan_knows_of_shards(run, folder):
     assert "winners" in plan
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "source", ["vision=pool.npz:vision", "vision=pool.parquet:v:1", "vision=./pool.npz:vision"]
 )
@@ -374,6 +375,7 @@ def test_picks_that_are_addresses_are_told_apart(run, folder, pool):
     assert "Picks in order: " + ", ".join(names[i] for i in chosen) in out
 
 
+@pytest.mark.slow
 def test_all_files_are_written_though_nobody_reads(folder):
     """`head` has seen enough, or a log has no room left."""
     files = "--out o.csv --bound b.npz --explain e.csv --assign a.csv"
@@ -394,6 +396,7 @@ def test_the_same_seed_gives_the_same_bytes(run, folder):
 # --- What select writes, score reads --------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("ending", TABLES)
 @pytest.mark.parametrize("ids", ["", "--ids ids.txt"])
 def test_score_reads_what_select_wrote(run, folder, ending, ids):
@@ -765,6 +768,7 @@ def read_table(path: str) -> list[dict[str, Any]]:
     return pyarrow.csv.read_csv(path).to_pylist()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
 def test_an_explanation_is_the_library_call(run, folder, pool, ending):
     assert run(f"select {POSED} --ids ids.txt --explain why{ending}").code == 0
@@ -791,6 +795,7 @@ def test_picks_that_must_be_there_have_no_rival(run, ruled, ending):
     assert last["margin"] is not None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
 def test_an_assignment_is_the_library_call(run, folder, pool, ending):
     assert run(f"select {POSED} --ids ids.txt --assign who{ending}").code == 0
@@ -1195,6 +1200,7 @@ def test_a_trace_goes_to_a_picture(run, folder, solver):
     assert Path("V.npy").exists()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("k", [1, 8, 16, 30])
 @pytest.mark.parametrize("trace", ["--trace", "--trace t.csv", "--trace t.png"])
 def test_a_trace_of_any_length_can_be_shown(run, folder, k, trace):
@@ -1304,6 +1310,7 @@ def test_the_demo_names_a_next_command_that_runs(run, small):
     assert picks.num_rows == 3
 
 
+@pytest.mark.slow
 def test_the_next_command_survives_a_space(run, small):
     out = run("demo -k 3", "--out", "my demo").out
     [line] = [line.strip() for line in out.splitlines() if line.startswith("  fairnepv select")]
@@ -1881,6 +1888,7 @@ def test_an_interruption_after_the_search_keeps_its_result(
     assert document["fair_score"] == pytest.approx(whole["fair_score"], abs=1e-12)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["--json", ""])
 def test_an_interruption_of_the_look_around_keeps_the_result(run, folder, monkeypatch, form):
     """Coverage takes a pass of its own, after the search."""
@@ -1990,6 +1998,7 @@ def test_ctrl_c_writes_the_best_so_far(long_pool, terminal):
     assert sorted(p.name for p in long_pool.iterdir() if "long" not in p.name) == ["picks.json"]
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_and_the_time_left(long_pool, terminal):
     process = start(f"{LONG} --time-limit 3", stdout=subprocess.DEVNULL, stderr=terminal.end)
     terminal.started()
@@ -2010,7 +2019,7 @@ def test_without_a_terminal_there_is_no_progress(long_pool):
     assert json.loads(out)["status"] == "TIME_LIMIT"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("reader", [["head", "-1"], ["true"]])
 @pytest.mark.parametrize("output", ["--json", ""])
 def test_a_reader_that_leaves_early_is_no_error(folder, reader, output):
@@ -2024,7 +2033,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder, reader, output):
     assert pyarrow.csv.read_csv("picks.csv").num_rows == K
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("line", [f"select {POSED}", f"select {POSED} --json", "", "--help"])
 def test_a_reader_that_is_not_there_is_no_numerical_trouble(folder, line):
     """The exit code is what a shell makes of SIGPIPE."""

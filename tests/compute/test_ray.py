@@ -558,7 +558,7 @@ def test_portable_tasks_compute_with_torch_on_one_thread(with_torch):
     assert set(_pool(there).map(pids, None)) != {os.getpid()}  # who knows NumPy alone gets it
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", sorted(PORTABLE))
 def test_torch_in_a_worker_makes_the_same_of_a_pass(with_torch, passes, monkeypatch, name):
     monkeypatch.setattr("fairnepv.compute.ray.engine._GATHERED", 0)

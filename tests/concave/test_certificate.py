@@ -560,14 +560,14 @@ def test_rows_join_sooner_where_passes_are_dear(few_rows, monkeypatch):
 def test_no_point_is_evaluated_twice(few_rows, monkeypatch):
     """Neither the first one, nor that at which value and proof are made exact."""
     seen = []
-    real = TopK.at
+    real = concave_module.TopK.at  # type: ignore[attr-defined]
 
     def at(topk, x):
         seen.append((topk.views[0].exact, len(x), x.tobytes()))
         return real(topk, x)
 
     monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: True)
-    monkeypatch.setattr(TopK, "at", at)
+    monkeypatch.setattr(concave_module.TopK, "at", at)  # type: ignore[attr-defined]
     solver = Concave(wider_pool(2, n=600, k=9), gap=1e-3)
     solver.dual(run(solver).state)
     assert any(exact for exact, *_ in seen)

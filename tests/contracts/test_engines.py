@@ -47,7 +47,7 @@ from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
 from fairnepv.views.dense import DenseView
 
-ENGINES: dict[str, Callable[[int], Any]] = {
+ENGINES: dict[str, Any] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
     "threads": lambda rows: LocalEngine(block_rows=rows, threads=3),
 }
@@ -587,7 +587,7 @@ def _run_everything(data, recorder=None):
     return recorder
 
 
-@pytest.fixture(scope="module", params=["dense", "sparse"])
+@pytest.fixture(scope="module", params=["dense", pytest.param("sparse", marks=pytest.mark.slow)])
 def recorded(request):
     data = {"dense": _many_dense, "sparse": _many_sparse}[request.param]()
     return data, _run_everything(data)

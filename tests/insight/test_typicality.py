@@ -22,6 +22,7 @@ def by_loops(view: np.ndarray, sample: Any, neighbours: int) -> np.ndarray:
     return np.array([min(max(x / np.median(density), 0.05), 1.0) for x in density])
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("neighbours", [1, 4, 29])
 def test_typicality_by_loops(storage, neighbours):

@@ -1058,7 +1058,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(name, change, monkeypat
 # --- Views of files -------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_view_of_a_file_is_a_view_of_its_rows(name, monkeypatch):
     monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)

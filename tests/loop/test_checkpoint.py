@@ -372,7 +372,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_checkpoint_never_claims_what_was_not_found(
     tmp_path, monkeypatch, honest, half_way, damage

@@ -210,7 +210,7 @@ DPP_POOLS = {
 }  # those with more columns than the six rows are sampled from the kernel of the rows
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("pool", DPP_POOLS)
 def test_samples_follow_the_k_dpp_of_the_averaged_kernel(pool):
     widths, eps, k = DPP_POOLS[pool]

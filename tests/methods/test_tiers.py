@@ -75,6 +75,7 @@ def test_it_is_what_the_slow_twin_does(data):
     assert found.fair_score == pytest.approx(reference.fair_score(Ls, expected, tau), abs=1e-9)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("rule", ["trace", "unit-diagonal", "efficiency", {"text": 3, "vision": 1}])
 @pytest.mark.parametrize(
     "store", [np.asarray, sp.csr_array, lambda X: fairnepv.KernelView(X @ X.T)]
@@ -150,6 +151,7 @@ def test_the_best_set_of_a_shard_is_improved_where_it_wins():
 # --- The bound ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @examples(25)
 @given(data=st.data())
 def test_the_bound_is_above_the_optimum_of_the_whole_pool(data):

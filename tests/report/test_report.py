@@ -71,7 +71,7 @@ def sentences(fair: dict[str, float], other: dict[str, float], rule: str = "none
     return left_behind(Comparison(rows))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rule", ["unit-diagonal", "trace", "none", "explicit"])
 def test_a_view_that_lost(rule):
     """exp(-0.4 - 0.1) = 0.6065 of the volume per item."""
@@ -188,7 +188,7 @@ def chosen(name: str) -> Selection:
 BY_SELECTION = pytest.mark.parametrize("name", SELECTIONS)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @BY_SELECTION
 def test_the_record_of_a_selection(name):
     selection = chosen(name)
@@ -224,6 +224,7 @@ def test_the_record_of_a_selection(name):
         assert stored["notes"] == list(certificate.notes)
 
 
+@pytest.mark.slow
 def test_a_record_tells_the_calibration_again():
     """What it holds of the factors is enough to score the same picks alike."""
     record = plain(selection_record(chosen("factors")))

@@ -79,7 +79,7 @@ LARGER = [  # every k with every tau, and every tau with every ridge
 ]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "tau", "eps"), LARGER)
 def test_default_solver_converges_on_openmoji_with_larger_k(k, tau, eps):
     check("openmoji", k, tau, eps)

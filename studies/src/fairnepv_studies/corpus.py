@@ -26,7 +26,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source
-from fairnepv_studies.files import local, read_record, unreadable, write_record
+from fairnepv_studies.files import damaged_file, local, read_record, write_record
 from fairnepv_studies.pictures import pixels_sha256
 
 KINDS = ("uspto", "openmoji", "folder")
@@ -101,7 +101,7 @@ class Corpus:
             )
         if about.kind not in KINDS or about.n < 0 or about.images_by not in IMAGE_COLUMNS:
             said = f"it is of kind {about.kind!r} and has {about.n:,} items"
-            raise unreadable(folder / ABOUT, said, _REMEDY)
+            raise damaged_file(folder / ABOUT, said, _REMEDY)
         _check_funnel(folder / ABOUT, about)
         for name in (ITEMS, IMAGES):
             if not (folder / name).is_file():
@@ -174,7 +174,7 @@ class Corpus:
 
     def _check_rows(self, file: Path, rows: int) -> None:
         if rows != self.n:
-            raise unreadable(file, f"it has {rows:,} rows, and {ABOUT} says {self.n:,}", _REMEDY)
+            raise damaged_file(file, f"it has {rows:,} rows, and {ABOUT} says {self.n:,}", _REMEDY)
 
     def check(self) -> None:
         """Whether the items are those of the checksum, and what else is said of them is so; reads
@@ -188,9 +188,9 @@ class Corpus:
                 f"in {ABOUT}; ingest again"
             )
         if len(set(self.ids)) < self.n:
-            raise unreadable(self.folder / ITEMS, "an id is there twice", _REMEDY)
+            raise damaged_file(self.folder / ITEMS, "an id is there twice", _REMEDY)
         if self.words != [len(text.split()) for text in self.texts]:
-            raise unreadable(self.folder / ITEMS, "words are not those of the texts", _REMEDY)
+            raise damaged_file(self.folder / ITEMS, "words are not those of the texts", _REMEDY)
         if self.about.kind == "uspto" and not self.about.simulated:
             _check_serials(self.folder / ABOUT, self.ids)
 
@@ -201,10 +201,10 @@ class Corpus:
         for id, of_bytes, of_pixels, image in known:
             if hashlib.sha256(image).hexdigest() != of_bytes:
                 said = f"the image of {id} does not have the checksum in {ITEMS}"
-                raise unreadable(self.folder / IMAGES, said, _REMEDY)
+                raise damaged_file(self.folder / IMAGES, said, _REMEDY)
             if by_pixels and _pixels_of(image) != of_pixels:
                 said = f"the pixels of {id} do not have the checksum in {ITEMS}"
-                raise unreadable(self.folder / IMAGES, said, _REMEDY)
+                raise damaged_file(self.folder / IMAGES, said, _REMEDY)
 
     @property
     def _known_images(self) -> list[str]:
@@ -226,7 +226,7 @@ def _check_funnel(file: Path, about: About) -> None:
     falls = left == sorted(left, reverse=True) and left[-1:] == [about.n]
     if len(left) < len(about.funnel) or not falls:
         said = f"the steps of its funnel do not lead to its {about.n:,} items"
-        raise unreadable(file, said, _REMEDY)
+        raise damaged_file(file, said, _REMEDY)
 
 
 def _check_serials(file: Path, ids: list[str]) -> None:
@@ -234,7 +234,7 @@ def _check_serials(file: Path, ids: list[str]) -> None:
     for id in ids:
         if id.startswith(SIMULATED):
             said = f"it says that nothing is simulated, and {id} is"
-            raise unreadable(file, said, _REMEDY)
+            raise damaged_file(file, said, _REMEDY)
 
 
 @contextlib.contextmanager
@@ -246,7 +246,7 @@ def _reading(file: Path) -> Iterator[None]:
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # that, of a column
-        raise unreadable(file, error, _REMEDY) from error
+        raise damaged_file(file, error, _REMEDY) from error
 
 
 def _refuse_bombs(file: Path) -> None:
@@ -261,8 +261,8 @@ def _refuse_bombs(file: Path) -> None:
 
 def _check_column(file: Path, table: Any, name: str, kind: str) -> None:
     if name not in table.column_names:
-        raise unreadable(file, f"it has no column {name!r}", _REMEDY)
+        raise damaged_file(file, f"it has no column {name!r}", _REMEDY)
     column = table.column(name)
     found = getattr(column.type, "value_type", column.type)  # of a dictionary
     if str(found) != kind or column.null_count:
-        raise unreadable(file, f"column {name!r} must hold a {kind} in every row", _REMEDY)
+        raise damaged_file(file, f"column {name!r} must hold a {kind} in every row", _REMEDY)

@@ -19,10 +19,11 @@ from fairnepv import __version__
 from fairnepv.errors import InputError
 from fairnepv_studies.corpus import REJECT_COLUMNS, Checksum
 from fairnepv_studies.encoders import Encoder
-from fairnepv_studies.encoding import Contents, Encoded, Progress, described, encode, key_of
+from fairnepv_studies.encoding import Contents, Encoded, described, encode, key_of
 from fairnepv_studies.feature_files import Description, describe
 from fairnepv_studies.files import csv_content, write_whole
 from fairnepv_studies.making import Verdict, reject, verdict_on
+from fairnepv_studies.progress import RowProgress
 from fairnepv_studies.stores import Pictures, open_pictures
 from fairnepv_studies.texts import texts_at
 
@@ -45,7 +46,7 @@ class Survey:
 
 
 @contextlib.contextmanager
-def survey_pictures(images: str, progress: Progress | None = None) -> Iterator[Survey]:
+def survey_pictures(images: str, progress: RowProgress | None = None) -> Iterator[Survey]:
     """Every picture is opened once, so that a bad one is known before the first is encoded."""
     with open_pictures(images) as pictures:
         counts, n = Counter(pictures.ids), len(pictures.ids)
@@ -88,7 +89,7 @@ def survey_texts(texts: str, ids: str | None = None) -> Survey:
 
 
 def embed(
-    survey: Survey, encoder: Encoder, out: Path, *, cache: Path, progress: Progress | None = None
+    survey: Survey, encoder: Encoder, out: Path, *, cache: Path, progress: RowProgress | None = None
 ) -> tuple[Description, Encoded]:
     """Write the features and what belongs to them; `out` itself comes last."""
     if not survey.ids:

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv_studies.encoders.base import Encoder, fingerprint
 from fairnepv_studies.feature_files import begin_checksum
-from fairnepv_studies.files import appearing, unreadable, write_whole
+from fairnepv_studies.files import appearing, damaged_file, write_whole
+from fairnepv_studies.progress import RowProgress
 
 BATCH = 128  # contents of a batch: what a kill can cost
 _JOINED = 4096  # rows that are written at once
 _NAME = 32  # hex digits of the checksum that names a file of the cache
 
-Progress = Callable[[int, int], None]
 Contents = Callable[[Sequence[int]], Iterator[Any]]  # those at these ascending places
 
 
@@ -82,7 +82,7 @@ class Cache:
             try:
                 found[here] = np.load(file)["row"][there]
             except (OSError, ValueError, EOFError, IndexError) as error:  # it was whole before
-                raise unreadable(file, error, "start again, it is made anew") from error
+                raise damaged_file(file, error, "start again, it is made anew") from error
         return found
 
     def _learn(self, file: Path) -> None:
@@ -107,7 +107,7 @@ def encode(
     *,
     cache: Path,
     out: Path,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> Encoded:
     """Write the (n, width) float32 rows of these contents, whose SHA-256 are `keys`, to `out`."""
     known = Cache(cache, encoder)

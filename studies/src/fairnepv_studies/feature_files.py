@@ -20,7 +20,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.numpy_files import read_npz
 from fairnepv.io.source import Source
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.files import read_record, unreadable, write_record
+from fairnepv_studies.files import damaged_file, read_record, write_record
 
 FOLDER = "features"
 _REMEDY = "make the features again"
@@ -110,9 +110,9 @@ def _read(folder: Path, view: str) -> tuple[Path, Any]:
             return file, np.lib.format.open_memmap(file, mode="r")
         return file, sp.csr_array(read_npz(Source(file, None)))
     except InputError as error:  # says what is wrong, and not what to do here
-        raise unreadable(file, str(error).partition(";")[0], _REMEDY) from error
+        raise damaged_file(file, str(error).partition(";")[0], _REMEDY) from error
     except Exception as error:  # zip, zlib, NumPy and SciPy each have their own
-        raise unreadable(file, error, _REMEDY) from error
+        raise damaged_file(file, error, _REMEDY) from error
 
 
 def _check_shape(file: Path, features: Any, description: Description, n: int) -> None:

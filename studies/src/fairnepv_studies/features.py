@@ -17,9 +17,10 @@ from fairnepv.data import has_words, vectorizer
 from fairnepv.errors import InputError
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.encoders import Encoder
-from fairnepv_studies.encoding import Encoded, Progress, described, encode, key_of
+from fairnepv_studies.encoding import Encoded, described, encode, key_of
 from fairnepv_studies.feature_files import FOLDER, Description, checksum_of, describe
 from fairnepv_studies.files import csv_content, write_whole
+from fairnepv_studies.progress import RowProgress
 
 CACHE = "cache"  # beside the features, so that it goes where the corpus goes and away with it
 VOCABULARY = "text_vocabulary.csv"
@@ -73,7 +74,7 @@ def encoded_features(
     encoder: Encoder,
     *,
     cache: Path | None = None,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> tuple[Description, Encoded]:
     """The images or the texts of a corpus through an encoder; goes on where a run was killed."""
     folder = _folder(corpus)

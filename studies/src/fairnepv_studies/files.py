@@ -78,7 +78,7 @@ def read_record(file: Path, kind: type[Record], remedy: str) -> Record:
         hints = get_type_hints(kind)
         return kind(**{name: _as(hints.get(name), value, name) for name, value in said.items()})
     except (ValueError, TypeError, AttributeError) as error:
-        raise unreadable(file, error, remedy) from error
+        raise damaged_file(file, error, remedy) from error
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:
@@ -97,7 +97,7 @@ def _as(hint: Any, value: Any, name: str) -> Any:
     return found
 
 
-def unreadable(file: Path, error: object, remedy: str) -> InputError:
+def damaged_file(file: Path, error: object, remedy: str) -> InputError:
     """Whatever a reader makes of a damaged file, as one sentence."""
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return InputError(f"{file} cannot be read ({reason}); {remedy}")

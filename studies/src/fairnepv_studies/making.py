@@ -66,6 +66,22 @@ _VERDICT = pa.schema(
 _IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
 
 
+@contextlib.contextmanager
+def working(out: Path, settings: Any, *, force: bool) -> Iterator[Path]:
+    """The folder in which the corpus `out` is made. Of sources that are refused nothing is left
+    behind; after an interruption or on a full disk it stays, and the same command goes on."""
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    work = work_folder(out, settings, force=force)
+    try:
+        yield work
+    except InputError:
+        shutil.rmtree(work)
+        with contextlib.suppress(OSError):  # somebody put something there
+            for folder in missing:
+                folder.rmdir()
+        raise
+
+
 def work_folder(out: Path, settings: Any, *, force: bool) -> Path:
     """Where the corpus `out` is made of these settings: rules and sources, all that decides what
     comes out. Whoever has begun may go on; else a finished corpus is only replaced when that was
@@ -161,8 +177,7 @@ class Writer:
         sha256, id = item["image_sha256"], item["id"]
         if isinstance(image, str) or hashlib.sha256(image).hexdigest() != sha256:
             raise InputError(
-                f"the image of {id} has changed while the corpus was made; remove its folder "
-                f"{self._work.name} and ingest again"
+                f"the image of {id} has changed while the corpus was made; ingest again"
             )
         self._item(item)
         self._image({"id": id, "image": image})

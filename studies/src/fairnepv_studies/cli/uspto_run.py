@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option
+from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option, library_option
+from fairnepv.options import CALIBRATIONS, default
+from fairnepv_studies.protocol import SEEDS
 
 if TYPE_CHECKING:
     from fairnepv_studies.protocol.run import Run
@@ -37,18 +39,20 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
 )
 @click.option(
     "--seeds",
-    default=5,
+    default=SEEDS,
     show_default=True,
     type=click.IntRange(min=1),
     help="Runs of every selector that depends on a seed.",
 )
-@click.option("--tau", default=0.05, show_default=True, help="Temperature of the soft-min.")
-@click.option("--eps", default=0.1, show_default=True, help="Ridge, common to all views.")
+@library_option("tau")
+@click.option(
+    "--eps", default=default("eps"), show_default=True, help="Ridge, common to all views."
+)
 @click.option(
     "--calibration",
-    default="unit-diagonal",
+    default=default("calibration"),
     show_default=True,
-    type=click.Choice(["unit-diagonal", "trace", "none"]),
+    type=click.Choice([rule for rule in CALIBRATIONS if rule != "efficiency"]),
     help="The rule that puts views on one scale.",
 )
 @effort_option

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from fairnepv.cli.options import debug_option, force_option, seed_option
+from fairnepv_studies.protocol import SHARE
 
 
 @click.command()
 @click.argument("corpus", metavar="CORPUS")
-@click.option("--validation", default=0.1, show_default=True, help="Share that validates.")
-@click.option("--test", default=0.1, show_default=True, help="Share that tests.")
+@click.option("--validation", default=SHARE, show_default=True, help="Share that validates.")
+@click.option("--test", default=SHARE, show_default=True, help="Share that tests.")
 @seed_option
 @force_option
 @debug_option

@@ -43,8 +43,8 @@ def _apart(published: str, found: str) -> str:
     pairs = enumerate(zip(published, found, strict=False))
     parted = next((i for i, (a, b) in pairs if a != b), min(len(published), len(found)))
     at = max(0, parted - 30)
-    dots = "..." if at else ""
-    return f"published {dots}{brief(published[at:])}, found {dots}{brief(found[at:])}"
+    seen, dots = slice(at, at + 60), "..." if at else ""
+    return f"published {dots}{published[seen]}, found {dots}{found[seen]}"
 
 
 def check_close(what: str, published: Any, found: Any) -> None:

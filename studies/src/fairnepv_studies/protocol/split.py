@@ -25,6 +25,7 @@ from fairnepv.io.documents import read_document
 from fairnepv.io.write import Output
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.files import LARGEST
+from fairnepv_studies.protocol import SHARE
 
 Counts = tuple[int, int]  # that validate, that test
 FILE = "split.json"
@@ -76,7 +77,9 @@ class Split:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def split(corpus: Corpus, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> Split:
+def split(
+    corpus: Corpus, *, validation: float = SHARE, test: float = SHARE, seed: int = 0
+) -> Split:
     """Validation and test in every stratum, the selection pool what is left."""
     _check_shares(validation, test)
     if not corpus.n:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,10 @@ from fairnepv_studies.making import (
     move_in,
     reject,
     verdict_on,
-    work_folder,
+    working,
     writing,
 )
+from fairnepv_studies.progress import StageProgress
 from fairnepv_studies.uspto import cleaning, images, parts
 from fairnepv_studies.uspto.images import Images, open_images
 from fairnepv_studies.uspto.parts import Part, latest_rows, read_part
@@ -56,7 +57,6 @@ STEPS = {
     "duplicate image": "image not seen before",
     "duplicate text": "text not seen before",
 }
-Progress = Callable[[str, int, int], None]  # stage, done, of
 _COLUMNS = [
     ("mark", pa.string()),
     ("drawing_code", pa.string()),
@@ -89,7 +89,7 @@ def ingest(
     *,
     words: Words | None = None,
     force: bool = False,
-    progress: Progress = lambda *_: None,
+    progress: StageProgress = lambda *_: None,
 ) -> About:
     """Make the corpus `out`; started again after an interruption it goes on and ends the same."""
     words, folder, bulk = words or Words(), local(out), list(map(local, files))
@@ -100,17 +100,17 @@ def ingest(
         sources = [*map(fingerprint, bulk), pictures.about]
         versions = [parts.VERSION, cleaning.VERSION, making.VERSION]
         settings = [*versions, images.RULES, vars(words), sources, logos]
-        work = work_folder(folder, settings, force=force)
-        found = _read_files(bulk, sources[:-1], work, progress)
-        checks = Checks(found, pictures, words, work)
-        checks.run(progress)
-        about = _write(checks, work, sources, progress)
-    move_in(work, folder)
+        with working(folder, settings, force=force) as work:
+            found = _read_files(bulk, sources[:-1], work, progress)
+            checks = Checks(found, pictures, words, work)
+            checks.run(progress)
+            about = _write(checks, work, sources, progress)
+            move_in(work, folder)
     return about
 
 
 def _read_files(
-    files: Sequence[Path], sources: Sequence[dict[str, Any]], work: Path, progress: Progress
+    files: Sequence[Path], sources: Sequence[dict[str, Any]], work: Path, progress: StageProgress
 ) -> list[Part]:
     total, before, found = sum(source["bytes"] for source in sources), 0, []
     for path, source in zip(files, sources, strict=True):
@@ -134,7 +134,7 @@ class Checks:
         self.verdicts = Verdicts(work)
         self.simulated = any(part.simulated for part in of)
 
-    def run(self, progress: Progress) -> None:
+    def run(self, progress: StageProgress) -> None:
         done = 0
         for name, _, rows, latest in self._batches():
             self.verdicts.make(name, functools.partial(self._judge, rows, latest))
@@ -185,7 +185,9 @@ class Checks:
         return verdict_on(self.pictures.of(serial), pixels=self.simulated)
 
 
-def _write(checks: Checks, work: Path, sources: list[dict[str, Any]], progress: Progress) -> About:
+def _write(
+    checks: Checks, work: Path, sources: list[dict[str, Any]], progress: StageProgress
+) -> About:
     """Items, images and rejects into the work folder, and what corpus.json says last."""
     columns = [*_COLUMNS, PIXELS] if checks.simulated else _COLUMNS
     if checks.simulated:

@@ -1,7 +1,7 @@
 """What is wrong with one simulated record in twenty, in the ways of real files.
 
 Each kind is a function from a sound record to an odd one. What the record should be read as is
-known here, since it was sound before: `Record.text` stays what cleaning should give back.
+known here, since it was sound before: `SimulatedRecord.text` stays what cleaning should give back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATER, STALE = 20250301, 20230101  # transactions of records that come a second 
 
 
 @dataclass(frozen=True)
-class Record:
+class SimulatedRecord:
     """A case file with its images, and what a reader should make of it."""
 
     case: Case
@@ -36,21 +36,21 @@ class Record:
     again_original: str | None = None
     again_text: str | None = None
 
-    def saying(self, original: str, text: str | None = None) -> Record:
+    def saying(self, original: str, text: str | None = None) -> SimulatedRecord:
         """With another description."""
         case = replace(self.case, statements=_described(self.case, [original]))
         text = original if text is None else text
         return replace(self, case=case, original=original, text=text)
 
-    def showing(self, state: str, *images: tuple[str, bytes]) -> Record:
+    def showing(self, state: str, *images: tuple[str, bytes]) -> SimulatedRecord:
         return replace(self, images=list(images), image_state=state)
 
 
 Lot = np.random.Generator
-Other = Callable[[], Record]  # an earlier record, as it was before any noise
+Other = Callable[[], SimulatedRecord]  # an earlier record, as it was before any noise
 
 
-def disturb(record: Record, kind: str, rng: Lot, other: Other) -> Record:
+def disturb(record: SimulatedRecord, kind: str, rng: Lot, other: Other) -> SimulatedRecord:
     return replace(KINDS[kind](record, rng, other), kind=kind)
 
 
@@ -59,43 +59,43 @@ def _described(case: Case, texts: list[str]) -> list[tuple[str, list[str]]]:
     return [*others, ("DM0000", texts)]
 
 
-def _no_description(record: Record, rng: Lot, other: Other) -> Record:
+def _no_description(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     statements = [pair for pair in record.case.statements if not pair[0].startswith("DM")]
     return replace(
         record, case=replace(record.case, statements=statements), original=None, text=None
     )
 
 
-def _only_other_statements(record: Record, rng: Lot, other: Other) -> Record:
+def _only_other_statements(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     statements = [("D10000", [record.text or ""]), ("PM0001", ["A PSEUDO MARK"])]
     return replace(
         record, case=replace(record.case, statements=statements), original=None, text=None
     )
 
 
-def _too_short(record: Record, rng: Lot, other: Other) -> Record:
+def _too_short(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.saying(f"{' '.join((record.text or '').split()[:12])}.")
 
 
-def _too_long(record: Record, rng: Lot, other: Other) -> Record:
+def _too_long(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.saying(" ".join([record.text or ""] * 3))
 
 
-def _doubled_lead_in(record: Record, rng: Lot, other: Other) -> Record:
+def _doubled_lead_in(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     lead_in = "The mark consists of "
     text = lead_in + (record.text or "").replace(lead_in, "")
     return record.saying(text.replace(lead_in, f"{lead_in}The design consists of ", 1), text)
 
 
-def _doubled_stop(record: Record, rng: Lot, other: Other) -> Record:
+def _doubled_stop(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.saying(f"{record.text}.", record.text)
 
 
-def _lower_case(record: Record, rng: Lot, other: Other) -> Record:
+def _lower_case(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.saying((record.text or "").lower())
 
 
-def _odd_characters(record: Record, rng: Lot, other: Other) -> Record:
+def _odd_characters(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     """Curly quotes, a zero-width space, and white space of every kind between words."""
     spaces = (" ", "  ", "\n", "\t", "\u00a0", "\r\n")
     words = (record.text or "").split(" ")
@@ -105,48 +105,48 @@ def _odd_characters(record: Record, rng: Lot, other: Other) -> Record:
     return record.saying(odd.replace("mark", "ma\u200brk", 1), record.text)
 
 
-def _entities(record: Record, rng: Lot, other: Other) -> Record:
+def _entities(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     """An ampersand and angle brackets, which are written as references."""
     text = f"{record.text} Shown <as> filed & amended."
     return replace(record.saying(text), case=replace(record.saying(text).case, mark="B & <G>"))
 
 
-def _design_codes(record: Record, rng: Lot, other: Other) -> Record:
+def _design_codes(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.saying(f"{record.text} Design search codes: 26.01.02, 05.03.08", record.text)
 
 
-def _in_pieces(record: Record, rng: Lot, other: Other) -> Record:
+def _in_pieces(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     words = (record.text or "").split(" ")
     cut = int(rng.integers(5, len(words) - 5))
     texts = [" ".join(words[:cut]), " ".join(words[cut:])]
     return replace(record, case=replace(record.case, statements=_described(record.case, texts)))
 
 
-def _odd_drawing_code(record: Record, rng: Lot, other: Other) -> Record:
+def _odd_drawing_code(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     codes = ("3T19", "5", "3000", None, "0")
     return replace(
         record, case=replace(record.case, drawing_code=codes[int(rng.integers(len(codes)))])
     )
 
 
-def _no_serial(record: Record, rng: Lot, other: Other) -> Record:
+def _no_serial(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return replace(record, case=replace(record.case, serial="PENDING"), malformed=True)
 
 
-def _no_image(record: Record, rng: Lot, other: Other) -> Record:
+def _no_image(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.showing("no image")
 
 
-def _truncated_image(record: Record, rng: Lot, other: Other) -> Record:
+def _truncated_image(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     name, content = record.images[0]
     return record.showing("unreadable image", (name, content[: len(content) // 2]))
 
 
-def _tiny_image(record: Record, rng: Lot, other: Other) -> Record:
+def _tiny_image(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.showing("unreadable image", (record.images[0][0], claiming(1, 1)))
 
 
-def _enormous_image(record: Record, rng: Lot, other: Other) -> Record:
+def _enormous_image(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return record.showing("unreadable image", (record.images[0][0], claiming(50_000, 50_000)))
 
 
@@ -159,35 +159,35 @@ def claiming(width: int, height: int) -> bytes:
     return content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:]
 
 
-def _two_images(record: Record, rng: Lot, other: Other) -> Record:
+def _two_images(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     name, content = record.images[0]
     return record.showing("several images", (name, content), (f"more/{name}", content))
 
 
-def _duplicate_image(record: Record, rng: Lot, other: Other) -> Record:
+def _duplicate_image(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     return replace(record, images=[(record.images[0][0], other().images[0][1])])
 
 
-def _duplicate_text(record: Record, rng: Lot, other: Other) -> Record:
+def _duplicate_text(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     text = other().text
     assert text is not None
     return record.saying(text)
 
 
-def _amended(record: Record, rng: Lot, other: Other) -> Record:
+def _amended(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     """A later transaction says it better."""
     amended = replace(record.case, transaction_date=LATER)
     old = record.saying(f"{record.text} As originally filed.")
     return replace(old, again=amended, again_original=record.original, again_text=record.text)
 
 
-def _stale(record: Record, rng: Lot, other: Other) -> Record:
+def _stale(record: SimulatedRecord, rng: Lot, other: Other) -> SimulatedRecord:
     """An earlier transaction comes in a later file."""
     stale = replace(record.case, transaction_date=STALE, mark="STALE")
     return replace(record, again=stale, again_original=record.original, again_text=record.text)
 
 
-KINDS: dict[str, Callable[[Record, Lot, Other], Record]] = {
+KINDS: dict[str, Callable[[SimulatedRecord, Lot, Other], SimulatedRecord]] = {
     "no description": _no_description,
     "only other statements": _only_other_statements,
     "too short": _too_short,

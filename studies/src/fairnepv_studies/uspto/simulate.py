@@ -23,10 +23,11 @@ from fairnepv import __version__
 from fairnepv.errors import InputError
 from fairnepv.io.checksums import sha256_of
 from fairnepv_studies.files import local, write_whole
+from fairnepv_studies.progress import StageProgress
 from fairnepv_studies.uspto.applications import Case, case_xml, document
 from fairnepv_studies.uspto.drawing import draw_picture
 from fairnepv_studies.uspto.marks import Mark, draw_mark, lot
-from fairnepv_studies.uspto.noise import KINDS, SHARE, Record, disturb
+from fairnepv_studies.uspto.noise import KINDS, SHARE, SimulatedRecord, disturb
 from fairnepv_studies.uspto.wording import LEAST, MOST, describe_mark
 
 CHUNK = 2000  # items of a file
@@ -42,7 +43,6 @@ LABEL, TRUTH, IMAGES, LATER = (
 WORK = ".simulate"
 _ENDINGS = ("xml", "later", "zip", "parquet")  # the files of a chunk,
 _SUMS = "sums"  # and their checksums
-Progress = Callable[[str, int, int], None]
 
 _TEXTS = (
     "file", "serial", "filing_date", "mark", "drawing_code", "original", "text", "kind",
@@ -74,7 +74,7 @@ def simulate(
     out: str | Path,
     *,
     force: bool = False,
-    progress: Progress = lambda *_: None,
+    progress: StageProgress = lambda *_: None,
 ) -> int:
     """Write n applications with their images under `out`; returns how many case files there are."""
     if not 1 <= n <= MOST_ITEMS:
@@ -111,7 +111,7 @@ def _work_folder(out: Path, name: str, force: bool) -> Path:
 
 def simulated_record(
     seed: int, item: int, draw: Callable[[Mark], bytes] = draw_picture
-) -> tuple[Mark, Record]:
+) -> tuple[Mark, SimulatedRecord]:
     """The mark of an item, and its record with or without noise."""
     mark = draw_mark(seed, item)
     record = _sound_record(mark, seed, item, draw)
@@ -128,7 +128,9 @@ def simulated_record(
     return mark, record
 
 
-def _sound_record(mark: Mark, seed: int, item: int, draw: Callable[[Mark], bytes]) -> Record:
+def _sound_record(
+    mark: Mark, seed: int, item: int, draw: Callable[[Mark], bytes]
+) -> SimulatedRecord:
     rng = lot(seed, item, 3)
     text = describe_mark(mark, seed, item)
     serial = str(FIRST_SERIAL + item)
@@ -142,7 +144,7 @@ def _sound_record(mark: Mark, seed: int, item: int, draw: Callable[[Mark], bytes
         statements=[("GS0351", [_GOODS[int(rng.integers(len(_GOODS)))]]), ("DM0000", [text])],
         design_codes=mark.codes,
     )
-    return Record(case, [(f"{serial}.png", draw(mark))], text, text)
+    return SimulatedRecord(case, [(f"{serial}.png", draw(mark))], text, text)
 
 
 # --- one chunk ----------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def _sums(number: int, work: Path) -> list[str]:
     return [sha256_of(work / _name(number, ending)) for ending in _ENDINGS]
 
 
-def _truth(mark: Mark, record: Record, case: Case, file: str) -> dict[str, Any]:
+def _truth(mark: Mark, record: SimulatedRecord, case: Case, file: str) -> dict[str, Any]:
     later = file == LATER
     one = len(record.images) == 1
     return {
@@ -230,7 +232,9 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 # --- the whole ----------------------------------------------------------------------------------
 
 
-def _assemble(n: int, seed: int, chunks: int, work: Path, out: Path, progress: Progress) -> int:
+def _assemble(
+    n: int, seed: int, chunks: int, work: Path, out: Path, progress: StageProgress
+) -> int:
     """From chunks to the folder; the label goes first and comes last."""
     later = [(work / _name(number, "later")).read_text("utf-8") for number in range(chunks)]
     write_whole(work / LATER, document(later))
