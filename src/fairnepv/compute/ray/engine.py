@@ -46,13 +46,14 @@ class RayEngine(Engine):
 
     @classmethod
     def local(cls, workers: int | None = None, device: str | None = None) -> RayEngine:
-        """Of a cluster that is started here, on the loopback interface, with so many workers (by
-        default one for each core); it ends with this process, or with `close`."""
+        """The engine of a cluster that is started here, on the loopback interface, with so many
+        workers (by default one for each core); it ends with this process, or with `close`."""
         return cls(start_cluster(workers, device), _blocks_for(device), device)
 
     @classmethod
     def connect(cls, address: str = "auto", device: str | None = None) -> RayEngine:
-        """Of a cluster that is there: "ray://HOST:PORT", or "auto" for that of this machine."""
+        """The engine of a cluster that is there: "ray://HOST:PORT", or "auto" for that of this
+        machine."""
         return cls(join_cluster(address, device), _blocks_for(device), device)
 
     def close(self) -> None:
