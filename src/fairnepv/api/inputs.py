@@ -26,7 +26,7 @@ from fairnepv.problem import (
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import brief, check_count, check_flag, plain_array
 from fairnepv.views.base import Floats, Indices
-from fairnepv.views.intake import check_ids, find_ids
+from fairnepv.views.ids import check_ids, find_ids
 
 _SUM_ROUNDING = 1e-6
 _ENDLESS = 1 << 53  # items: more than any pool has, and exact in float64

@@ -57,7 +57,7 @@ class RowBlock(Protocol):
 
     def coarse(self, anchor: Any) -> Array:
         """`cross` in float32 where that is quicker, good to `View.coarse_error`."""
-        ...
+        return self.cross(anchor)
 
 
 @dataclass(frozen=True)

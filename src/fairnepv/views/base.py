@@ -16,17 +16,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Place, RowBlock, in_order
-from fairnepv.views.blocks import DenseBlock, spectrum_of_rows, squared_norms
-from fairnepv.views.trail import Trail
+from fairnepv.compute import HOST, Engine, Place, RowBlock
+from fairnepv.views.arrays import check_positive
+from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
+from fairnepv.views.trail import DenseTrail, Trail
+from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
-
-LARGEST_SQUARE = 1e300  # of all rows of a view together: what float64 can go on computing with
-
-_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed at a time
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -35,31 +33,48 @@ Indices = NDArray[np.int64]
 class View(ABC):
     """A view of n rows with p features.
 
-    A subclass must have `n`, `p`, `eps` and `raw_rows`; everything else follows from the rows. One
-    that knows a shorter way overrides what it is shorter for. One whose anchors are not (m, p)
-    arrays overrides all of `block`, `gather`, `anchor`, `combined` and `inner`.
+    A subclass must have `n`, `p` and `raw_rows`; everything else follows from the rows. One that
+    knows a shorter way overrides what it is shorter for. One without `array_anchors` overrides all
+    of `block`, `gather`, `anchor`, `combined` and `inner`: its blocks must take its anchors.
     """
 
     # --- must have -------------------------------------------------------------------------------
 
     n: int
     p: int
-    eps: float | None  # None until the pool gives the view its ridge
 
     @abstractmethod
     def raw_rows(self, rows: Indices | slice) -> Any:
-        """(m, p) rows as they were given, on the host: an array of any real type, or CSR."""
+        """(m, p) rows as they were given, on the host: an array of any real type."""
 
-    # --- set by the pool: subclasses only read these ---------------------------------------------
+    # --- on the way into a pool ------------------------------------------------------------------
 
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        """This view with every promise made sure of, or a sentence about view `name`; workers of
+        the engine read what lies in files."""
+        check_shape(name, (self.n, self.p))
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = self.raw_squared_norms()  # which it keeps: all checks take one pass over a file
+        check_finite(name, self.raw_rows, np.flatnonzero(~np.isfinite(norms)))
+        check_magnitude(name, self)
+        return self if self.eps is None else self.with_eps(check_positive("eps", self.eps, name))
+
+    def sketched(self, name: str) -> View:
+        """This view for a plan, which asks for its shape and its storage and for no value."""
+        return self
+
+    # --- set by the pool -------------------------------------------------------------------------
+
+    eps: float | None = None  # a ridge that the view brings itself is kept
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
-    _scale_column: Any = None  # the same at `place`, (n, 1)
+    _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
-        column = None if scale is None else self.place.put(scale)[:, None]
-        return self._with(scale=scale, offset=offset, _scale_column=column)
+        here = scale is None or self._there is None
+        there = None if here else self._there.place.put(scale)[:, None]
+        return self._with(scale=scale, offset=offset, _scale_there=there)
 
     def with_eps(self, eps: float) -> Self:
         return self._with(eps=eps)
@@ -77,26 +92,33 @@ class View(ABC):
 
     def gather(self, indices: Indices) -> RowBlock:
         """The scaled rows at `indices`, in that order, as a block."""
-        return self._block_of(self.place.put(indices))
+        return self._block_of(self.block_place.put(indices))
 
     def _block_of(self, rows: Any) -> RowBlock:
-        scale = None if self._scale_column is None else self._scale_column[rows]
-        return DenseBlock(self.placed_rows(rows), scale, self.place, self.single)
+        there = self.raw_rows(rows) if self._there is None else self._there[rows]
+        return DenseBlock(there, self._column(rows), self.place, self.single)
 
-    def placed_rows(self, rows: Any) -> Any:
-        """`raw_rows` at `place`."""
-        return self.raw_rows(rows)
+    def _column(self, rows: Any) -> Any:
+        """(m, 1) scales of these rows, where their block is."""
+        if self.scale is None:
+            return None
+        return self.scale[rows][:, None] if self._scale_there is None else self._scale_there[rows]
+
+    array_anchors: bool = True  # whether anchors are (m, p) arrays, which blocks anywhere take
 
     def anchor(self, indices: Indices) -> Any:
         """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
         return self.gather(indices).features()
 
     def combined(self, anchor: Any, combine: Any) -> Any:
-        """The same of a plain anchor, for K[block, indices] @ combine."""
+        """Anchor for K[block, indices] @ combine, made of that for K[block, indices]."""
         return self.place.put(combine).T @ anchor
 
     def trail(self, most: int, coarse: bool) -> Trail:
-        """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
+        """An empty trail for up to `most` picks; its directions are for `RowBlock.coarse`, or for
+        `cross`."""
+        if self.array_anchors:
+            return DenseTrail(self, most, coarse and self.single)
         return Trail(self, most)
 
     @property
@@ -134,6 +156,9 @@ class View(ABC):
     def quadratic(self, indices: Indices, combine: Any) -> Any:
         """combine^T K[indices, indices] combine, at `place`; of features without that kernel, since
         the rows may be many."""
+        if self.array_anchors:
+            combined = self.combined(self.anchor(indices), combine)
+            return combined @ combined.T
         held = self.take(indices)
         everyone = np.arange(held.n)
         product: Floats = combine.T @ held.block(0, held.n).cross(
@@ -160,7 +185,7 @@ class View(ABC):
 
     def dense_rows(self, indices: Indices) -> Any:
         """`compact_rows` at `place`."""
-        return self.compact_rows(indices)
+        return self.anchor(indices) if self.array_anchors else self.compact_rows(indices)
 
     def take(self, indices: Indices) -> View:
         """The view of these rows alone, for the host."""
@@ -174,15 +199,7 @@ class View(ABC):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return self._norms_in_chunks()
-
-    def _norms_in_chunks(self) -> Floats:
-        size = max(1, _CHUNK_NUMBERS // self.p)
-        calls = [functools.partial(self._norms_of, s, s + size) for s in range(0, self.n, size)]
-        return np.concatenate(list(in_order(calls)))
-
-    def _norms_of(self, start: int, stop: int) -> Floats:
-        return squared_norms(self.raw_rows(slice(start, min(stop, self.n))))
+        return norms_in_chunks(self.raw_rows, self.n, self.p)
 
     def raw_squared_norms(self) -> Floats:
         """(n,) squared norms of the rows as given."""
@@ -221,10 +238,37 @@ class View(ABC):
         """No more than p eigenvalues of K exceed this."""
         return 0.0
 
-    # --- needed only by views that can lie on a device, or go to workers --------------------------
+    # --- whether the user's numbers are still what they were (`imprint`) -------------------------
 
-    place: Place = HOST  # where `dense_rows`, `anchor` and `quadratic` are
-    resident_bytes: int = 0  # of rows that stay on a device
+    @property
+    def in_file(self) -> bool:
+        """Whether rows are read from a file, which is held against what it was each time."""
+        return False
+
+    def numbers_at(self, indices: Indices) -> Any:
+        """All that was handed in for these rows, or what is made of it: an array, or CSR."""
+        return self.rows(indices)
+
+    # --- needed only by views that can lie on a device, or go to workers -------------------------
+
+    place: Place = HOST  # where `dense_rows` and `quadratic` are
+    _there: Any = None  # the rows on a device, `DeviceRows` or `DeviceCsr`
+
+    @property
+    def block_place(self) -> Place:
+        """Where blocks and anchors are."""
+        return self.place if self._there is None else self._there.place
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of rows that stay on a device."""
+        return 0 if self._there is None else self._there.resident_bytes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies are for the host."""
+        if self._there is None:
+            return vars(self)
+        return vars(self._with(place=HOST, _there=None).scaled(self.scale, self.offset))
 
     @property
     def home_engine(self) -> str | None:
@@ -236,13 +280,11 @@ class View(ABC):
         the host multiplies and sends products."""
         return self
 
-    array_anchors: bool = False  # whether anchors are arrays: of any place, for rows of any place
-
     def lean(self) -> View:
-        """For a worker, which asks for blocks alone."""
+        """This view for a worker, which asks for blocks alone."""
         return self
 
-    # --- for subclasses ---------------------------------------------------------------------------
+    # --- for subclasses --------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Self:
         return self._as(type(self), **changes)
@@ -279,7 +321,7 @@ square_root = HOST.square_root
 
 
 def inverse_norms(squared_norms: Floats) -> Floats:
-    """1 / sqrt, and 0 for a norm of zero."""
+    """1 / sqrt of squared norms, and 0 where these are 0."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
 
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Block, Engine, Pass, Place
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
+from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.blocks import DenseBlock, squared_norms
+from fairnepv.views.blocks import DenseBlock, norms_in_chunks, squared_norms
 from fairnepv.views.device_rows import DeviceRows
 from fairnepv.views.tensor_rows import TensorRows
-from fairnepv.views.trail import DenseTrail
+from fairnepv.views.validity import check_numeric
 
 _LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
 
@@ -26,9 +27,6 @@ class DenseView(View):
 
     On a device blocks, anchors and trails are tensors, and few rows are still read by the host.
     """
-
-    array_anchors = True
-    _there: DeviceRows | None = None  # the rows on a device
 
     def __init__(self, data: NDArray[Any] | RowFile, eps: float | None = None) -> None:
         self.data = data
@@ -40,13 +38,24 @@ class DenseView(View):
             return self.data[rows]
         return np.take(self.data, rows, axis=0)  # which is quicker than brackets
 
-    def placed_rows(self, rows: Any) -> Any:
-        return self.raw_rows(rows) if self._there is None else self._there[rows]
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        in_file = isinstance(self.data, RowFile)
+        data = self.data if in_file else plain_array(self.data, f"view {name!r}")
+        check_numeric(name, data)
+        view = self._with(data=data)
+        if in_file and engine is not None and engine.remote:
+            view.measure(engine)
+        return super(DenseView, view).checked(name)
+
+    def sketched(self, name: str) -> View:
+        check_numeric(name, self.data)
+        return self
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        known = self.data.squared_norms() if isinstance(self.data, RowFile) else None
-        return self._norms_in_chunks() if known is None else known
+        if isinstance(self.data, TensorRows):
+            return self.data.squared_norms()
+        return norms_in_chunks(self.raw_rows, self.n, self.p)
 
     def measure(self, engine: Engine) -> None:
         """Have the norms computed by workers that read the rows themselves."""
@@ -54,25 +63,19 @@ class DenseView(View):
 
     @functools.cached_property
     def single(self) -> bool:
-        norms = self._raw_squared_norms
+        norms = self.raw_squared_norms()
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
-
-    def trail(self, most: int, coarse: bool) -> DenseTrail:
-        return DenseTrail(self, most, coarse and self.single)
-
-    def dense_rows(self, indices: Indices) -> Any:
-        return self.anchor(indices)
-
-    def quadratic(self, indices: Indices, combine: Any) -> Any:
-        combined = self.combined(self.anchor(indices), combine)
-        return combined @ combined.T
 
     def log_volume(self, indices: Indices) -> float:
         """On a device as the gains say, which it factors sooner than it finds singular values."""
         if self.place is HOST or self.ridge == 0:
             return super().log_volume(indices)
         return float(self.gains(indices).sum())
+
+    @property
+    def in_file(self) -> bool:
+        return isinstance(self.data, RowFile) and not isinstance(self.data, TensorRows)
 
     def take(self, indices: Indices) -> View:
         return self._given_to(DenseView(self.data[self._stretch(indices)]), indices)
@@ -100,10 +103,6 @@ class DenseView(View):
     def home_engine(self) -> str | None:
         return self.data.home_engine if isinstance(self.data, TensorRows) else None
 
-    @property
-    def resident_bytes(self) -> int:  # type: ignore[override]
-        return 0 if self._there is None else self._there.resident_bytes
-
     def moved(self, place: Place, room: int) -> DenseView:
         view = self._with(place=place, _there=DeviceRows(self.data, place, room))
         return view.scaled(self.scale, self.offset)
@@ -112,11 +111,6 @@ class DenseView(View):
         view = self._with(single=self.single)  # or a worker would read all rows to know it
         vars(view).pop("_raw_squared_norms", None)
         return view
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies are for the host."""
-        here = self._with(place=HOST, _there=None).scaled(self.scale, self.offset)
-        return vars(here)
 
 
 class RawRows:

@@ -20,7 +20,7 @@ class DeviceRows:
     holds all of them there in up to `room` bytes, or where that is None sent when asked for."""
 
     def __init__(self, data: NDArray[Any] | RowFile, place: Place, room: int) -> None:
-        self._data, self._place = data, place
+        self._data, self.place = data, place
         self.tensor = _resident(data, place, room)
         self._ahead = Stream(place.device)
 
@@ -33,7 +33,7 @@ class DeviceRows:
             return self.tensor[rows]
         if isinstance(rows, slice):
             return self._ahead.send(self._data[rows])
-        return self._place.put(self._data[to_host(rows)])
+        return self.place.put(self._data[to_host(rows)])
 
 
 def _resident(data: NDArray[Any] | RowFile, place: Place, room: int) -> Any:

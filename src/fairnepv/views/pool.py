@@ -14,17 +14,10 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
-from fairnepv.io.texts import same_kind
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.intake import (
-    check_ids,
-    check_quality,
-    check_view,
-    find_ids,
-    named_views,
-    sketch_view,
-)
+from fairnepv.views.ids import align, check_ids
+from fairnepv.views.intake import check_quality, check_view, named_views, sketch_view
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -59,12 +52,11 @@ class Pool:
         engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
         checked = {name: check_view(name, value, engine) for name, value in named.items()}
-        ridges = _ridges(eps, checked)
-        checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
+        checked = _with_ridges(checked, eps)
         orders: dict[str, Indices] = {}
         common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
-            common_ids, orders = _alignment(checked, ids)
+            common_ids, orders = align(checked, ids)
             checked = {
                 name: view.reordered(orders[name]) if name in orders else view
                 for name, view in checked.items()
@@ -92,8 +84,7 @@ class Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
-        ridges = _ridges(eps, sketched)
-        sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
+        sketched = _with_ridges(sketched, eps)
         _check_lengths(sketched)
         engine = engine_of(_home_engine(sketched.values()) if engine is None else engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
@@ -251,15 +242,16 @@ def _block_gram(block: Block, state: None) -> Any:
     return Phi.T @ Phi
 
 
-def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
+def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
     """One ridge per view; a view that brought its own keeps it."""
-    own = {name: view.eps for name, view in views.items() if view.eps is not None}
+    own = {name for name, view in views.items() if view.eps is not None}
     if not isinstance(eps, Mapping):
-        return {**dict.fromkeys(views, check_positive("eps", eps)), **own}
+        common = check_positive("eps", eps)
+        return {name: v if name in own else v.with_eps(common) for name, v in views.items()}
     unknown = set(eps) - set(views)
     if unknown:
         raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
-    twice = sorted(set(eps) & set(own))
+    twice = sorted(set(eps) & own)
     if twice:
         raise InputError(
             f"eps names {twice}, which bring a ridge of their own; drop one of the two"
@@ -267,7 +259,8 @@ def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
     missing = [name for name in views if name not in eps and name not in own]
     if missing:
         raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
-    return {**{name: check_positive("eps", value, name) for name, value in eps.items()}, **own}
+    ridges = {name: check_positive("eps", value, name) for name, value in eps.items()}
+    return {name: v if name in own else v.with_eps(ridges[name]) for name, v in views.items()}
 
 
 def _check_lengths(views: Mapping[str, View]) -> None:
@@ -280,32 +273,3 @@ def _check_lengths(views: Mapping[str, View]) -> None:
             )
     if first[1].n < 2:
         raise InputError(f"a pool needs at least 2 rows to choose from, not {first[1].n}")
-
-
-def _alignment(
-    views: Mapping[str, View], ids: Mapping[str, Any]
-) -> tuple[NDArray[Any], dict[str, Indices]]:
-    """The ids of the first view, and for every view in another order the rows that follow them."""
-    if set(ids) != set(views):
-        raise InputError(f"ids names views {sorted(ids)}, but the data has {sorted(views)}")
-    by_view = {
-        name: check_ids(ids[name], view.n, f"ids of view {name!r}") for name, view in views.items()
-    }
-    reference, common = next(iter(by_view.items()))
-    orders = {}
-    for name, own in by_view.items():
-        if not same_kind(own, common):
-            raise InputError(
-                f"ids of views {reference!r} and {name!r} differ in type ({common.dtype} and "
-                f"{own.dtype}); give the same type to both"
-            )
-        if np.array_equal(own, common):
-            continue
-        strangers = np.setxor1d(own, common)
-        if len(strangers):
-            raise InputError(
-                f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
-                f"in one and not in the other, for example {strangers.tolist()[0]!r}"
-            )
-        orders[name] = find_ids(common, own)
-    return common, orders

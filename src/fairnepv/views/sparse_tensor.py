@@ -12,8 +12,7 @@ import numpy as np
 
 from fairnepv.compute import Place, RowBlock
 from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
-from fairnepv.views.base import Floats, Indices
-from fairnepv.views.sparse import SparseView
+from fairnepv.views.base import Indices, View
 from fairnepv.views.tensor_rows import SparseRows, gathered, row_sums
 from fairnepv.views.trail import Trail
 
@@ -25,6 +24,9 @@ class Compact(NamedTuple):
 
     numbers: Any  # (p,) int32
     table: Any  # (c + 1, m) float64
+
+    def combined(self, combine: Any) -> Compact:
+        return self._replace(table=self.table @ combine)
 
 
 class CsrBlock(RowBlock):
@@ -43,7 +45,7 @@ class CsrBlock(RowBlock):
         """The values of the scaled rows."""
         if self._scale is None:
             return self._values
-        return self._values * self._scale.repeat_interleave(self.crow.diff())
+        return self._values * self._scale[:, 0].repeat_interleave(self.crow.diff())
 
     def squared_norms(self) -> Any:
         return row_sums(self.crow, self.values() ** 2)
@@ -53,15 +55,12 @@ class CsrBlock(RowBlock):
         table = _at_least(-(-len(self.col) // max(1, rows)), anchor.table)
         numbers = anchor.numbers[self.col]
         product = csr_tensor(self.crow, numbers, self._values, (rows, len(table))) @ table
-        return product if self._scale is None else product.mul_(self._scale[:, None])
-
-    def coarse(self, anchor: Compact) -> Any:
-        return self.cross(anchor)
+        return product if self._scale is None else product.mul_(self._scale)
 
 
 def _at_least(rows: int, table: Any) -> Any:
-    """With zeros below: cuSPARSE refuses a matrix of more entries than it has places, and ours
-    have many at number 0."""
+    """The table with zeros below, up to so many rows: cuSPARSE refuses a matrix of more entries
+    than it has places, and ours have many at number 0."""
     if len(table) >= rows:
         return table
     longer = table.new_zeros((rows, table.shape[1]))
@@ -100,80 +99,45 @@ class DeviceCsr:
             parts = tuple(map(self._ahead.send, parts))
         return parts[0] - first, parts[1], parts[2]
 
+    def block(self, rows: Any, scale: Any) -> CsrBlock:
+        """Rows with their scales (m, 1)."""
+        return CsrBlock(self[rows], self.data.shape[1], scale, self.place)
 
-class CsrView(SparseView):
-    """Blocks and anchors lie on the device; few rows are still read by the host."""
-
-    _there: DeviceCsr
-    _scale_there: Any = None  # (n,)
-
-    @classmethod
-    def of(cls, view: SparseView, place: Place, room: int) -> CsrView:
-        """The same view on a device, resident if that takes no more than `room` bytes."""
-        rows = DeviceCsr(view.data, place, room)
-        return view._as(cls, data=rows.data, _there=rows).scaled(view.scale, view.offset)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are for the host."""
-        here = self._as(SparseView, _there=None, _scale_there=None)
-        return object.__new__, (SparseView,), vars(here)
-
-    @property
-    def resident_bytes(self) -> int:  # type: ignore[override]
-        return self._there.resident_bytes
-
-    def scaled(self, scale: Floats | None, offset: float) -> CsrView:
-        there = None if scale is None else self._there.place.put(scale)
-        return self._with(scale=scale, offset=offset, _scale_there=there)
-
-    def gather(self, indices: Any) -> CsrBlock:
-        return self._block_of(self._there.place.put(indices))
-
-    def _block_of(self, rows: Any) -> CsrBlock:
-        scale = None if self._scale_there is None else self._scale_there[rows]
-        return CsrBlock(self._there[rows], self.p, scale, self._there.place)
-
-    def anchor(self, indices: Indices) -> Compact:  # type: ignore[override]
-        rows = self.gather(indices)
-        columns = rows.col.unique()
-        numbers = self.zeros(self.p, "int32")
+    def anchor(self, rows: Any) -> Compact:
+        """Few rows, a block, as an anchor."""
+        columns, m = rows.col.unique(), len(rows.crow) - 1
+        numbers = self.zeros(self.data.shape[1], "int32")
         numbers[columns] = self.numbered(1, len(columns) + 1)
-        table = self.zeros((len(columns) + 1, len(indices)), "float64")
-        items = self.numbered(0, len(indices)).repeat_interleave(rows.crow.diff())
+        table = self.zeros((len(columns) + 1, m), "float64")
+        items = self.numbered(0, m).repeat_interleave(rows.crow.diff())
         table[numbers[rows.col], items] = rows.values()
         return Compact(numbers, table)
 
     def zeros(self, shape: Any, kind: str) -> Any:
-        place = self._there.place
-        return place.xp.zeros(shape, dtype=getattr(place.xp, kind), device=place.device)
+        xp = self.place.xp
+        return xp.zeros(shape, dtype=getattr(xp, kind), device=self.place.device)
 
     def numbered(self, first: int, end: int) -> Any:
         """Whole numbers on the device."""
-        place = self._there.place
-        return place.xp.arange(first, end, dtype=place.xp.int32, device=place.device)
-
-    def combined(self, anchor: Compact, combine: Floats) -> Compact:  # type: ignore[override]
-        return anchor._replace(table=anchor.table @ self._there.place.put(combine))
-
-    def trail(self, most: int, coarse: bool) -> Trail:
-        return CsrTrail(self, most)
+        xp = self.place.xp
+        return xp.arange(first, end, dtype=xp.int32, device=self.place.device)
 
 
 class CsrTrail(Trail):
     """Directions on the columns that picks have had so far."""
 
-    def __init__(self, view: CsrView, most: int) -> None:
+    def __init__(self, view: View, there: DeviceCsr, most: int) -> None:
         super().__init__(view, 0)
-        self._rows = view
-        self._numbers = view.zeros(view.p, "int32")
+        self._there = there
+        self._numbers = there.zeros(view.p, "int32")
         self._width = 1  # numbers that are given
-        self._directions = view.zeros((most, min(_FIRST_ROOM, view.p + 1)), "float64")
+        self._directions = there.zeros((most, min(_FIRST_ROOM, view.p + 1)), "float64")
 
     def coordinates(self, rows: Indices) -> Any:
         return self._view.gather(rows).cross(self.directions(0)).T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
-        row = self._rows.gather(np.array([pick]))
+        row: Any = self._view.gather(np.array([pick]))
         self._give_numbers(row.col)
         t = self._length
         rest = self._directions[t]  # still zero
@@ -190,7 +154,7 @@ class CsrTrail(Trail):
     def _give_numbers(self, columns: Any) -> None:
         new = columns[self._numbers[columns] == 0]
         first, self._width = self._width, self._width + len(new)
-        self._numbers[new] = self._rows.numbered(first, self._width)
+        self._numbers[new] = self._there.numbered(first, self._width)
         most, room = self._directions.shape
         if self._width > room:
             wider = self._directions.new_zeros((most, min(2 * self._width, self._view.p + 1)))

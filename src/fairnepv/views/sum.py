@@ -8,7 +8,7 @@ import numpy as np
 
 from fairnepv.compute import HOST, RowBlock
 from fairnepv.compute.base import Array
-from fairnepv.compute.tensors import alike, side_by_side
+from fairnepv.compute.tensors import on_one_device, side_by_side
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -17,7 +17,7 @@ from fairnepv.views.trail import Trail
 class SumView(View):
     """K = sum_q weights[q] K_q, with the ridges summed likewise; features stand side by side."""
 
-    scored_by_rows = False
+    array_anchors = scored_by_rows = False
 
     def __init__(self, parts: tuple[View, ...], weights: tuple[float, ...]) -> None:
         self._bare = self.parts = parts
@@ -131,7 +131,7 @@ def _times(left: Floats | None, right: Floats | None) -> Floats | None:
 
 
 def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
-    terms = alike(terms)
+    terms = on_one_device(terms)
     total: Array = weights[0] * terms[0]
     for weight, term in zip(weights[1:], terms[1:], strict=True):
         total = total + weight * term
@@ -140,4 +140,4 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
     scaled = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
-    return side_by_side(alike(scaled))
+    return side_by_side(on_one_device(scaled))

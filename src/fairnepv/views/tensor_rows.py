@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
+from fairnepv.compute.tensors import csr_parts, csr_tensor, silence_csr_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
+from fairnepv.views.validity import within
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -85,7 +86,7 @@ class SparseRows:
         return np.asarray(to_host(row_sums(crow, values.double() ** 2)))
 
     def not_finite(self) -> Indices:
-        """Where among the values."""
+        """Positions of the values that are not finite."""
         return np.asarray(to_host((~self.parts[2].isfinite()).nonzero()[:, 0]))
 
     def __getitem__(self, key: Any) -> Any:
@@ -192,7 +193,7 @@ def _sparse_rows(tensor: Any, what: str) -> Any:
 
     found = _items(tensor)
     n, p = tensor.shape
-    if found is None or not (_within(found[0], n) and _within(found[1], p)):
+    if found is None or not (within(found[0], n) and within(found[1], p)):
         raise InputError(
             f"{what} is a broken sparse tensor: its index tensors do not fit its shape {(n, p)}"
         )
@@ -214,7 +215,7 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
     """Rows, columns and values one by one; None where the ends of rows make no sense."""
     import torch
 
-    spend_warning()
+    silence_csr_warning()
     if tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
         tensor = tensor.to_sparse_coo()
     if tensor.layout == torch.sparse_coo:
@@ -228,10 +229,6 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
         return None
     outer = torch.arange(len(lengths), device=ends.device).repeat_interleave(lengths)
     return (outer, inner, values) if by_row else (inner, outer, values)
-
-
-def _within(indices: Any, size: int) -> bool:
-    return not len(indices) or bool(indices.min() >= 0 and indices.max() < size)
 
 
 @functools.cache
