@@ -176,13 +176,17 @@ def _blas() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _blas_threads(threads: int) -> Iterator[None]:
-    """Not threadpoolctl's own context, which takes a hundred times as long: a greedy search makes
-    hundreds of small passes, for which BLAS is not even asked again."""
+    """BLAS has so many threads, and PyTorch on the host.
+
+    This is not threadpoolctl's own context, which takes a hundred times as long: a greedy search
+    makes hundreds of small passes, for which BLAS is not even asked again.
+    """
     if _limited.get() == threads:
         yield
         return
-    libraries = (*_blas(), *([_Torch] if "torch" in sys.modules else []))
-    before = [library.num_threads for library in libraries]
+    torch = sys.modules.get("torch")  # which has threads of its own on the host
+    libraries = _blas() if torch is None else (*_blas(), torch)
+    before = [library.get_num_threads() for library in libraries]
     for library in libraries:
         library.set_num_threads(threads)
     token = _limited.set(threads)
@@ -192,17 +196,3 @@ def _blas_threads(threads: int) -> Iterator[None]:
         _limited.reset(token)
         for library, earlier in zip(libraries, before, strict=True):
             library.set_num_threads(earlier)
-
-
-class _TorchThreads:
-    """PyTorch on the host, which has threads of its own."""
-
-    @property
-    def num_threads(self) -> int:
-        return int(sys.modules["torch"].get_num_threads())
-
-    def set_num_threads(self, threads: int) -> None:
-        sys.modules["torch"].set_num_threads(threads)
-
-
-_Torch = _TorchThreads()

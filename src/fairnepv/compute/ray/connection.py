@@ -51,6 +51,7 @@ class ClusterConnection:
         return self._open and bool(self._ray.is_initialized())
 
     def check(self) -> None:
+        """Refuse a connection that was closed."""
         if not self.alive:
             raise ClusterError(
                 f"the connection to the Ray cluster at {self.address} was closed; make the engine "
