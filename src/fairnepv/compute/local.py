@@ -22,7 +22,7 @@ from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
 _GATHERED = 512  # rows of a block of gathered ones: worth a thread, and memory that stays cached
-_KEPT_BYTES = 1 << 26  # of freed memory
+_KEPT_BYTES = 1 << 26  # of freed memory that the process keeps
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
 _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second thread costs more
 
@@ -65,6 +65,7 @@ class LocalEngine(Engine):
     def rows_of_block(
         self, source: RowSource, width: int, fixed: bool = False, total: int = 0
     ) -> int:
+        """How many rows a block has, of a pass that makes `width` numbers of each."""
         canonical = max(64, max(self.block_numbers, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
 
@@ -115,7 +116,7 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="fairnepv")
 
 
-# --- who gets the cores -------------------------------------------------------------------------
+# --- threads ------------------------------------------------------------------------------------
 
 _allowed: ContextVar[int | None] = ContextVar("cores", default=None)
 _limited: ContextVar[int | None] = ContextVar("threads of BLAS, as set here", default=None)
