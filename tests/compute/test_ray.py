@@ -348,14 +348,16 @@ def test_passes_over_one_block_or_few_rows_stay_here(cluster):
 
 
 def gathered_rows(block, state, values):
-    numbers = np.arange(block.start, block.stop)
-    return np.column_stack([numbers, block.views[0].features()[:, 0], values])
+    numbers, stops = np.arange(block.start, block.stop), np.full(len(values), block.stop)
+    return np.column_stack([numbers, stops, block.views[0].features()[:, 0], values])
 
 
-def test_many_gathered_rows_go_to_workers(cluster, monkeypatch):
+@pytest.mark.parametrize("count", [1500, 8800])
+def test_many_gathered_rows_go_to_workers(cluster, monkeypatch, count):
+    """In the blocks of the local engine, also in a last run of blocks that is not a full one."""
     monkeypatch.setattr("fairnepv.compute.ray.engine._GATHERED", 100)
-    data, rng = {"v": np.arange(3000.0)[:, None] + 1.0}, np.random.default_rng(4)
-    rows, values = rng.permutation(3000)[:1500], rng.standard_normal(1500)
+    data, rng = {"v": np.arange(9000.0)[:, None] + 1.0}, np.random.default_rng(4)
+    rows, values = rng.permutation(9000)[:count], rng.standard_normal(count)
     here, there = (Pool.of(data, engine=engine) for engine in (LocalEngine(), cluster))
     assert os.getpid() not in there.map(pids, None, rows=rows)
     expected = here.map(gathered_rows, None, values, rows=rows)

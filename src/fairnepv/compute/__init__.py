@@ -1,4 +1,4 @@
-"""Who runs a function over row blocks, and how the results are put together."""
+"""Engines, which run a function over blocks of rows and put the results together."""
 
 from fairnepv.compute.base import (
     Block,

@@ -164,7 +164,7 @@ class Pass:
 
 @runtime_checkable
 class Engine(Protocol):
-    """Who carries out passes.
+    """What carries out passes over rows.
 
     A subclass must have `map` and `reduce`; what else there is suits one that computes with NumPy
     in this process.

@@ -22,7 +22,7 @@ from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
 _GATHERED = 512  # rows of a block of gathered ones: worth a thread, and memory that stays cached
-_KEPT_BYTES = 1 << 26  # of freed memory
+_KEPT_BYTES = 1 << 26  # of freed memory that the process keeps
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
 _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second thread costs more
 
@@ -65,6 +65,7 @@ class LocalEngine(Engine):
     def rows_of_block(
         self, source: RowSource, width: int, fixed: bool = False, total: int = 0
     ) -> int:
+        """How many rows a block has, of a pass that makes `width` numbers of each."""
         canonical = max(64, max(self.block_numbers, total) // max(1, source.row_width, width))
         return canonical if fixed or self.block_rows is None else self.block_rows
 
@@ -115,7 +116,7 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="fairnepv")
 
 
-# --- who gets the cores -------------------------------------------------------------------------
+# --- threads ------------------------------------------------------------------------------------
 
 _allowed: ContextVar[int | None] = ContextVar("cores", default=None)
 _limited: ContextVar[int | None] = ContextVar("threads of BLAS, as set here", default=None)
@@ -176,13 +177,17 @@ def _blas() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _blas_threads(threads: int) -> Iterator[None]:
-    """Not threadpoolctl's own context, which takes a hundred times as long: a greedy search makes
-    hundreds of small passes, for which BLAS is not even asked again."""
+    """BLAS has so many threads, and PyTorch on the host.
+
+    This is not threadpoolctl's own context, which takes a hundred times as long: a greedy search
+    makes hundreds of small passes, for which BLAS is not even asked again.
+    """
     if _limited.get() == threads:
         yield
         return
-    libraries = (*_blas(), *([_Torch] if "torch" in sys.modules else []))
-    before = [library.num_threads for library in libraries]
+    torch = sys.modules.get("torch")  # which has threads of its own on the host
+    libraries = _blas() if torch is None else (*_blas(), torch)
+    before = [library.get_num_threads() for library in libraries]
     for library in libraries:
         library.set_num_threads(threads)
     token = _limited.set(threads)
@@ -192,17 +197,3 @@ def _blas_threads(threads: int) -> Iterator[None]:
         _limited.reset(token)
         for library, earlier in zip(libraries, before, strict=True):
             library.set_num_threads(earlier)
-
-
-class _TorchThreads:
-    """PyTorch on the host, which has threads of its own."""
-
-    @property
-    def num_threads(self) -> int:
-        return int(sys.modules["torch"].get_num_threads())
-
-    def set_num_threads(self, threads: int) -> None:
-        sys.modules["torch"].set_num_threads(threads)
-
-
-_Torch = _TorchThreads()

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from fairnepv.compute.local import few_threads
 
 _ROWS, _WIDTH, _COLUMNS = 4096, 256, 64  # 8 MiB, so that a plan takes no memory itself
-_COLD = 0.25  # what a copy of these few rows is quicker by than one of all rows, out of a cache
-_RUNS, _SECONDS = 5, 0.04  # for each of the four, at most a few times that
+_COLD = 0.25  # rate of copying rows out of memory, beside that of these few out of a cache
+_RUNS, _SECONDS = 5, 0.04  # of each measurement, at least
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf)  # where nobody asks for
 
 @functools.cache
 def measure_rates(sparse: bool) -> Rates:
-    """Measured once in a process; without sparse views that product is not worth timing."""
+    """The rates of this process, measured once; without sparse views their product is not worth
+    timing."""
     rng = np.random.default_rng(0)
     wide = rng.standard_normal((_ROWS, _WIDTH))
     few = rng.standard_normal((_WIDTH, _COLUMNS))

@@ -51,6 +51,7 @@ class ClusterConnection:
         return self._open and bool(self._ray.is_initialized())
 
     def check(self) -> None:
+        """Refuse a connection that was closed."""
         if not self.alive:
             raise ClusterError(
                 f"the connection to the Ray cluster at {self.address} was closed; make the engine "
@@ -58,7 +59,7 @@ class ClusterConnection:
             )
 
     def check_device(self, device: Any) -> None:
-        """Whether workers have it, as far as Ray knows."""
+        """Refuse a device that no worker has, as far as Ray knows."""
         if device not in (None, "cpu", "cuda"):
             raise InputError(f"device must be 'cuda' or 'cpu' (or None for NumPy), not {device!r}")
         if device == "cuda" and not self.gpus:
@@ -72,7 +73,7 @@ class ClusterConnection:
             return self._ray.put(value)
 
     def submit(self, function: Callable[..., Any], gpu: bool, *arguments: Any) -> Any:
-        """A promise of its result, by some worker; by one that has a GPU to itself, if wanted."""
+        """A promise of the result, by some worker; by one that has a GPU to itself, if wanted."""
         with self._connected():
             return self._remote(function, gpu).remote(*arguments)
 
@@ -104,8 +105,8 @@ class ClusterConnection:
             return list(self._ray.get(answered))
 
     def cancel(self, promise: Any) -> None:
-        """With its worker, if it is at work: one that is interrupted while it imports stays broken.
-        Ray starts another."""
+        """Cancel a task, and end its worker if it is at work: one that is interrupted while it
+        imports stays broken. Ray starts another."""
         with contextlib.suppress(Exception):  # it may have ended, and so may the cluster
             self._ray.cancel(promise, force=True)
 

@@ -23,8 +23,8 @@ from fairnepv.compute.ray.transport import Slices, pack, writable
 from fairnepv.compute.ray.worker import Failure, Order, work, work_apart, work_folding
 
 _RUNS = 8  # Ray tasks of a pass per worker: the last one to end keeps the others waiting for little
-_LARGE_SUM = 1 << 21  # numbers; a worker makes a partial sum of so many once in a pass,
-_FOLDED = 8  # and that many become one before the driver sees them: a power of two
+_LARGE_SUM = 1 << 21  # numbers of a partial sum that a worker makes only once in a pass
+_FOLDED = 8  # large partial sums that a worker adds up for the driver: a power of two
 _RUN_BYTES = 1 << 28  # of the results of one task, which are in memory twice for a moment
 _GPU_BLOCK = 1 << 24  # numbers of a block that a GPU takes longer for than to be told of it
 _GATHERED = 1 << 16  # rows; fewer are gathered where the driver is, in less time than a task takes
@@ -46,13 +46,14 @@ class RayEngine(Engine):
 
     @classmethod
     def local(cls, workers: int | None = None, device: str | None = None) -> RayEngine:
-        """Of a cluster that is started here, on the loopback interface, with so many workers (by
-        default one for each core); it ends with this process, or with `close`."""
+        """The engine of a cluster that is started here, on the loopback interface, with so many
+        workers (by default one for each core); it ends with this process, or with `close`."""
         return cls(start_cluster(workers, device), _blocks_for(device), device)
 
     @classmethod
     def connect(cls, address: str = "auto", device: str | None = None) -> RayEngine:
-        """Of a cluster that is there: "ray://HOST:PORT", or "auto" for that of this machine."""
+        """The engine of a cluster that is there: "ray://HOST:PORT", or "auto" for that of this
+        machine."""
         return cls(join_cluster(address, device), _blocks_for(device), device)
 
     def close(self) -> None:
@@ -138,7 +139,9 @@ class RayEngine(Engine):
             while ahead:
                 yield self._first(ahead)
         finally:
-            for job in ahead:  # after an error or an interruption
+            # After an error or an interruption. The last ones have not begun, and are cancelled
+            # before they could take the place of one that has.
+            for job in reversed(ahead):
                 self.connection.cancel(job)
 
     def _first(self, ahead: deque[Any]) -> Any:

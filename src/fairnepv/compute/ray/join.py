@@ -76,7 +76,7 @@ def _check_address(address: str) -> None:
 
 
 def _check_workers(joined: ClusterConnection) -> None:
-    """Ray would wait for one for ever."""
+    """Refuse a cluster without a CPU, for which Ray would wait for ever."""
     if not joined.workers:
         raise InputError(
             f"the Ray cluster at {joined.address} has no CPU for tasks; add a node that has "
@@ -85,7 +85,7 @@ def _check_workers(joined: ClusterConnection) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of what must be the same everywhere, for the same bits."""
+    """Versions of what must be the same everywhere, for the same bits."""
     names = ("fairnepv", "numpy", "scipy")
     return {"Python": platform.python_version(), **{name: version(name) for name in names}}
 

@@ -53,7 +53,7 @@ def start_options(folder: str) -> dict[str, Any]:
 
 
 def address_of_this_machine() -> str | None:
-    """Of the cluster that this machine belongs to, as Ray noted it down.
+    """The address of the cluster that this machine belongs to, as Ray noted it down.
 
     `ray.init("auto")` finds it as well, but then tries for minutes where that cluster is gone.
     """

@@ -50,7 +50,8 @@ class Sender:
         return self._sources[id(source)]
 
     def _send_array(self, array: Array) -> Any:
-        """Again if it was written to since another source had it: it may be the caller's."""
+        """A promise of the array; it is sent again if it was written to since another source had
+        it, for it may be the caller's."""
         checksum, known = _checksum(array), self._arrays.get(id(array))
         if known is None:
             weakref.finalize(array, self._arrays.pop, id(array), None)
@@ -60,7 +61,7 @@ class Sender:
 
 
 def _checksum(array: Array) -> int:
-    """In less time than it takes to send it."""
+    """A checksum of the numbers, in less time than it takes to send them."""
     numbers = np.ascontiguousarray(array.T if array.flags.f_contiguous else array)
     return zlib.crc32(numbers.view(np.uint8).data)
 

@@ -67,20 +67,11 @@ def work(
         if order.device is not None:
             source = settle_source(sent[0], engine)
     aligned = tuple(layout.restored(parts) for layout in order.layouts)
-    stretch = Stretch(
-        order.task,
-        source,
-        order.state,
-        aligned,
-        rows=rows,
-        first=span[0],
-        last=span[1],
-        place=place,
-    )
+    part = Stretch(order.task, source, order.state, aligned, span=span, gathered=rows, place=place)
     with few_threads(0.0):  # of PyTorch as well, which the engine has imported
         if order.combine is None:
-            return place.get(engine.map(stretch))
-        return place.get(engine.reduce(stretch, order.combine))
+            return place.get(engine.map(part))
+        return place.get(engine.reduce(part, order.combine))
 
 
 @_returning_failures
@@ -109,26 +100,27 @@ def _engine(device: str | None, size: int) -> Engine:
 
 @dataclass(frozen=True)
 class Stretch(Pass):
-    """The part of a pass that is over rows `first:last`, or over `rows` that were gathered from
-    there; its blocks know where they are in the whole."""
+    """The part of a pass that is over rows (first, last), which may be `gathered` ones; its blocks
+    are as large as the driver says, and know where they are in the whole."""
 
-    first: int = 0
-    last: int = 0
+    span: tuple[int, int] = (0, 0)
+    gathered: Array | None = None  # not `rows`, for which an engine chooses other blocks
     place: Place = HOST
 
     @property
     def n(self) -> int:
-        return self.last - self.first
+        first, last = self.span
+        return last - first
 
     def block(self, start: int, stop: int) -> Block:
-        there = self.first + start, self.first + stop
+        first, _ = self.span
         with _naming_host():
-            if self.rows is None:
-                block = self.source.block(*there)
+            if self.gathered is None:
+                block = self.source.block(first + start, first + stop)
             else:
-                block = self.source.gather(self.rows, start, stop)
+                block = self.source.gather(self.gathered, start, stop)
         views = tuple(v if v.place is HOST else FromHost(v, self.place) for v in block.views)
-        return replace(block, start=there[0], stop=there[1], views=views)
+        return replace(block, start=first + start, stop=first + stop, views=views)
 
 
 class FromHost(Moved):
