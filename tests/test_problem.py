@@ -327,8 +327,11 @@ def test_every_purpose_has_its_own_generator():
 
 def test_streams_keep_their_numbers():
     """Or every selection of an earlier version would come out otherwise."""
-    numbers = {"RANGE": 0, "CURVATURE": 1, "PERTURB": 2, "UNIFORM": 3, "K_DPP": 4, "START": 5}
-    assert {stream.name: stream.value for stream in Stream} == {**numbers, "NEIGHBOURS": 6}
+    names = ["RANDOM_START", "CURVATURE", "PERTURB", "RANDOM_BASELINE", "KDPP_BASELINE"]
+    names += ["RELAXED_SAMPLE", "COVERAGE"]
+    assert [(stream.name, stream.value) for stream in Stream] == [
+        *zip(names, range(7), strict=True)
+    ]
     assert _problem().rng(Stream.PERTURB, 3).random() == _problem().rng(2, 3).random()
 
 

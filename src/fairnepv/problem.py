@@ -25,15 +25,15 @@ _MANY = 256  # picks among few rows that a device makes sooner than the host
 
 
 class Stream(IntEnum):
-    """What random numbers are for; `Problem.rng` makes a generator of its own for each."""
+    """What random numbers are drawn for; each purpose has a stream of its own."""
 
-    RANGE = 0  # combinations of all feature columns, where frames start
-    CURVATURE = 1  # directions in which a point is looked at, by attempt
-    PERTURB = 2  # what a set exchanges before it is improved again, by restart
-    UNIFORM = 3  # the baseline of that name
-    K_DPP = 4  # the baseline of that name, by sample
-    START = 5  # the first vector of Lanczos; by sample, sets drawn from a relaxed solution
-    NEIGHBOURS = 6  # rows that isolation is judged by
+    RANDOM_START = 0  # of a relaxation on frames
+    CURVATURE = 1  # the check of what it converged to, by attempt
+    PERTURB = 2  # items replaced at a local optimum, by restart
+    RANDOM_BASELINE = 3
+    KDPP_BASELINE = 4  # by sample
+    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
+    COVERAGE = 6  # rows that coverage is measured on
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,8 @@ class Problem:
         return np.asarray(self.pool.offsets + self.lifts)
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """A generator of its own for each purpose, so that resuming needs no stored state.
-
-        A purpose is a `Stream` and, where it is asked for several times, a counter.
-        """
+        """A generator of its own for each purpose, a `Stream` and perhaps a number within it, so
+        that resuming needs no stored state."""
         seeds = np.random.SeedSequence(self.random_state, spawn_key=purpose)
         return np.random.default_rng(seeds)
 
