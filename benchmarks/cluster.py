@@ -54,7 +54,7 @@ def gram(problem: Any) -> Any:
 def swaps(problem: Any) -> Any:
     """The best swap of every slot; the table is too large to be kept, so rows are multiplied."""
     subset = Subset.of(problem, np.arange(K))
-    return tuple(best_swaps(SwapTable.of(subset, keep=False)))[:5]
+    return best_swaps(SwapTable.of(subset, keep=False)).rungs
 
 
 def prices(problem: Any) -> Any:

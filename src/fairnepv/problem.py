@@ -23,6 +23,8 @@ WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a
 _MOST_LIFT = 1e5  # nats beside which float64 still tells scores apart by the tie tolerance
 _MANY = 256  # picks among few rows that a device makes sooner than the host
 
+DEFAULT_UTILITY = "diverse"  # of `objective.UTILITIES`: log-determinants
+
 
 class Stream(IntEnum):
     """What random numbers are drawn for; each purpose has a stream of its own."""
@@ -71,6 +73,7 @@ class Problem:
     priorities: Floats | None = None  # (M,) weights in the soft-min, summing to one; None: equal
     floors: Floats | None = None  # (M,) least d_q, -inf where there is none; None: none at all
     means: Means = field(default_factory=Means)
+    utility: str = DEFAULT_UTILITY  # what a view is asked for, by its name in `objective`
 
     def __post_init__(self) -> None:
         self.constraints.check(self.pool.n, self.k)

@@ -20,9 +20,9 @@ from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.concave import Dual, ViewDual, certify, check_proof, price, view_bound
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave.concave import Concave, ConcaveState
-from fairnepv.concave.dual import conjugate
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.objective import entropy_price
+from fairnepv.objective.majorant import conjugate
 from fairnepv.problem import Constraints, Problem
 from fairnepv.views import kernel as kernel_module
 from problems import (

@@ -11,21 +11,24 @@ from hypothesis import strategies as st
 import cases
 import reference
 from fairnepv.compute import block_threads, in_order
-from fairnepv.concave import topk as topk_module
-from fairnepv.concave.topk import Rows, TopK, ascend, cap, climb, held_rows, split
+from fairnepv.concave.topk import TopK, ascend, cap, climb
+from fairnepv.objective import HeldRows, held_rows
+from fairnepv.objective.logdet import LogDet
+from fairnepv.objective.majorant import split
 from fairnepv.problem import Constraints, Quotas, largest
 from problems import examples, feasible_subsets, indices, pose, random_rules
 
 SEEDS = st.integers(0, 10**6)
 FREE = Constraints()
+gamma = LogDet().majorant
 
 
-def as_features(Phi: np.ndarray, eps: float) -> Rows:
-    return Rows(eps, (Phi**2).sum(axis=1), features=Phi)
+def as_features(Phi: np.ndarray, eps: float) -> HeldRows:
+    return HeldRows(eps, (Phi**2).sum(axis=1), features=Phi)
 
 
-def as_kernel(Phi: np.ndarray, eps: float) -> Rows:
-    return Rows(eps, (Phi**2).sum(axis=1), kernel=Phi @ Phi.T)
+def as_kernel(Phi: np.ndarray, eps: float) -> HeldRows:
+    return HeldRows(eps, (Phi**2).sum(axis=1), kernel=Phi @ Phi.T)
 
 
 FORMS = {"features": as_features, "kernel": as_kernel}
@@ -63,7 +66,7 @@ def test_gamma_equals_its_twin(form, seed):
     rng = np.random.default_rng(seed)
     Phi, eps, k = random_rows(rng)
     x = random_point(rng, len(Phi), k)
-    value = FORMS[form](Phi, eps).at(x, k).value
+    value = gamma(FORMS[form](Phi, eps), x, k).value
     scale = max((Phi**2).sum(axis=1)) / eps
     expected = k * reference.gamma(Phi, eps, x, k)
     assert value == pytest.approx(expected, abs=1e-12 * max(1.0, scale), rel=1e-11)
@@ -79,7 +82,7 @@ def test_gamma_is_the_log_determinant_where_x_is_a_subset(case, form):
             S = np.sort(rng.permutation(len(Phi))[: case.k])
             x = np.zeros(len(Phi))
             x[S] = 1.0
-            value = FORMS[form](Phi, eps).at(x, case.k).value / case.k
+            value = gamma(FORMS[form](Phi, eps), x, case.k).value / case.k
             assert value == pytest.approx(reference.subset_score(L, S), abs=1e-9)
 
 
@@ -91,8 +94,8 @@ def test_gamma_is_concave_and_below_its_tangents(seed):
     rows = as_features(Phi, max(eps, 1e-4))
     left, right = random_point(rng, len(Phi), k), random_point(rng, len(Phi), k)
     t = rng.random()
-    ends = [rows.at(x, k) for x in (left, right)]
-    between = rows.at((1 - t) * left + t * right, k)
+    ends = [gamma(rows, x, k) for x in (left, right)]
+    between = gamma(rows, (1 - t) * left + t * right, k)
     rounding = 1e-9 * max(1.0, abs(between.value))
     assert between.value >= (1 - t) * ends[0].value + t * ends[1].value - rounding
     tangent = ends[0].value + ends[0].prices @ (right - left)
@@ -109,7 +112,7 @@ def test_prices_are_the_gradient(form, seed):
     k, eps = int(rng.integers(1, n)), float(rng.choice([0.01, 0.1, 1.0]))
     Phi = rng.standard_normal((n, p))
     x = reference.capped_simplex(0.3 * rng.standard_normal(n), k).clip(0.05)
-    prices = FORMS[form](Phi, eps).at(x, k).prices
+    prices = gamma(FORMS[form](Phi, eps), x, k).prices
     expected = reference.gamma_gradient(Phi, eps, x, k)
     np.testing.assert_allclose(prices, expected, atol=1e-9, rtol=1e-9)
     lam = np.linalg.eigvalsh(Phi.T @ np.diag(x) @ Phi)[::-1]
@@ -129,7 +132,7 @@ def test_both_forms_agree_and_their_slopes_are_one_matrix(seed):
     eps = max(eps, 1e-3)
     Phi = Phi / max(1.0, np.abs(Phi).max())
     x = random_point(rng, len(Phi), k)
-    slopes = [FORMS[form](Phi, eps).at(x, k) for form in FORMS]
+    slopes = [gamma(FORMS[form](Phi, eps), x, k) for form in FORMS]
     assert slopes[0].value == pytest.approx(slopes[1].value, abs=1e-9)
     for slope in slopes:
         assert slope.combine.shape[1] < k
@@ -177,7 +180,7 @@ def test_held_rows_move_a_shift_from_the_kernel_to_the_ridge(shift):
     """A negative one, by which a rounded kernel becomes definite, stays out of the ridge."""
     Phi = np.random.default_rng(0).standard_normal((9, 3))
     rows = indices(1, 4, 5, 8)
-    held = held_rows(pose([Phi], 3, 0.1, [0.2]).pool.views[0], rows, shift)
+    held = HeldRows.of(pose([Phi], 3, 0.1, [0.2]).pool.views[0], rows, shift)
     assert held.eps == 0.2 + max(shift, 0.0)
     K = Phi[rows] @ Phi[rows].T - shift * np.eye(4)
     kernel = held.kernel if held.kernel is not None else held.features @ held.features.T
@@ -415,13 +418,14 @@ def test_float32_is_good_to_six_digits(form, seed):
     Phi = rng.standard_normal((9, 6))
     Phi /= np.linalg.norm(Phi, axis=1)[:, None]
     x, k = random_point(rng, 9, 4), 4
-    exact, rows = FORMS[form](Phi, 0.1).at(x, k), FORMS[form](Phi, 0.1)
-    single = Rows(
+    exact, rows = gamma(FORMS[form](Phi, 0.1), x, k), FORMS[form](Phi, 0.1)
+    held = HeldRows(
         rows.eps,
         rows.norms,
         None if rows.features is None else rows.features.astype(np.float32),
         None if rows.kernel is None else rows.kernel.astype(np.float32),
-    ).at(x, k)
+    )
+    single = gamma(held, x, k)
     assert single.value == pytest.approx(exact.value, abs=1e-4)
     np.testing.assert_allclose(single.prices, exact.prices, atol=1e-3)
     assert single.combine.dtype == np.float64
@@ -431,12 +435,12 @@ def test_chunks_and_threads_change_nothing(monkeypatch):
     """One chunk is the whole; several have the same bits on any number of threads."""
     rng = np.random.default_rng(0)
     rows, x = as_features(rng.standard_normal((100, 7)), 0.1), random_point(rng, 100, 5)
-    whole = rows.at(x, 5)
-    monkeypatch.setattr(topk_module, "_CHUNK", 16)
-    parts = rows.at(x, 5)
+    whole = gamma(rows, x, 5)
+    monkeypatch.setattr(held_rows, "_CHUNK", 16)
+    parts = gamma(rows, x, 5)
     assert parts.value == pytest.approx(whole.value, abs=1e-10)
     np.testing.assert_allclose(parts.prices, whole.prices, atol=1e-10)
     with block_threads(math.inf):
-        shared = rows.at(x, 5, in_order)
+        shared = gamma(rows, x, 5, in_order)
     assert shared.value == parts.value
     assert shared.prices.tolist() == parts.prices.tolist()

@@ -10,8 +10,9 @@ from fairnepv.api.inputs import pose
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave import proof_arrays, read_proof
 from fairnepv.concave.concave import Concave, ConcaveState
-from fairnepv.concave.topk import held_rows
 from fairnepv.loop import Budget, pack, run, unpack
+from fairnepv.objective import HeldRows
+from fairnepv.objective.logdet import LogDet
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -121,13 +122,13 @@ def test_rows_are_held_where_they_are(m, dtype, device):
         pose(data, 5, engine=e).pool.views for e in (None, TorchEngine(device, block_rows=16))
     )
     T, x = np.arange(m), np.full(m, 5 / m)
-    one, other = held_rows(here, T, dtype=dtype), held_rows(there, T, dtype=dtype)
+    one, other = HeldRows.of(here, T, dtype=dtype), HeldRows.of(there, T, dtype=dtype)
     assert one.exact == other.exact == (dtype is np.float64)
     held = other.features if m > 9 else other.kernel
     assert isinstance(held, torch.Tensor)
     assert held.device.type == device
     small = 1e-12 if dtype is np.float64 else 1e-4
-    one_slope, other_slope = one.at(x, 5), other.at(x, 5)
+    one_slope, other_slope = (LogDet().majorant(rows, x, 5) for rows in (one, other))
     assert other_slope.value == pytest.approx(one_slope.value, abs=small)
     assert type(other_slope.prices) is np.ndarray
     np.testing.assert_allclose(other_slope.prices, one_slope.prices, atol=small)

@@ -1,6 +1,7 @@
 """Branch and bound: the enumerated optimum, and bounds that are true at every step on the way."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +10,9 @@ import pytest
 import cases
 import reference
 from fairnepv import DiagonalView, InputError, KernelView, Status, select
+from fairnepv.concave.topk import price_candidates
 from fairnepv.loop import Budget, Outcome, pack, run, unpack
 from fairnepv.problem import Constraints, Problem
-from fairnepv.search import Exact
 from fairnepv.search import exact as exact_module
 from fairnepv.search.exact import Best, ExactState, Tree, _top_sums
 from problems import (
@@ -28,6 +29,8 @@ from problems import (
 )
 
 SURE = 1e-9  # what pruning may give away
+
+Exact = partial(exact_module.Exact, price=price_candidates)
 
 
 @pytest.fixture
@@ -197,7 +200,10 @@ def test_identical_rows_are_worth_their_ridge(k, eps):
     assert outcome.status is (Status.OPTIMAL if eps > 1e-5 else Status.INEXACT)
     expected = ((k - 1) * math.log(eps) + math.log(k + eps)) / k
     assert outcome.state.value == pytest.approx(expected, abs=1e-12)
-    tree, nothing = Tree.of(pose([np.ones((7, 1))], 2, 0.1, [eps])), Best(np.arange(2), -np.inf)
+    tree, nothing = (
+        Tree.of(pose([np.ones((7, 1))], 2, 0.1, [eps]), price_candidates),
+        Best(np.arange(2), -np.inf),
+    )
     found = tree.search(tree.branch(np.zeros(7, dtype=np.int8)), nothing)
     assert found.value == pytest.approx((math.log(eps) + math.log(2 + eps)) / 2, abs=1e-12)
 
@@ -289,7 +295,7 @@ def test_the_bounds_of_a_node_hold_for_every_set_below_it(seed):
     if problem.k < 3 or problem.constraints:
         problem = pose(cases.random_views(np.random.default_rng(seed), 9, [4, 3]), 4, 0.1, [0.1, 1])
     n, k = problem.n, problem.k
-    tree = Tree.of(problem)
+    tree = Tree.of(problem, price_candidates)
     node = np.zeros(n, dtype=np.int8)
     node[seed % n] = 1
     node[(seed + 3) % n] = -1
@@ -306,7 +312,7 @@ def test_the_bounds_of_a_node_hold_for_every_set_below_it(seed):
     gains = np.log(np.diagonal(branch.K, axis1=1, axis2=2).clip(min=0) + tree.eps[:, None])
     hadamard = tree._hadamard(branch.base, gains, room)
     nothing = Best(np.arange(k), -np.inf)
-    prices, constant = tree._relax(branch, nothing)
+    prices, constant = tree.prices(branch, nothing)
     price = dict(zip(branch.rows.tolist(), prices.tolist(), strict=True))
     for S, value in F.items():
         rest = [i for i in S if i != seed % n]
@@ -318,12 +324,12 @@ def test_the_bounds_of_a_node_hold_for_every_set_below_it(seed):
 def test_children_cover_every_set_of_their_parent():
     """And no set twice: each child chooses one candidate and gives up those before it."""
     problem = pose(cases.random_views(np.random.default_rng(2), 9, [4, 3]), 4, 0.1, [0.1, 0.1])
-    tree = Tree.of(problem)
+    tree = Tree.of(problem, price_candidates)
     node = np.zeros(9, dtype=np.int8)
     node[2], node[5] = 1, -1
     branch = tree.branch(node)
     nothing = Best(np.arange(4), -np.inf)
-    prices, constant = tree._relax(branch, nothing)
+    prices, constant = tree.prices(branch, nothing)
     children, bounds = tree._children(node, branch, prices, constant, nothing)
     seen: list[tuple[int, ...]] = []
     for child, bound in zip(children, bounds, strict=True):

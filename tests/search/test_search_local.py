@@ -19,7 +19,8 @@ from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subsets, improve
 from fairnepv.search import enumeration as enumeration_module
 from fairnepv.search.effort import Effort, _perturb, restart_from
-from fairnepv.search.local import LocalState, SwapLadders, best_swaps
+from fairnepv.search.ladders import SwapLadders
+from fairnepv.search.local import LocalState, best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
 from problems import (
@@ -67,7 +68,7 @@ def search(problem: Problem, start, *, pairs: int = 0, **budget) -> Outcome[Loca
 
 def check_subset(subset: Subset, Ls: list[np.ndarray], tau: float, tolerance: float) -> None:
     S = subset.indices
-    for B, logdet, L in zip(subset.inverses, subset.logdets, Ls, strict=True):
+    for B, logdet, L in zip(subset.inverses, subset.totals, Ls, strict=True):
         L_S = L[np.ix_(S, S)]
         np.testing.assert_allclose(L_S @ B, np.eye(len(S)), atol=tolerance)
         assert logdet == pytest.approx(np.linalg.slogdet(L_S)[1], abs=tolerance)
@@ -127,14 +128,14 @@ def test_a_pass_finds_the_best_row_for_every_slot(case, block):
     criteria = [reference.swap_values(Ls, S, case.tau)]
     if len(Ls) > 1:
         criteria += [reference.swap_values([L], S, case.tau) for L in Ls]
-    first, last = best.rungs()
-    assert best.criteria[first].tolist() == np.repeat(range(len(criteria)), case.k).tolist()
-    assert best.slots[first].tolist() == list(range(case.k)) * len(criteria)
+    first, last = (best.rungs[ends] for ends in best.ends())
+    assert first["criterion"].tolist() == np.repeat(range(len(criteria)), case.k).tolist()
+    assert first["slot"].tolist() == list(range(case.k)) * len(criteria)
     winners = [int(np.argmax(x >= x.max() - 1e-9)) for values in criteria for x in values.T]
-    assert best.rows[first].tolist() == winners
+    assert first["row"].tolist() == winners
     fair = [criteria[0][row, j % case.k] for j, row in enumerate(winners)]
-    np.testing.assert_allclose(best.fair[first], fair, atol=1e-9)
-    scores = best.scores[last].reshape(len(criteria), case.k)
+    np.testing.assert_allclose(first["fair"], fair, atol=1e-9)
+    scores = last["score"].reshape(len(criteria), case.k)
     np.testing.assert_allclose(scores[0], criteria[0].max(axis=0), atol=1e-9)
     for q, values in enumerate(criteria[1:]):
         gains = values.max(axis=0) - reference.subset_score(Ls[q], S)
@@ -144,7 +145,7 @@ def test_a_pass_finds_the_best_row_for_every_slot(case, block):
 def test_a_pass_judges_by_fairness_alone_when_asked():
     case = cases.SMALL[2]
     best = best_swaps(SwapTable.of(Subset.of(pose_case(case), first_rows(case))), by_view=False)
-    assert set(best.criteria.tolist()) == {0}
+    assert set(best.rungs["criterion"].tolist()) == {0}
     assert len(best.moves(0)) == case.k
 
 
@@ -186,7 +187,8 @@ def test_near_ties_between_rows_are_settled_alike_at_any_block_size(logs, block)
 def test_moves_equal_to_rounding_are_tied_wherever_they_lie(offset):
     """The lower row goes first, also where the scores lie on two sides of a decimal grid."""
     scores = np.array([0.5 + offset + 1e-15, 0.5 + offset - 1e-15, 0.9])
-    best = SwapLadders(np.zeros(3, int), np.arange(3), indices(7, 4, 9), scores, scores, (1e-10,))
+    moves = np.arange(3), indices(7, 4, 9)
+    best = SwapLadders.of(moves, scores, scores, (1e-10,))
     assert best.moves(0) == [(2, (9,)), (1, (4,)), (0, (7,))]
 
 
@@ -290,8 +292,8 @@ def test_strained_sets_respond_as_accurately_as_they_are_scored(width):
     assert subset.strained.tolist() == [width < 8, True]
     best = best_swaps(SwapTable.of(subset))
     values = reference.row_swap_values(views, [*eps, 1e-9], range(8), 0.1)
-    first, _ = best.rungs()
-    np.testing.assert_allclose(best.fair[first], values.max(axis=0), atol=1e-10)
+    first, _ = best.ends()
+    np.testing.assert_allclose(best.rungs["fair"][first], values.max(axis=0), atol=1e-10)
 
 
 @examples(40)

@@ -17,7 +17,7 @@ from fairnepv.loop import run
 from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
-from fairnepv.search import local as local_module
+from fairnepv.search import ladders as ladders_module
 from fairnepv.search import table as table_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
@@ -133,9 +133,9 @@ def test_swaps_read_from_a_kept_table_are_those_of_the_set(storage):
     S = table.subset.indices.tolist()
     values = reference.swap_values(Ls, S, 0.1)
     best = best_swaps(table)
-    first, last = best.rungs()
-    np.testing.assert_allclose(best.scores[last], values.max(axis=0), atol=1e-9)
-    assert best.rows[first].tolist() == values.argmax(axis=0).tolist()
+    first, last = best.ends()
+    np.testing.assert_allclose(best.rungs["score"][last], values.max(axis=0), atol=1e-9)
+    assert best.rungs["row"][first].tolist() == values.argmax(axis=0).tolist()
 
 
 @pytest.mark.parametrize("storage", STORAGE)
@@ -222,7 +222,7 @@ def test_no_swap_improves_though_float32_left_out_most_of_a_crowd(
     any_size_in_float32, monkeypatch, seed
 ):
     """Rows of a crowd need not be tied: in a narrow view many are only nearly so."""
-    monkeypatch.setattr(local_module, "_CROWD", 1)
+    monkeypatch.setattr(ladders_module, "_CROWD", 1)
     view = np.random.default_rng(seed).standard_normal((150, 2))
     view /= np.linalg.norm(view, axis=1, keepdims=True)
     problem, Ls = pose([view], 8, 0.1, [0.01]), kernels([view], [0.01])

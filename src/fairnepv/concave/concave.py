@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fairnepv.compute import HOST, block_threads, in_order
-from fairnepv.concave.dual import Dual, Priced, ViewDual, price, row_prices
-from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb, held_rows, one_by_one
+from fairnepv.concave.dual import Dual, Priced, price, row_prices
+from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
+from fairnepv.objective import HeldRows, utility_of
+from fairnepv.objective.held_rows import one_by_one
 from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
@@ -176,13 +179,14 @@ class Concave:
     def _hold(self, rows: Indices, dtype: DTypeLike) -> TopK:
         problem = self.problem
         views = tuple(
-            held_rows(view, rows, shift, dtype)
+            HeldRows.of(view, rows, shift, dtype)
             for view, shift in zip(problem.pool.views, self._shifts, strict=True)
         )
         rules = problem.constraints.take(rows)
         here = all(view.place is HOST for view in problem.pool.views)
         each = in_order if here else one_by_one  # a device has its threads inside
-        return TopK(views, problem.offsets, problem.tau, problem.k, problem.k, rules, each)
+        k, utility = problem.k, utility_of(problem)
+        return TopK(views, problem.offsets, problem.tau, k, k, rules, each, utility)
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
@@ -209,11 +213,8 @@ class Concave:
         return self._exact
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
-        views = tuple(
-            ViewDual(slope.level, slope.combine, shift)
-            for slope, shift in zip(point.slopes, self._shifts, strict=True)
-        )
-        return Dual(point.weights, rows, views)
+        own = zip(point.slopes, self._shifts, strict=True)
+        return Dual(point.weights, rows, tuple(slope.dual(shift) for slope, shift in own))
 
     def _price(self, point: ConcavePoint, dual: Dual) -> Priced:
         """The pass that says who should join T. In float32 it proves nothing: its bound is that of
@@ -308,15 +309,9 @@ def most_rows(problem: Problem) -> int:
 
 
 def _rows_for(problem: Problem, cost: float) -> int:
-    """How many rows an evaluation of so many multiply-adds can take."""
-    few, many = 1, problem.n
-    if evaluation_cost(problem, many) <= cost:
-        return many
-    while many - few > 1:  # the cost rises with the rows
-        middle = (few + many) // 2
-        below = evaluation_cost(problem, middle) <= cost
-        few, many = (middle, many) if below else (few, middle)
-    return few
+    """How many rows an evaluation of so many multiply-adds can take, at least one."""
+    sizes = range(1, problem.n + 1)  # the cost rises with them
+    return max(1, bisect_right(sizes, cost, key=lambda m: evaluation_cost(problem, m)))
 
 
 def evaluation_cost(problem: Problem, m: int) -> float:

@@ -1,32 +1,22 @@
-"""The concave top-k relaxation of F_tau over {0 <= x <= 1, sum x = k} (DESIGN 3.5).
+"""The concave relaxation of F_tau over {0 <= x <= 1, sum x = k} (DESIGN 3.5), on few rows.
 
-With lambda the eigenvalues of Phi^T diag(x) Phi in descending order and the unique r for which
-lambda_r > m >= lambda_{r+1}, m = (sum_{i>r} lambda_i) / (k - r),
-
-    Gamma(x) = sum_{i<=r} log(lambda_i + eps) + (k - r) log(m + eps)
-
-is concave and equals log det L[S, S] at the indicator of S [Nikolov; LiXie]. Its gradient
-is phi_i^T W phi_i, where W has eigenvalues 1/(lambda_i + eps) on the leading eigenvectors and
-1/(m + eps) on everything else. This module works on few rows, held densely; which rows those are
-is for the certificate and for branch and bound to say.
+Every view has a concave majorant of its utility there; the soft-min of concave functions is
+concave, so the value and the gradient at any x bound all sets. Which rows are held is for the
+certificate and for branch and bound to say.
 """
 
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from fairnepv.compute import HOST, few_threads
-from fairnepv.objective import soft_min, soft_min_weights
-from fairnepv.problem import Constraints
-from fairnepv.views import View
+from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
+from fairnepv.objective.held_rows import Each, one_by_one
+from fairnepv.problem import DEFAULT_UTILITY, Constraints
 from fairnepv.views.base import Floats, Indices
 
 _GROW, _SHRINK = 1.3, 0.5  # of the step after a success and after a failure
@@ -34,144 +24,40 @@ _LONGEST, _LONGEST_MIXED = 16.0, 4.0
 _SHORTEST = 1e-6
 _FAINTEST = 1e-200  # what multiplication may leave of an entry; its root and inverse are finite
 _CHEAPEST = 1e-6  # of the dearest price: what is cheaper falls no faster
-_CHUNK = 2048  # rows that are worth a thread of the host
+_EVALUATIONS, _HOPELESS = (
+    12,
+    0.2,
+)  # of candidates; a gap, beside what the value is above the best by
 _MEMORY = 6  # points that an ascent looks back on
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
-
-
-Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]
-
-
-def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    return [call() for call in calls]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller.
-
-    Held in float32, they give a value to about six digits in half of the time. They are at `place`,
-    and so is what is as large as they are; x and prices are on the host.
-    """
-
-    eps: float
-    norms: Floats  # (m,) diagonal of the kernel
-    features: Any = None
-    kernel: Any = None
-    place: Any = HOST
-
-    @property
-    def exact(self) -> bool:
-        held = self.kernel if self.features is None else self.features
-        return bool(held.dtype == self.place.xp.float64)
-
-    def at(self, x: Floats, k: int, each: Each = one_by_one) -> Slope:
-        """Gamma and its gradient at x >= 0. `each` does the work on chunks of the rows."""
-        place, kind = self.place, np.float64 if self.exact else np.float32
-        root = place.put(np.sqrt(x).astype(kind))
-        if self.features is not None:
-            parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
-            matrix = functools.reduce(operator.add, parts)
-        else:
-            matrix = root[:, None] * self.kernel * root
-        with few_threads(float(len(matrix)) ** 3):
-            lam, Y = place.leading(matrix, k)
-        r, mean = split(lam, place.trace(matrix), k)
-        lam, Y = lam[:r], Y[:, :r]
-        value = float(np.log(lam + self.eps).sum() + (k - r) * np.log(mean + self.eps))
-        # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
-        # 1/eps would only cost digits.
-        everything = 0 < r == len(matrix)
-        level = 1.0 / ((lam[-1] if everything else mean) + self.eps)
-        depth = np.sqrt(np.maximum(level - 1.0 / (lam + self.eps), 0.0))
-        Y = Y * place.put(depth.astype(kind))
-        if self.features is not None:
-            chunks = list(each([partial(_image, self.features[c], Y) for c in self._chunks]))
-            images, B = chunks[0] if len(chunks) == 1 else place.xp.concat(chunks), None
-        else:
-            B = root[:, None] * (Y / place.put(np.sqrt(lam).astype(kind)))
-            images = self.kernel @ B
-        prices = np.maximum(level * self.norms - place.get(place.square_sums(images)), 0.0)
-        return Slope(value, prices, level, partial(self._combination, x, lam, images, B))
-
-    def _combination(self, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
-        """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
-        kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam).
-        """
-        if B is not None:
-            return self.place.xp.astype(B, self.place.xp.float64)
-        return self.place.put(x)[:, None] * images / self.place.put(lam)
-
-    @property
-    def _chunks(self) -> list[slice]:
-        """A fixed partition, so that sums do not depend on the number of threads; a device has
-        its threads inside of one."""
-        m = len(self.norms)
-        size = _CHUNK if self.place is HOST else max(m, 1)
-        return [slice(start, start + size) for start in range(0, m, size)]
-
-
-def _gram(features: Any, root: Any) -> Any:
-    weighted = root[:, None] * features
-    return weighted.T @ weighted
-
-
-def _image(features: Any, Y: Any) -> Any:
-    return features @ Y
-
-
-@dataclass(frozen=True, eq=False)
-class Slope:
-    """Gamma at a point, and W = level I - Phi^T B B^T Phi with B = `combine` (m, r), r < k."""
-
-    value: float
-    prices: Floats  # (m,) phi_i^T W phi_i
-    level: float
-    combination: Callable[[], Any]  # of B, which most points are never asked for
-
-    @property
-    def combine(self) -> Any:
-        return self.combination()
-
-
-def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
-    """r, and the mean m of the tail that k - r slots share; `lam` holds the leading eigenvalues.
-
-    The least r whose tail mean reaches lambda_{r+1} is the unique one of the definition.
-    """
-    padded = np.zeros(k + 1)
-    padded[: min(len(lam), k + 1)] = lam[: k + 1]
-    slots = k - np.arange(k)
-    tails = np.maximum(total - np.concatenate([[0.0], np.cumsum(padded[: k - 1])]), 0.0) / slots
-    r = int(np.argmax(tails >= padded[:k])) if (tails >= padded[:k]).any() else k - 1
-    return r, float(tails[r])
 
 
 @dataclass(frozen=True)
 class TopK:
     """The relaxation on m rows: all views, the soft-min, and the rules on x.
 
-    `size` is what log-determinants are divided by: k, or more where some items are chosen already
-    and their part stands in the offsets.
+    `size` is what totals are divided by: k, or more where some items are chosen already and their
+    part stands in the offsets.
     """
 
-    views: tuple[Rows, ...]
+    views: tuple[HeldRows, ...]
     offsets: Floats  # (M,)
     tau: float
     k: int
     size: int
     rules: Constraints
     each: Each = one_by_one  # how independent parts of an evaluation are done
+    utility: Utility = UTILITIES[DEFAULT_UTILITY]
 
     @property
     def m(self) -> int:
         return len(self.views[0].norms)
 
     def at(self, x: Floats) -> ConcavePoint:
+        majorant = partial(self.utility.majorant, x=x, k=self.k)
         if len(self.views) == 1:
-            slopes = [self.views[0].at(x, self.k, self.each)]
-        else:
-            slopes = list(self.each([partial(view.at, x, self.k) for view in self.views]))
+            return ConcavePoint(self, x, (majorant(self.views[0], each=self.each),))
+        slopes = self.each([partial(majorant, view, each=one_by_one) for view in self.views])
         return ConcavePoint(self, x, tuple(slopes))
 
     def start(self) -> Floats:
@@ -188,7 +74,7 @@ class TopK:
 class ConcavePoint:
     topk: TopK
     x: Floats
-    slopes: tuple[Slope, ...]
+    slopes: tuple[Any, ...]  # by view, each a `Tangent`
 
     @functools.cached_property
     def view_values(self) -> Floats:
@@ -236,6 +122,34 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
         if eta < _SHORTEST:
             break
     return point, 0.0, evaluations
+
+
+def price_candidates(
+    kernels: Floats, eps: Floats, standing: Standing, room: int, best: float, sure: float
+) -> tuple[Floats, float]:
+    """Prices (m,) and a constant: a set with `room` of these candidates scores at most the sum of
+    their prices plus the constant.
+
+    `standing` is that of what is chosen already, and `kernels` (M, m, m) are conditional on it. The
+    relaxation is left once its bound exceeds `best` by at most `sure`, or is seen to stay above.
+    """
+    views = tuple(
+        HeldRows(float(e), np.diagonal(K).copy(), kernel=K)
+        for e, K in zip(eps, kernels, strict=True)
+    )
+    offsets, size = standing.offsets + standing.totals / standing.size, standing.size
+    topk = TopK(views, offsets, standing.tau, room, size, Constraints(), utility=standing.utility)
+    point = topk.at(topk.start())
+    found, eta = point, 1.0
+    for _ in range(_EVALUATIONS):
+        if found.bound <= best + sure or eta == 0.0:
+            break
+        point, eta, _ = ascend(point, eta)
+        found = point if point.bound < found.bound else found
+        above = point.value - best
+        if above > 0 and found.bound - point.value < _HOPELESS * above:
+            break
+    return found.prices, found.value - float(found.prices @ found.x)
 
 
 class Climb(NamedTuple):
@@ -293,20 +207,6 @@ def _mixed(memory: list[tuple[Floats, Floats]], weight: Floats, eta: float) -> F
     target = here + eta * step
     mixed: Floats = np.exp(target - target.max())
     return mixed
-
-
-def held_rows(view: View, rows: Indices, shift: float = 0.0, dtype: DTypeLike = np.float64) -> Rows:
-    """Rows of a view: as features, or as a kernel where that is the smaller side."""
-    eps, place = view.ridge + max(shift, 0.0), view.place
-    kind = getattr(place.xp, np.dtype(dtype).name)
-    if view.p < len(rows) and not shift:
-        features = view.dense_rows(rows)
-        norms = place.get(place.square_sums(features))
-        return Rows(eps, norms, place.xp.astype(features, kind, copy=False), place=place)
-    K = view.inner(rows, rows)
-    K.flat[:: len(K) + 1] -= shift
-    kernel = place.put(K.astype(dtype, copy=False))
-    return Rows(eps, np.diagonal(K).copy(), kernel=kernel, place=place)
 
 
 # --- the capped simplex -------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:
     k = len(subset.indices)
     rivals, margins = [-1] * k, np.full(k, np.nan)
     fair = subset.standing._replace(floors=None)  # F_tau, without the price of a missed floor
-    value = fair.fair_scores(np.zeros(len(subset.logdets)))
+    value = fair.fair_scores(np.zeros(len(subset.totals)))
     for place, (row, *_) in best_swaps(SwapTable.of(subset, keep=False)).moves(0):
         if misses_floors(problem, subset.with_row(place, row)):
             continue  # what misses a floor is not allowed
@@ -104,6 +104,6 @@ def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:
 def _log_ratios(subset: Subset, place: int, row: int) -> Floats:
     """What a swap adds to the log-determinants; of a strained set the inverse does not know it."""
     if not subset.strained.any():
-        return subset.confirm(place, row).log_ratios
+        return subset.confirm(place, row).gains
     indices, views = subset.with_row(place, row), subset.problem.pool.views
-    return np.array([view.log_volume(indices) for view in views]) - subset.logdets
+    return np.array([view.log_volume(indices) for view in views]) - subset.totals

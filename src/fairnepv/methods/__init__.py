@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.concave import Certificate
+from fairnepv.concave.topk import price_candidates
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Context
 from fairnepv.methods.baselines import baselines, refuse
@@ -81,7 +82,13 @@ def _exact(problem: Problem, plan: Plan, session: Context) -> Found:
     start = _several_starts(problem, plan, session)
     if session.ended(start.status):
         return start
-    search = Exact(problem, start.indices, node_limit=plan.node_limit, goal=session.goal)
+    search = Exact(
+        problem,
+        start.indices,
+        price_candidates,
+        node_limit=plan.node_limit,
+        goal=session.goal,
+    )
     outcome = session.run(search)
     upper = outcome.state.upper
     proven = search.proves and math.isfinite(upper)

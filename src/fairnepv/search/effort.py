@@ -15,7 +15,7 @@ import numpy as np
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.search.greedy import Greedy, complete
 from fairnepv.search.local import LocalSearch
 from fairnepv.views.arrays import brief
@@ -161,7 +161,7 @@ def _perturb(problem: Problem, indices: Indices, restart: int) -> Indices:
 
     A greedy refill was tried: it mostly led back to where it came from, and cost a pass per item.
     """
-    rules, rng = problem.constraints, problem.rng(2, restart)
+    rules, rng = problem.constraints, problem.rng(Stream.PERTURB, restart)
     free = indices[~np.isin(indices, rules.fixed_in)]
     most = min(len(free), max(_DROP_MOST, math.ceil(_DROP_SHARE * problem.k)))
     count = int(rng.integers(min(2, most), most + 1))

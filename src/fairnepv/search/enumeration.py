@@ -18,6 +18,7 @@ from fairnepv.objective import (
     steepness,
     subset_merit,
     subset_scores,
+    utility_of,
 )
 from fairnepv.problem import Problem
 from fairnepv.search.ties import lost_below_zero, rounding
@@ -110,21 +111,11 @@ def _contenders(
 
 
 def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
-    """(m,) F_tau of every subset of a batch, from the kernel of the rows that occur in it; nan
-    where rounding leaves no determinant of it."""
-    rows, position = np.unique(batch, return_inverse=True)
-    position = position.reshape(batch.shape)
-    d = []
-    for view in problem.pool.views:
-        if problem.k == 1:  # the diagonal is enough, and n may be large
-            L = (view.squared_norms[batch[:, 0]] + view.ridge)[:, None, None]
-        else:
-            K = view.inner(rows, rows)
-            L = K[position[:, :, None], position[:, None, :]] + view.ridge * np.eye(problem.k)
-        sign, logdet = np.linalg.slogdet(L)
-        d.append(np.where(sign > 0, logdet, np.nan) / problem.k + view.offset)
-    floors = lifted_floors(problem)
-    scores: Floats = merit(np.array(d) + problem.lifts[:, None], problem.tau, floors)
+    """(m,) F_tau of every subset of a batch; nan where rounding leaves no score of it."""
+    utility, views = utility_of(problem), problem.pool.views
+    divisor = utility.divisor(problem.k)
+    d = np.array([utility.totals(view, batch) / divisor + view.offset for view in views])
+    scores: Floats = merit(d + problem.lifts[:, None], problem.tau, lifted_floors(problem))
     return scores
 
 

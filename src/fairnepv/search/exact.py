@@ -14,15 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.concave.topk import Rows, TopK, ascend
 from fairnepv.errors import InputError, Status
-from fairnepv.objective import entropy_price, lifted_floors, merit, soft_min_weights, subset_merit
-from fairnepv.problem import Constraints, Problem
+from fairnepv.objective import Standing, entropy_price, soft_min_weights, subset_merit
+from fairnepv.problem import Problem
 from fairnepv.search.ties import lost_below_zero, rounding
 from fairnepv.views.base import Floats, Indices
 
@@ -30,9 +29,23 @@ MOST_ROWS = 2000
 _SMALL = 30_000  # subsets of a subtree that is searched to the end
 DEEPEST = 50  # items still to choose there: each is a level of recursion
 _BATCH = 16  # nodes per step of the loop
-_EVALUATIONS = 12  # of the concave relaxation per node
 _SURE = 1e-9  # a set that is better by less is not looked for
 _PROVEN = 1e-6  # a proof that may be off by more is none
+
+
+class PriceCandidates(Protocol):
+    """A relaxation that bounds what some candidates can still bring; it is handed in, since this
+    room knows none."""
+
+    def __call__(
+        self, kernels: Floats, eps: Floats, standing: Standing, room: int, best: float, sure: float
+    ) -> tuple[Floats, float]:
+        """Prices (m,) and a constant, whose sum over any `room` candidates bounds their score.
+
+        `kernels` (M, m, m) are conditional on the chosen items, which stand as `standing` says. A
+        bound of at most `best + sure` is good enough.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,7 @@ class Exact:
         self,
         problem: Problem,
         start: Indices,
+        price: PriceCandidates,
         *,
         node_limit: int | None = None,
         goal: float | None = None,
@@ -62,7 +76,7 @@ class Exact:
         refuse_large(problem)
         self.problem, self.node_limit, self.goal = problem, node_limit, goal
         self._start = np.asarray(start, dtype=np.int64)
-        self._tree = Tree.of(problem)
+        self._tree = Tree.of(problem, price)
         # Determinants are conditioned step by step, each with the rounding of one comparison.
         noise = rounding(problem.pool.largest_norms, self._tree.eps, 1)
         self._rounding = _SURE + noise + lost_below_zero(problem.pool)
@@ -150,19 +164,20 @@ class Tree:
     """What all nodes share."""
 
     problem: Problem
+    price: PriceCandidates
     kernels: Floats  # (M, n, n)
     eps: Floats  # (M,)
-    offsets: Floats
-    floors: Floats | None
+    empty: Standing  # of no items, as a set of k
 
     @classmethod
-    def of(cls, problem: Problem) -> Tree:
+    def of(cls, problem: Problem, price: PriceCandidates) -> Tree:
         views = problem.pool.views
         shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
         kernels = np.stack([view.whole_kernel() for view in views])
         kernels -= shifts[:, None, None] * np.eye(problem.n)
         eps = problem.pool.eps + shifts
-        return cls(problem, kernels, eps, problem.offsets, lifted_floors(problem))
+        empty = Standing.of(problem, np.zeros(len(views)), problem.k)
+        return cls(problem, price, kernels, eps, empty)
 
     # --- a node -----------------------------------------------------------------------------------
 
@@ -183,7 +198,7 @@ class Tree:
         branch, hadamard = self._thinned(branch, best)
         if len(branch.rows) < room or min(bound, hadamard) <= best.value + _SURE:
             return best, *none
-        prices, constant = self._relax(branch, best)
+        prices, constant = self.prices(branch, best)
         return best, *self._children(node, branch, prices, constant, best)
 
     def branch(self, node: NDArray[np.int8]) -> Branch:
@@ -204,15 +219,9 @@ class Tree:
         return Branch(chosen, rows, base, K)
 
     def _leaf(self, branch: Branch, best: Best) -> Best:
-        value = float(self._merit(branch.base))
+        value = float(self.empty.fair_scores(branch.base))
         met = self.problem.constraints.is_met(branch.chosen)
         return Best(branch.chosen, value) if met and value > best.value else best
-
-    def _merit(self, logdets: Floats) -> Any:
-        """(M, ...) log-determinants of whole sets -> their merit."""
-        shape = (-1,) + (1,) * (logdets.ndim - 1)
-        d = logdets / self.problem.k + self.offsets.reshape(shape)
-        return merit(d, self.problem.tau, self.floors)
 
     # --- bounds -----------------------------------------------------------------------------------
 
@@ -236,35 +245,22 @@ class Tree:
         count in every view.
         """
         tops = _top_sums(gains, room - 1)  # (M, m) of the others, for every candidate
-        by_view = self._merit(base[:, None] + gains + tops)
-        d = (base + gains.mean(axis=1) * room) / self.problem.k + self.offsets
+        by_view = self.empty.fair_scores(base[:, None] + gains + tops)
+        d = (base + gains.mean(axis=1) * room) / self.problem.k + self.empty.offsets
         w = soft_min_weights(d, self.problem.tau)
         joint = (w @ gains)[None, :]
         entropy = entropy_price(w, self.problem.tau)
-        fixed = w @ (base / self.problem.k + self.offsets) + entropy
+        fixed = w @ (base / self.problem.k + self.empty.offsets) + entropy
         together = fixed + (joint + _top_sums(joint, room - 1))[0] / self.problem.k
         return np.asarray(np.minimum(by_view, together))
 
-    def _relax(self, branch: Branch, best: Best) -> tuple[Floats, float]:
-        """Prices (m,) and a constant: a set of `room` candidates scores at most their sum."""
-        k, room = self.problem.k, self.problem.k - len(branch.chosen)
-        views = tuple(
-            Rows(float(e), np.diagonal(K).copy(), kernel=K)
-            for e, K in zip(self.eps, branch.K, strict=True)
+    def prices(self, branch: Branch, best: Best) -> tuple[Floats, float]:
+        """By candidate (m,), and a constant: a set that has `room` of them scores at most that."""
+        standing, room = (
+            self.empty._replace(totals=branch.base),
+            self.problem.k - len(branch.chosen),
         )
-        offsets = self.offsets + branch.base / k
-        topk = TopK(views, offsets, self.problem.tau, room, k, Constraints())
-        point = topk.at(topk.start())
-        found, eta = point, 1.0
-        for _ in range(_EVALUATIONS):
-            if found.bound <= best.value + _SURE or eta == 0.0:
-                break
-            point, eta, _ = ascend(point, eta)
-            found = point if point.bound < found.bound else found
-            hopeless = point.value > best.value
-            if hopeless and found.bound - point.value < 0.2 * (point.value - best.value):
-                break
-        return found.prices, found.value - float(found.prices @ found.x)
+        return self.price(branch.K, self.eps, standing, room, best.value, _SURE)
 
     def _children(
         self,
@@ -320,14 +316,16 @@ class Tree:
         """The last one or two items, all at once."""
         diagonals = _diagonals(branch.K)
         if room == 1:
-            values = self._merit(branch.base[:, None] + np.log(diagonals + self.eps[:, None]))
+            values = self.empty.fair_scores(
+                branch.base[:, None] + np.log(diagonals + self.eps[:, None])
+            )
             picks = np.arange(len(branch.rows))[:, None]
         else:
             i, j = np.triu_indices(len(branch.rows), 1)
             # (a + eps)(b + eps) - v^2 without cancelling what a small ridge contributes.
             a, b, e = diagonals[:, i], diagonals[:, j], self.eps[:, None]
             dets = np.maximum(a * b - branch.K[:, i, j] ** 2, 0.0) + e * (a + b + e)
-            values = self._merit(branch.base[:, None] + np.log(dets))
+            values = self.empty.fair_scores(branch.base[:, None] + np.log(dets))
             picks = np.stack([i, j], axis=1)
         rules = self.problem.constraints
         for t in np.argsort(-values, kind="stable") if rules else [int(np.argmax(values))]:

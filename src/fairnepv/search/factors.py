@@ -84,6 +84,6 @@ class Spectral(NamedTuple):
         return _UNIT * (16.0 * strain if self.W is None else 4.0 * math.sqrt(strain))
 
 
-def score_rounding(view: View, strain: float) -> float:
-    """How far `View.log_volume` of such a set may be off."""
+def volume_rounding(view: View, strain: float) -> float:
+    """How far `View.log_volume` of a set so strained may be off."""
     return _UNIT * (math.sqrt(strain) if view.scored_by_rows else strain)

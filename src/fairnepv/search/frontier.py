@@ -1,14 +1,14 @@
 """What greedy knows of a set and of all rows beside it, and so which row is the best to add.
 
 In each view a row has a conditional variance c_i given the chosen ones, which a new pick turns into
-c_i - (phi_i . u)^2 for one direction u. Variances only fall, so old ones are upper bounds, and
-F_tau is concave and increasing in their logarithms: most rows are seen to be hopeless from a
-tangent alone (DESIGN 3.4). Rows that might win are refreshed with all directions they have missed
-in one product; now and then a pass refreshes everybody.
+c_i - (phi_i . u)^2 for one direction u. Variances only fall, and gains with them (the utility is
+submodular), so old ones are upper bounds, and F_tau is concave and increasing in the gains: most
+rows are seen to be hopeless from a tangent alone (DESIGN 3.4). Rows that might win are refreshed
+with all directions they have missed in one product; now and then a pass refreshes all rows.
 
-Variances are computed in float32 where the ridge allows it. Whoever could be the best for all that
-these say is confirmed in float64 from gathered rows, so neither the precision nor the order in
-which rows were refreshed shows in the result.
+Variances are computed in float32 where the ridge allows it. Every row that could be the best for
+all that these say is confirmed in float64 from gathered rows, so neither the precision nor the
+order in which rows were refreshed shows in the result.
 
 A device answers slowly and computes fast: there the next picks are foreseen by a `Sprint`.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block, portable
-from fairnepv.objective import Standing
+from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
 from fairnepv.search.sprint import CLOSED, Foreseen, Sprint
 from fairnepv.search.ties import COARSEST, SLACK, blur, coarse_error, lowest_tied
@@ -30,62 +30,66 @@ from fairnepv.views.base import Floats, Indices
 
 # A vanishing ridge lets variances overflow; what comes of it is refused.
 OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
-WINDOW = 128  # picks that a row may not have heard of before a pass refreshes everybody
-_SHARE = 0.15  # of the rows, gathered since the last pass: then it is time for one,
-_WORTH = 0.25  # if at this rate more than this share is still to come
-_LATELY = 4  # picks ago
-_FEW = 1024  # rows that are not worth two products
-_BATCH, _BATCH_SHARE = 512, 1 / 64  # rows that are looked at together; the larger counts
+WINDOW = 128  # picks that a row may not know of before a pass refreshes all rows
+_SHARE = 0.15  # of the rows: a pass is due once so many were gathered since the last one, and
+_WORTH = 0.25  # at this rate more than this share of the rows is still to be gathered
+_RECENT = 4  # a row that misses no more picks than this is refreshed apart from older ones
+_FEW = 1024  # so few rows are refreshed in one product, whatever they miss
+_BATCH, _BATCH_SHARE = 512, 1 / 64  # rows looked at together: so many, or this share if larger
 _CONFIRM = 2048  # rows that are confirmed at a time
 _LONGEST_PAUSE = 64  # picks between sprints that lead nowhere
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
-_LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38  # numbers that float32 holds to all its digits
+_SMALLEST, _LARGEST = 1e-37, 1e38  # between these float32 holds numbers to all its digits
 
 
 class Scores(Protocol):
     """How a set scores; `Standing` is the one of F_tau. Small, as it travels with a pass."""
 
-    def fair_scores(self, log_ratios: Floats) -> Any: ...
+    def fair_scores(self, gains: Floats) -> Any:
+        """Scores of the set once its totals have risen by `gains` (M, ...)."""
+        ...
 
-    def ceiling(self, log_ratios: Floats) -> tuple[float, Floats]:
-        """a and b >= 0 (M,) such that no row scores above a + b . log_ratios; near those given
-        that is meant to be tight."""
+    def ceiling(self, gains: Floats) -> tuple[float, Floats]:
+        """a and b >= 0 (M,) such that no score exceeds a + b . gains; meant to be tight near the
+        gains given."""
         ...
 
 
-Judge = Callable[[Floats, int], Scores]  # of log-determinants and the size of the set
+Judge = Callable[[Floats, int], Scores]  # from the totals of a set and its size
 
 
 class Frontier:
-    """What greedy knows of a set and of all rows beside it; no state stores it, since all that it
-    is asked follows from the indices."""
+    """No state stores it: all that it is asked follows from the indices of the set."""
 
     def __init__(
         self, problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True
     ) -> None:
         pool = problem.pool
         self.problem, self.judge = problem, judge
+        self.utility = utility_of(problem)
         self.indices = indices[:0]
-        self.logdets = np.zeros(len(pool.views))
+        self.totals = np.zeros(len(pool.views))
         # What is known of all rows lies where the engine keeps them.
         self._place = place = pool.place
         self._eps = place.put(pool.eps[:, None])
         largest = float((pool.largest_norms + pool.eps).max())
-        self._moderate = pool.eps.min() > _LEAST_SINGLE and largest < _MOST_SINGLE
+        self._moderate = pool.eps.min() > _SMALLEST and largest < _LARGEST
         norms = np.array(pool.squared_norms.T, order="C")
         self.variances = place.put(norms)  # (M, n) c_i without the ridge, or above it
-        self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # so many picks are in these
+        self._known = place.put(np.zeros(pool.n, dtype=np.int32))  # (n,) picks counted in them
         self._logs = self._logarithms(self.variances)  # (M, n) float32
-        self._since = 0  # so many picks everybody knows of
-        self._gathered = 0  # rows since the last pass
-        self._lead = _Lead(np.log(pool.eps + pool.largest_norms), np.inf)
+        self._since = 0  # picks that all rows know of
+        self._gathered = 0  # rows refreshed since the last pass
+        self._winner = _Winner(np.log(pool.eps + pool.largest_norms), np.inf)
         self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
         self._error = coarse_error(problem)
         self._coarse = coarse and self._error <= COARSEST
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
         self._foresees = all(trail.foresees for trail in self._trails)
-        self._foresees &= problem.constraints.quotas is None  # rules that forbid the same rows
+        self._foresees &= (
+            problem.constraints.quotas is None
+        )  # which forbid other rows at every pick
         self._sprint: Sprint | None = None
         self._next_sprint = self._pause = 1  # not before so many picks; and so many after a failure
         self._foreseen: list[Foreseen] = []
@@ -95,14 +99,14 @@ class Frontier:
             self.refresh_all()
 
     def standing(self, size: int) -> Scores:
-        return self.judge(self.logdets, size)
+        return self.judge(self.totals, size)
 
     @property
     def value(self) -> float:
         """F_tau of the set; the empty set counts as 0."""
         if not len(self.indices):
             return 0.0
-        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.logdets))))
+        return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.totals))))
 
     # --- the next pick --------------------------------------------------------------------------
 
@@ -123,12 +127,12 @@ class Frontier:
         return int(contenders[lowest_tied(confirmed, max(self.problem.tolerances.tie, unsure))])
 
     def extend(self, row: int) -> None:
-        """One more pick: its factors are made at once, rows hear of it when they are refreshed."""
+        """Add a pick: its direction is made at once, rows know of it once they are refreshed."""
         if self._foreseen and self._foreseen[0].row == row:
             for trail in self._trails:
                 trail.adopt()
-            before, self.logdets = self.logdets, self._foreseen.pop(0).logdets
-            self._lead = _Lead(self.logdets - before, np.inf)
+            before, self.totals = self.totals, self._foreseen.pop(0).totals
+            self._winner = _Winner(self.totals - before, np.inf)
         else:
             self._foreseen = []
             self._add(row)
@@ -141,11 +145,11 @@ class Frontier:
             raise np.linalg.LinAlgError("a variance is not positive")
         for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
             trail.add(row, v[:, 0], float(root))
-        self.logdets = self.logdets + np.log(c[:, 0])
+        self.totals = self.totals + self.utility.gains(c[:, 0])
 
     def _look_ahead(self) -> None:
-        """Some more picks at once: on a device, and from the second on, as the first is mostly a
-        tie of all. Where that leads nowhere it is tried again after ever more picks."""
+        """Foresee some picks at once: on a device, and from the second pick on, as the first is
+        mostly a tie of all rows. Where that fails it is tried again after ever more picks."""
         if not self._foresees or len(self.indices) < self._next_sprint:
             return
         standing = self.standing(len(self.indices) + 1)
@@ -156,10 +160,10 @@ class Frontier:
             self._sprint = Sprint(self.problem, self._trails, error, self._rounding)
         if self._missed:
             self.refresh_all()
-        _, slopes = standing.ceiling(self._lead.logs)
+        _, slopes = standing.ceiling(self._winner.gains)
         heights = self._heights(slopes / slopes.sum(), self._closed())
         t = len(self.indices)
-        self._foreseen = self._sprint.run(heights, self._logs, self.logdets, t)
+        self._foreseen = self._sprint.run(heights, self._logs, self.totals, t)
         self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
         self._next_sprint = t if self._foreseen else t + self._pause
 
@@ -178,13 +182,13 @@ class Frontier:
         The tangent at any point bounds all scores; it is taken where the last winner stood. Rows
         are looked at from the highest bound down, until the best is above what is left.
         """
-        constant, slopes = standing.ceiling(self._lead.logs)
+        constant, slopes = standing.ceiling(self._winner.gains)
         total = float(slopes.sum())
         heights = self._heights(slopes / total, closed)
         top = float(heights.max())
         if not np.isfinite(top):
             raise np.linalg.LinAlgError("a variance is not a number")
-        seen, reach = np.inf, min(self._lead.expected, top)
+        seen, reach = np.inf, min(self._winner.expected, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
@@ -193,7 +197,7 @@ class Frontier:
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
-        self._lead = self._lead.followed(best[1][:, at], reach)
+        self._winner = self._winner.next(best[1][:, at], reach)
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
@@ -212,7 +216,8 @@ class Frontier:
     def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
         """These rows, (M, m) log c of them and (m,) their scores."""
         place = self._place
-        logs: Floats = place.get(place.xp.log(self.variances[:, rows] + self._eps))
+        c = self.variances[:, rows] + self._eps
+        logs: Floats = place.get(self.utility.gains(c, place.xp))
         scores: Floats = standing.fair_scores(logs)
         if np.isnan(scores).any():  # an arg-max would return it
             raise np.linalg.LinAlgError("a score is not a number")
@@ -232,7 +237,7 @@ class Frontier:
         parts = []
         for start in range(0, len(rows), _CONFIRM):
             part = rows[start : start + _CONFIRM]
-            parts.append(standing.fair_scores(np.log(self._condition(part)[1])))
+            parts.append(standing.fair_scores(self.utility.gains(self._condition(part)[1])))
         return np.concatenate(parts)
 
     def _condition(self, rows: Indices) -> tuple[list[Any], Floats]:
@@ -250,14 +255,14 @@ class Frontier:
     # --- what rows know -------------------------------------------------------------------------
 
     def refresh_all(self) -> None:
-        """One pass: variances of all rows are up to date."""
+        """Bring the variances of all rows up to date, in one pass."""
         t = len(self.indices)
         if self._since < t:
             self._explain(None, self._since)
         self._since, self._gathered = t, 0
 
     def _refresh(self, rows: Any) -> None:
-        """These rows up to date; or everybody, once many rows were gathered."""
+        """Bring these rows up to date, or all, once many rows were gathered."""
         t = len(self.indices)
         stale = rows[self._known[rows] < t]
         self._gathered += len(stale)
@@ -270,25 +275,25 @@ class Frontier:
                 self._explain(part, since)
 
     def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
-        """Rows with how many picks they know of, at the least. To ask a device takes longer than
-        to tell it once more."""
+        """Rows in parts, each with the number of picks that all of its rows know of. A device is
+        not asked, since the answer takes longer than the work."""
         if not isinstance(rows, np.ndarray):
             return [(rows, self._since)]
         known = self._known[rows]
         parts = [rows]
         if len(rows) > _FEW:
-            late = known < len(self.indices) - _LATELY  # the others miss few directions
+            late = known < len(self.indices) - _RECENT  # the others miss few directions
             parts = [rows[late], rows[~late]]
         return [(part, int(self._known[part].min(initial=2**31 - 1))) for part in parts]
 
     def _explain(self, rows: Any, since: int) -> None:
-        """Take off the variances of rows, or of all, what picks from `since` on explain of them."""
+        """Subtract from the variances of rows, or of all, what picks from `since` on explain."""
         pool, t = self.problem.pool, len(self.indices)
         directions = tuple(trail.directions(since) for trail in self._trails)
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
-            Explain(since, np.arange(since, t), directions, self._coarse),
+            NewDirections(since, np.arange(since, t), directions, self._coarse),
             self._known[here],
             width=(t - since) * len(pool.views),
             rows=rows,
@@ -300,62 +305,63 @@ class Frontier:
         self.variances[:, here], self._logs[:, here], self._known[here] = variances, logs, t
 
     def _logarithms(self, variances: Any) -> Any:
-        """(M, m) log c in float32"""
+        """(M, m) gains in float32, for c = variances + eps."""
         xp = self._place.xp
         with np.errstate(**OVERFLOWS):
             c = variances + self._eps
             if self._moderate:
                 c = xp.astype(c, xp.float32)
-            return xp.astype(xp.log(c).clip(CLOSED), xp.float32, copy=False)
+            return xp.astype(self.utility.gains(c, xp).clip(CLOSED), xp.float32, copy=False)
 
     @property
     def _missed(self) -> int:
-        """How many picks a row may not have heard of."""
+        """How many picks a row may not know of."""
         return len(self.indices) - self._since
 
 
-class _Lead(NamedTuple):
-    """The last winner: log c (M,), and the height that it took to be as good."""
+class _Winner(NamedTuple):
+    """The last pick: its gains (M,), and the height from which on a row could have been as good."""
 
-    logs: Floats
+    gains: Floats
     reach: float
-    decline: float = 0.0  # of that from pick to pick, on average over the last
+    decline: float = 0.0  # of `reach` from pick to pick, a running average
 
     @property
     def expected(self) -> float:
-        """What it will take to be as good as the next, rather too little than too much: a second
-        look costs more than some rows."""
+        """The height that the next pick will ask for, rather too low than too high: a second look
+        costs more than some rows."""
         return self.reach - 2.0 * self.decline
 
-    def followed(self, logs: Floats, reach: float) -> _Lead:
-        """The next."""
+    def next(self, gains: Floats, reach: float) -> _Winner:
         last = max(self.reach - reach, 0.0) if np.isfinite(self.reach) else 0.0
-        return _Lead(logs, reach, self.decline + 0.2 * (last - self.decline))
+        return _Winner(gains, reach, self.decline + 0.2 * (last - self.decline))
 
 
-class Explain(NamedTuple):
+class NewDirections(NamedTuple):
+    """The directions that some picks added, from number `since` on."""
+
     since: int
-    picks: NDArray[np.int64]  # since then, by number
-    anchors: tuple[Any, ...]  # of the directions in between
+    picks: NDArray[np.int64]  # their numbers
+    anchors: tuple[Any, ...]  # by view
     coarse: bool
 
 
 @portable
-def _explained(block: Block, state: Explain, known: Any) -> Any:
-    """(b, M) squares along the directions that rows do not know of."""
+def _explained(block: Block, state: NewDirections, known: Any) -> Any:
+    """(b, M) sums of squares along the directions that rows do not know of."""
     xp, explained = block.xp, []
-    them = _ahead(known, state.since)
-    news = block.put(state.picks) >= known[them, None]
+    partly = _partly_informed(known, state.since)
+    unknown = block.put(state.picks) >= known[partly, None]
     with np.errstate(**OVERFLOWS):
         for view, anchor in zip(block.views, state.anchors, strict=True):
             v = view.coarse(anchor) if state.coarse else view.cross(anchor)
-            v[them] *= news
+            v[partly] *= unknown
             explained.append(block.place.square_sums(v))
     return xp.astype(xp.stack(explained, axis=1), xp.float64)
 
 
-def _ahead(known: Any, since: int) -> Any:
-    """Rows that know some of the directions already; all of them where that is quicker."""
+def _partly_informed(known: Any, since: int) -> Any:
+    """Rows that know some of the directions already; all rows where that is quicker."""
     if not isinstance(known, np.ndarray):
         return slice(None)
     rows = np.flatnonzero(known > since)
@@ -369,7 +375,7 @@ def _nth_largest(values: Any, n: int) -> float:
 
 
 def _largest_log(problem: Problem) -> float:
-    """Of c in any view, at least 1."""
+    """The largest |log c| of any row in any view, at least 1."""
     pool = problem.pool
     least = np.maximum(pool.eps, np.finfo(np.float64).tiny)  # without a ridge c may be anything
     with np.errstate(**OVERFLOWS):

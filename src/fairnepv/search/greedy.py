@@ -81,8 +81,8 @@ def complete(problem: Problem, indices: Indices) -> Indices:
             frontier = Frontier(problem, judge, indices, coarse=False)
         except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
             frontier = Frontier(problem, judge, indices[:0], coarse=False)
-        logs = np.log(pool.place.get(frontier.variances) + pool.eps[:, None])
-        scores = frontier.standing(len(indices) + 1).fair_scores(logs)
+        gains = frontier.utility.gains(pool.place.get(frontier.variances) + pool.eps[:, None])
+        scores = frontier.standing(len(indices) + 1).fair_scores(gains)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     while len(indices) < problem.k:

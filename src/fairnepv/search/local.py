@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 
 from fairnepv.compute import Block, few_threads, portable
 from fairnepv.errors import Status
-from fairnepv.objective import Standing, steepness, subset_merit
+from fairnepv.objective import Standing, Utility, steepness, subset_merit
 from fairnepv.problem import Problem
+from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.table import RowSource, SwapTable
 from fairnepv.search.ties import blur, lost_below_zero, tie_groups
 from fairnepv.views.base import Floats, Indices
-
-_TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
-_CROWD = 32  # rows of a slot that are looked at again; more than that are mostly exactly tied
 
 
 @dataclass(frozen=True)
@@ -141,10 +139,10 @@ class LocalSearch:
         Those that cost F the least come first; ties by row, then slot.
         """
         best = best_swaps(self._at(state.indices), by_view=True)
-        first = best.rungs()[0]
-        moves = np.stack([best.slots[first], best.rows[first]], axis=1)
+        first = best.rungs[best.ends()[0]]
+        moves = np.stack([first["slot"], first["row"]], axis=1)
         moves, once = np.unique(moves, axis=0, return_index=True)
-        groups = tie_groups(best.fair[first][once], best.ties[0])
+        groups = tie_groups(first["fair"][once], best.ties[0])
         order = np.lexsort((moves[:, 0], moves[:, 1], groups))
         queue = moves[order[: self.pairs]]
         return replace(
@@ -192,100 +190,6 @@ class LocalSearch:
         return self.problem.tolerances.gain
 
 
-class SwapLadders(NamedTuple):
-    """For every criterion and slot the ladder of its best rows, sorted by those.
-
-    A pass does not know the best score before its end, so each block hands up a ladder: those of
-    its candidates, in row order, that beat every earlier one and lie within the tie of its best.
-    Ladders join to ladders, and whatever the best turns out to be, the lowest row that is tied with
-    it stands on the last one.
-
-    Criterion 0 is F_tau, the others are the views. On a ladder the first row is the one that the
-    tie rule chooses, and the last has the highest score. Scores that are `coarse` may be off by
-    half the tie, so that all rows within it stay; of a crowd, mostly rows that are exactly tied,
-    such as those without a word in common with any pick, the first of the best do.
-    """
-
-    criteria: Indices
-    slots: Indices
-    rows: Indices
-    scores: Floats  # by the criterion
-    fair: Floats  # F_tau of the same swaps
-    ties: tuple[float, ...]  # by criterion
-    coarse: bool = False
-    crowded: bool = False  # rows were left out that may be better than they look
-
-    def rungs(self) -> tuple[Indices, Indices]:
-        """Positions of the first and of the last rung of every ladder."""
-        step = (np.diff(self.criteria) != 0) | (np.diff(self.slots) != 0)
-        cuts = np.flatnonzero(step) + 1
-        if not len(self.slots):
-            return cuts, cuts
-        first = np.concatenate([[0], cuts])
-        return first, np.append(cuts, len(self.slots)) - 1
-
-    def thin(self) -> SwapLadders:
-        """Keep of every ladder what is within the tie of its best and beats all lower rows."""
-        if not len(self.slots):
-            return self
-        first, last = self.rungs()
-        lengths = last - first + 1
-        best = np.repeat(np.maximum.reduceat(self.scores, first), lengths)
-        # One running maximum serves all ladders: each is lifted above the one before it.
-        depth = (self.scores - best) / np.take(self.ties, self.criteria)  # kept from -1 to 0
-        if self.coarse:
-            near = self._pick(depth >= -1.0)
-            return near if len(near.slots) <= _CROWD else near._without_crowds()
-        height = 2.0 * np.repeat(np.arange(len(first)), lengths) + np.maximum(depth, -1.5)
-        before = np.concatenate([[-np.inf], np.maximum.accumulate(height)[:-1]])
-        return self._pick((depth >= -1.0) & (height > before))
-
-    def _without_crowds(self) -> SwapLadders:
-        """At most so many rows of every ladder: the best, and of equals the first."""
-        order = np.lexsort((self.rows, -self.scores, self.slots, self.criteria))
-        first, last = self.rungs()
-        rank = np.arange(len(order)) - np.repeat(
-            first, last - first + 1
-        )  # ladders keep their place
-        few = self._pick(np.sort(order[rank < _CROWD]))
-        return few._replace(crowded=self.crowded or len(few.slots) < len(self.slots))
-
-    def joined(self, other: SwapLadders) -> SwapLadders:
-        """The ladders of two neighbouring stretches of rows, this one the lower."""
-        if not len(other.slots):
-            return self
-        both = self._replace(
-            criteria=np.concatenate([self.criteria, other.criteria]),
-            slots=np.concatenate([self.slots, other.slots]),
-            rows=np.concatenate([self.rows, other.rows]),
-            scores=np.concatenate([self.scores, other.scores]),
-            fair=np.concatenate([self.fair, other.fair]),
-            crowded=self.crowded or other.crowded,
-        )
-        return both._pick(np.lexsort((both.rows, both.slots, both.criteria))).thin()
-
-    def moves(self, criterion: int, above: float = -np.inf) -> list[tuple[int, tuple[int, ...]]]:
-        """(slot, rows to try) with scores above a threshold, best first, ties by row, then slot."""
-        first, last = self.rungs()
-        mine = (self.criteria[first] == criterion) & (self.scores[last] > above)
-        first, last = first[mine], last[mine]
-        groups = tie_groups(self.scores[last], self.ties[criterion])
-        order = np.lexsort((self.slots[first], self.rows[first], groups))
-        return [
-            (int(self.slots[i]), tuple(self.rows[i : j + 1].tolist()))
-            for i, j in zip(first[order], last[order], strict=True)
-        ]
-
-    def _pick(self, chosen: NDArray[Any]) -> SwapLadders:
-        return self._replace(
-            criteria=self.criteria[chosen],
-            slots=self.slots[chosen],
-            rows=self.rows[chosen],
-            scores=self.scores[chosen],
-            fair=self.fair[chosen],
-        )
-
-
 class SwapPass(NamedTuple):
     """The small state of a look at all swaps."""
 
@@ -298,16 +202,17 @@ class SwapPass(NamedTuple):
     source: RowSource
     coarse: bool  # scores may be off by half the tie
 
-    def criteria(self, fair: Floats, log_ratios: Floats) -> list[Floats]:
-        """What swaps are ranked by."""
-        return [fair, *log_ratios] if self.by_view else [fair]
+    @property
+    def utility(self) -> Utility:
+        return self.standing.utility
 
-    def ladders(self, slots: Indices, rows: Indices, log_ratios: Floats) -> SwapLadders:
-        """Of swaps in any order and what they add (M, m) to the log-determinants."""
-        fair = self.standing.fair_scores(log_ratios)
+    def ladders(self, slots: Indices, rows: Indices, gains: Floats) -> SwapLadders:
+        """Of swaps in any order and what they add (M, m) to the totals."""
+        fair = self.standing.fair_scores(gains)
+        by = [fair, *gains] if self.by_view else [fair]
         found = [
-            _ladders(q, slots, rows, by, fair, self.ties, self.coarse)
-            for q, by in enumerate(self.criteria(fair, log_ratios))
+            SwapLadders.of((slots, rows), scores, fair, self.ties, criterion=q, coarse=self.coarse)
+            for q, scores in enumerate(by)
         ]
         return functools.reduce(SwapLadders.joined, found)
 
@@ -359,8 +264,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
 def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
     """The ladders of these swaps by scores in float64, from gathered rows."""
     pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
-    moves = np.unique(np.stack([found.rows, found.slots], axis=1), axis=0)
-    ladders = _no_ladders(state)
+    moves, ladders = found.by_row(), SwapLadders.none(state.ties)
     k = len(subset.indices)
     held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
     size = max(64, subset.problem.means.confirmed // held)
@@ -370,29 +274,21 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
         block = pool.gather(once, 0, len(once))
         v, c = source.responses(block, block.put(pool.squared_norms[once]))
         chosen = block.get(v[block.put(at), :, block.put(slots)])
-        ratios = (block.get(c)[at] * state.pivots[:, slots].T + chosen**2).T
-        ladders = ladders.joined(state.ladders(slots, rows, _logarithms(ratios)))
+        changes = state.utility.swap_changes(block.get(c)[at], state.pivots[:, slots].T, chosen).T
+        ladders = ladders.joined(state.ladders(slots, rows, state.utility.swap_gains(changes)))
     return ladders
 
 
 def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
-    """The same by the function that scores, a determinant for each."""
-    moves = np.unique(np.stack([found.rows, found.slots], axis=1), axis=0)
+    """The same by the function that scores, set by set."""
+    moves = found.by_row()
     if not len(moves):
-        return _no_ladders(state)
+        return SwapLadders.none(state.ties)
     pool, k = subset.problem.pool, len(subset.indices)
     with few_threads(float(k) ** 2 * pool.width):
         sets = [subset.with_row(int(slot), int(row)) for row, slot in moves]
-        volumes = np.array([[view.log_volume(S) for S in sets] for view in pool.views])
-    return state.ladders(moves[:, 1], moves[:, 0], volumes - subset.logdets[:, None])
-
-
-def _no_ladders(state: SwapPass) -> SwapLadders:
-    return SwapLadders(*(np.empty(0, dtype=np.int64),) * 3, *(np.empty(0),) * 2, state.ties)
-
-
-def _logarithms(ratios: Floats) -> Floats:
-    return np.log(np.maximum(ratios, _TINY))
+        totals = np.array([[state.utility.total(view, S) for S in sets] for view in pool.views])
+    return state.ladders(moves[:, 1], moves[:, 0], totals - subset.totals[:, None])
 
 
 @portable
@@ -406,32 +302,8 @@ def _rank_swaps(
         rise[~block.put(state.allowed)[groups]] = -np.inf
     needed = state.standing.needed_rise(state.above - state.ties[0])
     rows, slots = block.place.entries_above(rise, needed)
-    ratios = c[rows].T * block.put(state.pivots)[:, slots] + v[rows, :, slots].T ** 2  # (M, found)
+    pivots = block.put(state.pivots)[:, slots]
+    changes = state.utility.swap_changes(c[rows].T, pivots, v[rows, :, slots].T)  # (M, found)
     rows, slots = block.get(rows) + block.start, block.get(slots)
-    found = block.get(ratios).astype(np.float64)
-    return state.ladders(slots, rows, _logarithms(found))
-
-
-def _ladders(
-    criterion: int,
-    slots: Indices,
-    rows: Indices,
-    scores: Floats,
-    fair: Floats,
-    ties: tuple[float, ...],
-    coarse: bool,
-) -> SwapLadders:
-    """The ladders of one criterion from its candidates in any order."""
-    best = np.full(slots.max(initial=0) + 1, -np.inf)
-    np.maximum.at(best, slots, scores)
-    near = np.flatnonzero(scores >= best[slots] - ties[criterion])  # few, and sorting takes time
-    near = near[np.lexsort((rows[near], slots[near]))]
-    return SwapLadders(
-        np.full(len(near), criterion),
-        slots[near],
-        rows[near],
-        scores[near],
-        fair[near],
-        ties,
-        coarse,
-    ).thin()
+    gains = state.utility.swap_gains(block.get(changes).astype(np.float64))
+    return state.ladders(slots, rows, gains)

@@ -10,17 +10,15 @@ from fairnepv.problem import Problem
 from fairnepv.search.ties import ranked
 from fairnepv.views.base import Floats, Indices
 
-_TIE = 1e-10  # leverage scores closer than this are tied; the lowest index goes first
-
 
 def shortlist(problem: Problem, leverage: Floats, oversampling: float = 3.0) -> Indices:
-    """The min(n, ceil(c k)) rows of largest leverage, sorted by row.
+    """The min(n, ceil(c k)) rows of largest leverage, sorted by row; of tied ones the lowest.
 
     Items fixed in are added and items fixed out left out; with groups, enough of each group is
     added that every quota can be met from the shortlist alone.
     """
     rules, k = problem.constraints, problem.k
-    order = ranked(leverage, _TIE)
+    order = ranked(leverage, problem.tolerances.tie)
     order = order[~np.isin(order, rules.fixed_out)]
     chosen = [rules.fixed_in, order[: min(problem.n, math.ceil(oversampling * k))]]
     if rules.quotas is not None:

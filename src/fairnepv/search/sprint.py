@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute.tensors import whole_float32
-from fairnepv.objective import lifted_floors, merit, soft_min, soft_min_weights
+from fairnepv.objective import lifted_floors, merit, soft_min, soft_min_weights, utility_of
 from fairnepv.problem import Problem
 from fairnepv.search.ties import SLACK, blur
 from fairnepv.views.base import Floats
@@ -30,7 +30,7 @@ _MOST = 128  # picks among the same rows
 
 class Foreseen(NamedTuple):
     row: int
-    logdets: Floats  # (M,) with it
+    totals: Floats  # (M,) with it
 
 
 class Sprint:
@@ -46,6 +46,7 @@ class Sprint:
 
         pool, k = problem.pool, problem.k
         self._torch, self._xp, self._trails = torch, pool.place.xp, trails
+        self._utility = utility_of(problem)
         self._k, self._m = k, min(_ROWS, pool.n)
         self._tau, self._rounding = problem.tau, rounding
         put, device = pool.place.put, pool.place.device
@@ -58,7 +59,7 @@ class Sprint:
         self._places = torch.arange(self._m, device=device)
         self._beside = zeros((len(trails), pool.n), dtype=torch.float32)  # log c of all others
         self._t = zeros(1, dtype=torch.int64)
-        self._logdets = zeros((len(trails), 1))
+        self._totals = zeros((len(trails), 1))
         self._picks = zeros(k, dtype=torch.int64)
         self._holds = zeros(k, dtype=torch.bool)
         self._history = zeros((k, len(trails)))
@@ -71,10 +72,10 @@ class Sprint:
         self._graph = self._captured() if device.type == "cuda" else None
 
     @whole_float32()
-    def run(self, heights: Any, logs: Any, logdets: Floats, t: int) -> list[Foreseen]:
+    def run(self, heights: Any, logs: Any, totals: Floats, t: int) -> list[Foreseen]:
         """The picks from number t on, as far as they are sure, for bounds on the scores of all rows
         (n,) and the logarithms (M, n) that these are made of."""
-        self._begin(heights, logs, logdets, t)
+        self._begin(heights, logs, totals, t)
         first, most = t, min(t + _MOST, self._k)
         while t < most:
             stop = min(t + _STRETCH, most)
@@ -86,9 +87,9 @@ class Sprint:
         holds = self._holds[first : min(t + _STRETCH, most)].cpu().numpy()
         sure = first + (len(holds) if holds.all() else int(holds.argmin()))
         rows, after = self._picks[first:sure].tolist(), self._history[first:sure].cpu().numpy()
-        return [Foreseen(row, logdets) for row, logdets in zip(rows, after, strict=True)]
+        return [Foreseen(row, totals) for row, totals in zip(rows, after, strict=True)]
 
-    def _begin(self, heights: Any, logs: Any, logdets: Floats, t: int) -> None:
+    def _begin(self, heights: Any, logs: Any, totals: Floats, t: int) -> None:
         torch = self._torch
         rows = heights.topk(self._m, sorted=False).indices.sort().values  # a tie is the lowest's
         self._rows.copy_(rows)
@@ -104,7 +105,7 @@ class Sprint:
             explained = torch.linalg.vector_norm(D[:t] @ X.T, dim=0).square_()
             left = torch.linalg.vector_norm(X, dim=1).square_() - explained
             self._c[q] = left.clip(0.0) + self._eps[q]
-        self._logdets.copy_(torch.from_numpy(logdets[:, None]))
+        self._totals.copy_(torch.from_numpy(totals[:, None]))
         self._t.fill_(t)
 
     def _advance(self) -> None:
@@ -116,13 +117,13 @@ class Sprint:
     def _pick(self) -> None:
         """One pick; no size here depends on a number that only the device knows."""
         torch, xp, t = self._torch, self._xp, self._t
-        size, logs = t + 1, torch.log(self._c)
-        d = (self._logdets + logs) / size + self._offsets  # (M, m)
+        gains = self._utility.gains(self._c, torch)
+        d = (self._totals + gains) / self._utility.divisor(t + 1) + self._offsets  # (M, m)
         scores = torch.where(self._open, merit(d, self._tau, self._floors, xp), -np.inf)
         best = scores.max()
         tied = torch.where(scores >= best - self._ties[t], self._places, self._m - 1)
         at = tied.min().reshape(1)
-        self._note(best, d.index_select(1, at)[:, 0], logs.index_select(1, at)[:, 0], at)
+        self._note(best, d.index_select(1, at)[:, 0], gains.index_select(1, at)[:, 0], at)
         for q, (D, X) in enumerate(zip(self._directions, self._features, strict=True)):
             row = X.index_select(0, at)[0]
             rest = row - D.T @ (D @ row)
@@ -132,16 +133,18 @@ class Sprint:
         self._open.index_fill_(0, at, False)
         self._t += 1
 
-    def _note(self, best: Any, d: Any, log_c: Any, at: Any) -> None:
+    def _note(self, best: Any, d: Any, gains: Any, at: Any) -> None:
         """The pick, and whether nobody beside these rows can be as good, for all that the tangent
         of F_tau says: where the pick stands, it has d (M,)."""
         t, w = self._t, soft_min_weights(d, self._tau, self._xp)
         beside = (w.float() @ self._beside).max() + self._rounding
-        most = soft_min(d, self._tau, self._xp) + (beside - w @ log_c) / (t + 1)
-        self._logdets += log_c[:, None]
+        most = soft_min(d, self._tau, self._xp) + (beside - w @ gains) / self._utility.divisor(
+            t + 1
+        )
+        self._totals += gains[:, None]
         self._holds.index_copy_(0, t, best - self._slacks[t] >= most)
         self._picks.index_copy_(0, t, self._rows.index_select(0, at))
-        self._history.index_copy_(0, t, self._logdets.T)
+        self._history.index_copy_(0, t, self._totals.T)
 
     @whole_float32()
     def _captured(self) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import few_threads
-from fairnepv.objective import Standing
+from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
-from fairnepv.search.factors import STRAINED, Inverse, Spectral, score_rounding
+from fairnepv.search.factors import STRAINED, Inverse, Spectral, volume_rounding
 from fairnepv.views.base import Floats, Indices
 
 
@@ -29,29 +29,29 @@ class Subset:
     problem: Problem
     indices: Indices
     inverses: tuple[Any, ...]  # per view B = L[S, S]^-1
-    logdets: Floats  # (M,)
+    totals: Floats  # (M,) log det L[S, S] without the factor on L
 
     @classmethod
     def of(cls, problem: Problem, indices: Indices) -> Subset:
-        place, inverses, logdets = problem.pool.place, [], []
+        place, inverses, totals = problem.pool.place, [], []
         for view in problem.pool.views:
             with few_threads(float(len(indices)) ** 3):
                 L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
                 B, logdet = place.inverse(place.put(L))
-            logdets.append(logdet)
+            totals.append(logdet)
             inverses.append(B)
-        subset = cls(problem, indices, tuple(inverses), np.array(logdets))
+        subset = cls(problem, indices, tuple(inverses), np.array(totals))
         for q in np.flatnonzero(subset.strained):  # one Cholesky factor loses as many digits
-            subset.logdets[q] = problem.pool.views[q].log_volume(indices)
+            subset.totals[q] = utility_of(problem).total(problem.pool.views[q], indices)
         return subset
 
     @property
     def standing(self) -> Standing:
-        return Standing.of(self.problem, self.logdets, len(self.indices))
+        return Standing.of(self.problem, self.totals, len(self.indices))
 
     @property
     def value(self) -> float:
-        return float(self.standing.fair_scores(np.zeros(len(self.logdets))))
+        return float(self.standing.fair_scores(np.zeros(len(self.totals))))
 
     @functools.cached_property
     def anchors(self) -> tuple[Any, ...]:
@@ -100,7 +100,7 @@ class Subset:
     def score_rounding(self) -> float:
         """How far the merit of a set like this may be off, by the function that scores."""
         own = zip(self.problem.pool.views, self.strains.tolist(), strict=True)
-        return max(score_rounding(view, strain) for view, strain in own) / len(self.indices)
+        return max(volume_rounding(view, strain) for view, strain in own) / len(self.indices)
 
     def with_row(self, slot: int, row: int) -> Indices:
         """The indices after an exchange."""
@@ -120,19 +120,18 @@ class Subset:
             numbers += [K @ v, B[slot, slot], v[slot]]
         explained, pivots, own = place.get(place.xp.stack(numbers)).reshape(-1, 3).T
         c = np.maximum(pool.squared_norms[row] - explained, 0.0) + pool.eps
-        ratios = c * pivots + own**2
-        log_ratios = np.log(ratios)
-        fair = float(self.standing.fair_scores(log_ratios))
-        scales = tuple((ratios / pivots).tolist())
+        utility = utility_of(self.problem)
+        ratios = utility.swap_changes(c, pivots, own)
+        gains = utility.swap_gains(ratios)
         return Exchange(
             slot,
             row,
-            fair,
-            log_ratios,
-            tuple(kernels),
-            tuple(responses),
-            tuple(pivots.tolist()),
-            scales,
+            value=float(self.standing.fair_scores(gains)),
+            gains=gains,
+            kernels=tuple(kernels),
+            responses=tuple(responses),
+            pivots=tuple(pivots.tolist()),
+            scales=tuple((ratios / pivots).tolist()),
         )
 
     def exchange(self, move: Exchange) -> Subset:
@@ -148,8 +147,8 @@ class Subset:
             B[slot, :] = 0.0  # exactly, where the subtraction left rounding
             B[:, slot] = 0.0
             inverses.append(place.add_outer(B, u, 1.0 / s))
-        logdets = self.logdets + move.log_ratios
-        return Subset(self.problem, self.with_row(slot, move.row), tuple(inverses), logdets)
+        totals = self.totals + move.gains
+        return Subset(self.problem, self.with_row(slot, move.row), tuple(inverses), totals)
 
     def directions(self, move: Exchange) -> list[Any]:
         """u by view."""
@@ -165,7 +164,7 @@ class Exchange(NamedTuple):
     slot: int
     row: int
     value: float  # F_tau afterwards
-    log_ratios: Floats  # (M,)
+    gains: Floats  # (M,) of the totals
     kernels: tuple[Any, ...]  # K of the row with the set, by view, where the rows are
     responses: tuple[Any, ...]  # v = B K
     pivots: tuple[float, ...]  # B_jj, by view

@@ -13,7 +13,7 @@ from scipy.linalg import svdvals
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
-from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
+from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.coordinates import (
@@ -185,7 +185,12 @@ class _Solve:
         """The solve in these coordinates from now on."""
         problem, self.coordinates = self.problem, coordinates
         self.objective = StiefelObjective(
-            coordinates.maps, problem.pool.eps, problem.offsets, problem.tau, problem.k
+            coordinates.maps,
+            problem.pool.eps,
+            problem.offsets,
+            problem.tau,
+            problem.k,
+            utility_of(problem),
         )
         self._point = PointMemo(self.objective)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual

@@ -1,0 +1,163 @@
+"""The log-determinant as a utility [FairNEPv, sections 3.4 and 4.1]: diverse sets.
+
+Of a set it is log det (K[S, S] + eps I), of a frame V log det (V^T K V + eps I). Its concave
+majorant is in `majorant.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+from fairnepv.compute import Block
+from fairnepv.objective.held_rows import Each, HeldRows, one_by_one
+from fairnepv.objective.majorant import Slope
+from fairnepv.views import View
+from fairnepv.views.base import Floats, Indices, square_root
+
+_TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
+_WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no more than 1e-11
+
+
+class LogDet:
+    """The answers of log det (K + eps I) to what a `Utility` is asked."""
+
+    def divisor(self, size: int) -> float:
+        return size
+
+    def total(self, view: View, indices: Indices) -> float:
+        return view.log_volume(indices)
+
+    def totals(self, view: View, sets: NDArray[np.int64]) -> Floats:
+        k = sets.shape[1]
+        if k == 1:  # the diagonal is enough, and n may be large
+            L = (view.squared_norms[sets[:, 0]] + view.ridge)[:, None, None]
+        else:
+            rows, position = np.unique(sets, return_inverse=True)
+            position = position.reshape(sets.shape)
+            K = view.inner(rows, rows)
+            L = K[position[:, :, None], position[:, None, :]] + view.ridge * np.eye(k)
+        sign, logdet = np.linalg.slogdet(L)
+        return np.where(sign > 0, logdet, np.nan)
+
+    def contributions(self, view: View, indices: Indices) -> Floats:
+        return view.gains(indices)
+
+    def gains(self, changes: Any, xp: Any = np) -> Any:
+        return xp.log(changes)
+
+    def swap_changes(self, c: Any, pivots: Any, v: Any) -> Any:
+        return c * pivots + v**2
+
+    def swap_gains(self, changes: Floats) -> Floats:
+        gains: Floats = np.log(np.maximum(changes, _TINY))
+        return gains
+
+    def swap_ceiling(self, block: Block, w: Floats, c: Any, pivots: Floats, v: Any) -> Any:
+        rise = (c * block.put(w.astype(pivots.dtype))) @ block.put(pivots)
+        return block.place.add_squares(rise, v, w.tolist())
+
+    def needed_ceiling(self, gain: float) -> float:
+        return 1.0 + gain  # log r <= r - 1: most swaps are seen to be hopeless without a logarithm
+
+    def on_frame(self, Z: Floats, eps: float) -> ViewFactor:
+        return ViewFactor(Z, eps)
+
+    def along_frame(self, X: Floats) -> Floats:
+        return np.asarray(X / X.shape[1])
+
+    def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each = one_by_one) -> Slope:
+        return Slope.at(rows, x, k, each)
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+class ViewFactor:
+    """G_q = Z^T Z + eps I for Z = Phi_q^T V (p, k), and the solves with it.
+
+    G is factored on its smaller side. For p < k it has k - p eigenvalues equal to eps, and going
+    through Z Z^T + eps I (p, p) instead keeps them exact: log det and Z G^-1 then lose no digits
+    to a small ridge. Where that side is still ill-conditioned, its Cholesky factor comes from a QR
+    of [Z; sqrt(eps) I], which squares no singular value.
+    """
+
+    def __init__(self, Z: Floats, eps: float) -> None:
+        self.Z, self.eps = Z, eps
+        self.p, self.k = Z.shape
+        self.tall = self.p >= self.k
+        X = Z if self.tall else Z.T
+        self._factor, self.rounding = _cholesky(X, eps)
+
+    @functools.cached_property
+    def total(self) -> float:
+        """log det G."""
+        diagonal = np.abs(np.diagonal(self._factor))
+        rest = 0 if self.tall else (self.k - self.p) * np.log(self.eps)
+        return float(2.0 * np.log(diagonal).sum() + rest)
+
+    @functools.cached_property
+    def J(self) -> Floats:
+        """Z G^-1, (p, k)."""
+        return self._solve(self.Z.T).T if self.tall else self._solve(self.Z)
+
+    @functools.cached_property
+    def inverse(self) -> Floats:
+        """G^-1, (k, k)."""
+        return inverse_from_cholesky(self._factor) if self.tall else self.N / self.eps
+
+    @functools.cached_property
+    def N(self) -> Floats:
+        """eps G^-1 = I - Z^T J, (k, k)."""
+        return self.eps * self.inverse if self.tall else np.eye(self.k) - self.Z.T @ self.J
+
+    def hessian(self, Y: Floats) -> Floats:
+        """(p, k) change of J along a horizontal xi with Phi^T xi = Y."""
+        return self.curvature(Y) - self.J @ (Y.T @ self.J)
+
+    def curvature(self, Y: Floats) -> Floats:
+        """(I - J Z^T) Y G^-1, (p, k): eps cancels from (Z Z^T + eps I)^-1 Y (eps G^-1)."""
+        if self.tall:
+            return self._solve((Y - self.J @ (self.Z.T @ Y)).T).T
+        return self._solve(Y @ self.N)
+
+    def _solve(self, right: Floats) -> Floats:
+        solution: Floats = dpotrs(self._factor, right, lower=False)[0]
+        return solution
+
+
+def inverse_from_cholesky(R: Floats) -> Floats:
+    """(R^T R)^-1 for an upper triangular R."""
+    inverse: Floats = np.triu(dpotri(R, lower=False)[0])
+    inverse += np.triu(inverse, 1).T
+    return inverse
+
+
+def gram(X: Floats, eps: float) -> Floats:
+    """X^T X + eps I."""
+    G: Floats = X.T @ X
+    G.flat[:: len(G) + 1] += eps
+    return G
+
+
+def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
+    """Upper R with R^T R = X^T X + eps I, and how unsure its log det is in units of one.
+
+    LAPACK is called directly here and above: for small k SciPy's checks take longer than it does.
+    """
+    unit = np.finfo(np.float64).eps
+    R, failed = dpotrf(gram(X, eps), lower=False)
+    if not failed:
+        diagonal = np.diagonal(R)
+        condition = float((diagonal.max() / diagonal.min()) ** 2)  # an estimate from below
+        if condition < _WELL_CONDITIONED:
+            return R, unit * condition
+    elif eps == 0:
+        raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
+    R = square_root(X, eps)
+    diagonal = np.abs(np.diagonal(R))
+    return R, unit * float(diagonal.max() / diagonal.min())

@@ -1,0 +1,94 @@
+"""F_tau of sets of rows [FairNEPv, Eq. (D-Fair)], for any utility."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairnepv.compute import Block
+from fairnepv.objective.softmin import lifted_floors, merit, soft_min, soft_min_weights
+from fairnepv.objective.utility import UTILITIES, Utility, utility_of
+from fairnepv.problem import DEFAULT_UTILITY, Problem
+from fairnepv.views import Pool
+from fairnepv.views.base import Floats, Indices
+
+
+def subset_scores(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) -> Floats:
+    """(M,) d_q(S), in float64 from the original rows; for log-determinants that is
+    (1/|S|) log det L_q[S, S].
+
+    This is the one function that scores. It works on singular values of the selected rows, or on a
+    triangular factor of them, and not on their Gram matrix, so a small ridge costs no digits.
+    """
+    asked = UTILITIES[utility]
+    divisor = asked.divisor(len(indices))
+    return np.array([asked.total(v, indices) / divisor + v.offset for v in pool.views])
+
+
+def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
+    """F_tau(S) [FairNEPv, Eq. (D-Fair)]."""
+    return float(soft_min(subset_scores(pool, indices), tau))
+
+
+def subset_merit(problem: Problem, indices: Indices) -> float:
+    """What the search maximises, by the function that scores: F_tau where every floor is met."""
+    d = subset_scores(problem.pool, indices, problem.utility)
+    return float(merit(d + problem.lifts, problem.tau, lifted_floors(problem)))
+
+
+def subset_gains(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) -> Floats:
+    """(k, M) what each item in turn added to the total of a view, its offset included; for
+    log-determinants the means over the items are d_q(S)."""
+    asked = UTILITIES[utility]
+    return np.stack([asked.contributions(v, indices) + v.offset for v in pool.views], axis=1)
+
+
+class Standing(NamedTuple):
+    """How a set stands in every view, small enough to travel with a pass over the rows."""
+
+    totals: Floats  # (M,) such as log det (K_q[S, S] + eps_q I)
+    offsets: Floats  # (M,)
+    size: int
+    tau: float
+    floors: Floats | None = None
+    utility: Utility = UTILITIES[DEFAULT_UTILITY]
+
+    @classmethod
+    def of(cls, problem: Problem, totals: Floats, size: int) -> Standing:
+        floors, utility = lifted_floors(problem), utility_of(problem)
+        return cls(totals, problem.offsets, size, problem.tau, floors, utility)
+
+    def fair_scores(self, gains: Floats) -> Any:
+        """The merit once the totals have changed by `gains` (M, ...)."""
+        shape = (-1,) + (1,) * (gains.ndim - 1)
+        d = (self.totals.reshape(shape) + gains) / self._divisor + self.offsets.reshape(shape)
+        return merit(d, self.tau, self.floors)
+
+    def ceiling(self, gains: Floats) -> tuple[float, Floats]:
+        """a and b (M,) with merit <= a + b . gains everywhere: the tangent of F_tau at these."""
+        d = (self.totals + gains) / self._divisor + self.offsets
+        slopes = soft_min_weights(d, self.tau) / self._divisor
+        return float(soft_min(d, self.tau) - slopes @ gains), slopes
+
+    def rise(self, block: Block, v: Any, c: Any, pivots: Floats) -> Any:
+        """(b, k) a bound on what F_tau could rise by with each swap, in the units of `needed_rise`
+        and the precision of v, where the block is.
+
+        F is concave in the totals, so it rises by at most sum_q w_q gain_q / divisor.
+        """
+        w = soft_min_weights(self._d, self.tau)
+        return self.utility.swap_ceiling(block, w, c, pivots, v)
+
+    def needed_rise(self, value: float) -> float:
+        """What `rise` must reach for the merit to exceed `value`."""
+        missing = value - float(soft_min(self._d, self.tau))
+        return self.utility.needed_ceiling(self._divisor * missing)
+
+    @property
+    def _d(self) -> Floats:
+        return self.totals / self._divisor + self.offsets
+
+    @property
+    def _divisor(self) -> float:
+        return self.utility.divisor(self.size)
