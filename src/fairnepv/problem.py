@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief, check_positive
 from fairnepv.constraints import Constraints as Constraints
 from fairnepv.constraints import Mask as Mask
 from fairnepv.constraints import Quotas as Quotas
 from fairnepv.constraints import largest as largest
 from fairnepv.errors import InputError
+from fairnepv.options import default
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
@@ -69,7 +70,7 @@ class Problem:
     calibration: Calibration
     constraints: Constraints = field(default_factory=Constraints)
     tolerances: Tolerances = field(default_factory=Tolerances)
-    random_state: int = 0
+    random_state: int = default("random_state")
     priorities: Floats | None = None  # (M,) weights in the soft-min, summing to one; None: equal
     floors: Floats | None = None  # (M,) least d_q, -inf where there is none; None: none at all
     means: Means = field(default_factory=Means)

@@ -16,11 +16,22 @@ from hypothesis import strategies as st
 import fairnepv
 from fairnepv import InputError
 from fairnepv.cli import commands
-from fairnepv.io import manifest, places, ranges, read_features, read_ids, table_rows, verify
+from fairnepv.io import (
+    convert,
+    converted_ids,
+    id_column,
+    manifest,
+    places,
+    ranges,
+    read_features,
+    read_ids,
+    table_rows,
+    verify,
+)
 from fairnepv.io.places import RemotePath
 from fairnepv.io.rows import MappedRows
 from fairnepv.io.source import Source, split_source
-from object_store import Bucket
+from object_store import PAGE, Bucket
 from row_files import FORMATS, fixed_lists, table, write_parquet, write_shards
 
 N, P = 11, 3
@@ -230,6 +241,50 @@ def test_what_travels_is_the_uri(bucket):
     assert len(content) < 2000
     assert b"endpoint_override" in content
     np.testing.assert_array_equal(pickle.loads(content)[4000:], rows[4000:])
+
+
+COMMANDS = ("npy", "npz", "safetensors", "shards", "parquet, lists", "tables", "converted")
+
+
+def _remote(name: str, bucket: Bucket) -> str:
+    """A view of any kind; tables have a column id."""
+    if name == "converted":
+        np.save("a.npy", ROWS)
+        Path("ids.txt").write_text("".join(f"n{i}\n" for i in range(N)))
+        convert(["a.npy"], "rows", ids="ids.txt", rows_per_shard=4)
+        return put(bucket, "rows")
+    if name == "tables":
+        Path("tables").mkdir()
+        for part in (0, 1):
+            write_parquet(f"tables/part_{part}.parquet", table(fixed_lists(ROWS)))
+        return put(bucket, "tables:rows")
+    return put(bucket, FORMATS[name](ROWS))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_that_a_source_says_of_itself_is_asked_for_twice(name, bucket):
+    """What a command asks of a view before it looks at rows."""
+    source = split_source(_remote(name, bucket))
+    bucket.requests.clear()
+    read_features(source)
+    if converted_ids(source) is None:
+        id_column(source)
+    asked = [(key, span) for verb, key, span, _ in bucket.requests if verb == "GET" and key]
+    assert len(set(asked)) == len(asked)
+    listings = sum(verb == "GET" and not key for verb, key, *_ in bucket.requests)
+    assert listings <= 1 + -(-len(bucket.objects) // PAGE)  # whether it is a folder; its pages
+    kinds = [key for verb, key, *_ in bucket.requests if verb == "HEAD"]
+    most = 5 if "parquet" in name or name == "tables" else 3  # it is opened for every purpose
+    assert max(map(kinds.count, kinds)) <= most
+    assert kinds.count(source.path.name) == 1 or not source.path.is_dir()
+
+
+def test_a_selection_asks_for_a_header_once(bucket):
+    np.save("a.npy", np.random.default_rng(0).standard_normal((3000, 8)))
+    uri = put(bucket, "a.npy")
+    bucket.requests.clear()
+    _select("--view", f"a={uri}", "-k", "2", "--effort=fast")
+    assert [first for first, _ in gets(bucket)].count(0) == 1
 
 
 # --- trouble --------------------------------------------------------------------------------------

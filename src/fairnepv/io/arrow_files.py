@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fairnepv.io.arrow_batches import Batches, ipc_schema
 from fairnepv.io.arrow_columns import decoded_bytes, is_binary, is_text, to_numpy
 from fairnepv.io.memory import refuse_expansion
-from fairnepv.io.places import Place, for_arrow
-from fairnepv.io.rows import Fingerprint, Rows
+from fairnepv.io.places import for_arrow
+from fairnepv.io.rows import FileVersion, Rows, file_version
 from fairnepv.io.source import Source
 from fairnepv.io.table_rows import Column, Kept, TableRows, choose_column, reading
 from fairnepv.io.texts import as_texts
@@ -30,7 +30,7 @@ class ParquetRows(TableRows):
     @cached_property
     def _opened(self) -> Any:
         with reading(self.column.source):
-            return _checked_parquet(self.file.path)
+            return _parquet(self.column.source)
 
     def _lengths(self) -> list[int]:
         about = self._opened.metadata
@@ -55,7 +55,7 @@ class ParquetRows(TableRows):
 class ArrowRows(TableRows):
     """Where the file is not compressed, chunks are views of its memory map and need no keeping."""
 
-    def __init__(self, column: Column, file: Fingerprint, kept: Kept) -> None:
+    def __init__(self, column: Column, file: FileVersion, kept: Kept) -> None:
         super().__init__(column, file, kept)
         self.at_hand = self._opened.at_hand
 
@@ -89,19 +89,12 @@ class ArrowRows(TableRows):
         return self._same(s, self._decode(s)) if self.at_hand else super().part(s)
 
 
-def open_parquet(source: Source, kept: Kept | None = None) -> ParquetRows:
-    """A column of a Parquet file; row groups are decoded when their rows are asked for."""
-    file = Fingerprint.of(source.path)
-    with reading(source), pq.ParquetFile(for_arrow(source.path)) as parquet:
-        column = choose_column(source, list(parquet.schema_arrow.names), None)
-    return ParquetRows(column, file, kept or Kept())
-
-
-def open_arrow(source: Source, kept: Kept | None = None) -> ArrowRows:
-    """A column of an Arrow IPC file or stream."""
-    file = Fingerprint.of(source.path)
+def open_table(source: Source, kept: Kept | None = None) -> TableRows:
+    """A column of a table, of which what is compressed is decoded when its rows are asked for."""
+    file = file_version(source)
     column = choose_column(source, column_names(source), None)
-    return ArrowRows(column, file, kept or Kept())
+    rows = ParquetRows if source.ending == ".parquet" else ArrowRows
+    return rows(column, file, kept or Kept())
 
 
 def column_names(source: Source) -> list[str]:
@@ -114,8 +107,14 @@ def column_types(source: Source) -> list[tuple[str, Any]]:
         schema = ipc_schema(source)
     else:
         with reading(source):
-            schema = pq.read_schema(for_arrow(source.path))
+            schema = _footer(source).schema.to_arrow_schema()
     return [(field.name, field.type) for field in schema]
+
+
+def _footer(source: Source) -> Any:
+    """What a Parquet file says of itself at its end."""
+    file_version(source)  # first, so that it is found out if the file changes from now on
+    return source.once("footer", lambda: pq.read_metadata(for_arrow(source.path)))
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -132,7 +131,7 @@ def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
 
 def counted_chunks(column: Column) -> Iterator[Any]:
     """The arrays of a column, refused before anybody repeats what their values share."""
-    stored, expanded = Fingerprint.of(column.source.path).size, 0
+    stored, expanded = file_version(column.source).size, 0
     for chunk in _all_chunks(column, stored):
         expanded += decoded_bytes(chunk)
         refuse_expansion(str(column), stored, expanded, "write each value once, or plainly")
@@ -151,18 +150,22 @@ def _all_chunks(column: Column, stored: int) -> Iterator[Any]:
         yield from (batches.array(b) for b in range(len(batches.lengths)))
 
 
-def _checked_parquet(path: Place, **options: Any) -> Any:
+def _parquet(source: Source, **options: Any) -> Any:
     """With the checksums of pages compared, where the writer put them in."""
-    return pq.ParquetFile(for_arrow(path), page_checksum_verification=True, **options)
+    return pq.ParquetFile(
+        for_arrow(source.path),
+        metadata=_footer(source),
+        page_checksum_verification=True,
+        **options,
+    )
 
 
 def _unrepeated(column: Column) -> Any:
     """A file whose texts in that column are read as a dictionary: one that is stored once may
     stand in all rows, and would be as often in memory."""
-    with pq.ParquetFile(for_arrow(column.source.path)) as file:
-        about, kind = file.metadata, file.schema_arrow.types[column.at]
+    kind = column_types(column.source)[column.at][1]
     texts = [column.name] if is_text(kind) or is_binary(kind) else None
-    return _checked_parquet(column.source.path, metadata=about, read_dictionary=texts)
+    return _parquet(column.source, read_dictionary=texts)
 
 
 def _refuse_bomb(

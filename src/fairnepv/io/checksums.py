@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from fairnepv.io.places import Place, open_regular
+from fairnepv.io.places import AnyPath, open_regular
 
 _BLOCK = 1 << 20
 
 
-def fingerprint(place: Place) -> dict[str, Any]:
+def fingerprint(place: AnyPath) -> dict[str, Any]:
     """Name, size and SHA-256 of a file."""
     found, size = hashlib.sha256(), 0
     with open_regular(place) as file:
@@ -20,7 +20,7 @@ def fingerprint(place: Place) -> dict[str, Any]:
     return {"name": place.name, "bytes": size, "sha256": found.hexdigest()}
 
 
-def sha256_of(place: Place) -> str:
+def sha256_of(place: AnyPath) -> str:
     """As `sha256sum` prints it; of a folder that of its listing: a line per file as `sha256sum`
     would print it, in order of their names."""
     if not place.is_dir():

@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -15,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.display import shown_uri
-from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, checksum, is_at
+from fairnepv.errors import InputError
+from fairnepv.io.atomic import whole_folder, write_errors
+from fairnepv.io.checksums import sha256_of
+from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, is_at
 from fairnepv.io.memory import size_in_words
-from fairnepv.io.places import followed, local_path
+from fairnepv.io.places import local_path, real_path
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows, blocks
-from fairnepv.io.source import split_source
+from fairnepv.io.source import Source, split_source
 from fairnepv.io.texts import same_kind
 from fairnepv.io.write import to_json
 
@@ -45,8 +46,9 @@ def convert(
     "" there are none.
     """
     target = local_path(folder)
-    _check_target(target, sources, force)
-    rows = [open_rows(text) for text in sources]
+    read = [split_source(text) for text in sources]
+    _check_target(target, read, force)
+    rows = [open_rows(source) for source in read]
     for text, source in zip(sources, rows, strict=True):
         if not isinstance(source, RowFile):
             raise InputError(
@@ -62,7 +64,7 @@ def convert(
     n, p = sum(map(len, rows)), rows[0].shape[1]
     if not n or not p:
         raise InputError(f"{', '.join(sources)} has no numbers to convert: shape ({n}, {p})")
-    names = _ids(sources, ids, n)
+    names = _ids(read, ids, n)
     _check_space(target, n * p * np.dtype(dtype).itemsize)
     size = rows_per_shard or max(1, _SHARD_BYTES // (p * np.dtype(dtype).itemsize))
     if n > size * MOST_SHARDS:
@@ -70,7 +72,7 @@ def convert(
             f"{n:,} rows in shards of {size:,} are more than {MOST_SHARDS:,} files; put at least "
             f"{-(-n // MOST_SHARDS):,} rows into each"
         )
-    with _Unfinished(target) as temporary:
+    with write_errors(target), whole_folder(real_path(target)) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
         written = None if names is None else _write_ids(temporary, names)
         about = Manifest(n, p, dtype, shards, written, tuple(map(shown_uri, sources)), made_by)
@@ -78,23 +80,29 @@ def convert(
     return about
 
 
-def _check_target(target: Path, sources: Sequence[str], force: bool) -> None:
+def _check_target(target: Path, sources: Sequence[Source], force: bool) -> None:
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it first")
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"the folder {target.parent} cannot be written to; name another one")
-    for text in sources:
-        read = split_source(text).path
-        if isinstance(read, Path) and _holds(followed(target), followed(read)):
-            raise InputError(f"{target} holds {text}, which is read; write to another folder")
-    around = next((path for path in followed(target).parents if is_at(path)), None)
+    for source in sources:
+        read = source.path
+        if isinstance(read, Path) and _holds(real_path(target), real_path(read)):
+            raise InputError(
+                f"{target} holds {source.text}, which is read; write to another folder"
+            )
+    around = next((path for path in real_path(target).parents if is_at(Source(path))), None)
     if around is not None:
         raise InputError(f"{target} is inside of {around}, which is converted rows; name another")
     if not os.path.lexists(target):
         return
     if not force:
         raise InputError(f"{target} exists already; add --force to replace it")
-    if target.is_symlink() or not target.is_dir() or not (is_at(target) or _is_empty(target)):
+    if (
+        target.is_symlink()
+        or not target.is_dir()
+        or not (is_at(Source(target)) or _is_empty(target))
+    ):
         raise InputError(
             f"{target} is not a folder that `fairnepv convert` wrote, so it is not replaced; name "
             "another one"
@@ -117,50 +125,6 @@ def _check_space(target: Path, needed: int) -> None:
 
 def _is_empty(folder: Path) -> bool:
     return next(folder.iterdir(), None) is None
-
-
-class _Unfinished:
-    """A folder beside the target that takes its place at the end, or vanishes."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-
-    def __enter__(self) -> Path:
-        target = followed(self._target)
-        try:
-            self._path = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        except OSError as error:
-            raise FairnepvError(f"{self._target} cannot be written ({error.strerror})") from error
-        return self._path
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            if error is None:
-                self._put_into_place()
-        except OSError as failure:
-            error = failure
-        finally:
-            shutil.rmtree(self._path, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise FairnepvError(
-                f"{self._target} cannot be written ({error.strerror or error})"
-            ) from error
-
-    def _put_into_place(self) -> None:
-        target = followed(self._target)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(self._path, 0o777 & ~mask)  # mkdtemp makes private folders
-        old = self._path.with_name(self._path.name + ".old")
-        if target.exists():
-            target.rename(old)
-        try:
-            self._path.rename(target)
-        except BaseException:
-            if old.exists():
-                old.rename(target)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_shards(
@@ -233,19 +197,20 @@ def _header(shape: tuple[int, int], dtype: np.dtype[Any]) -> bytes:
     return stream.getvalue()
 
 
-def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | None:
+def _ids(sources: Sequence[Source], file: str | None, n: int) -> NDArray[Any] | None:
     if file == "":
         return None
     if file is not None:
         ids, what = read_ids(file), f"the ids of {file}"
     else:
-        own = [_own_ids(text) for text in sources]
+        own = [_own_ids(source) for source in sources]
         found = [part for part in own if part is not None]
         if len(found) < len(own):
             return None
+        what = f"the ids of {', '.join(source.text for source in sources)}"
         if not all(same_kind(part, found[0]) for part in found):
-            raise InputError(f"the ids of {', '.join(sources)} differ in type; give --ids")
-        ids, what = np.concatenate(found), f"the ids of {', '.join(sources)}"
+            raise InputError(f"{what} differ in type; give --ids")
+        ids = np.concatenate(found)
     if len(ids) != n:
         raise InputError(f"{what}: there are {len(ids):,} for {n:,} rows; give one for each row")
     values, counts = np.unique(ids, return_counts=True)
@@ -263,11 +228,11 @@ def _ids(sources: Sequence[str], file: str | None, n: int) -> NDArray[Any] | Non
     return ids
 
 
-def _own_ids(text: str) -> NDArray[Any] | None:
-    ids = converted_ids(text)
-    return id_column(text) if ids is None else ids
+def _own_ids(source: Source) -> NDArray[Any] | None:
+    ids = converted_ids(source)
+    return id_column(source) if ids is None else ids
 
 
 def _write_ids(folder: Path, ids: NDArray[Any]) -> Shard:
     np.save(folder / IDS, ids, allow_pickle=False)
-    return Shard(IDS, len(ids), checksum(folder / IDS))
+    return Shard(IDS, len(ids), sha256_of(folder / IDS))

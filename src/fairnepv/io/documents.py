@@ -14,14 +14,14 @@ from typing import Any, NoReturn, TypeGuard
 
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
-from fairnepv.io.places import Place, open_regular
+from fairnepv.io.places import AnyPath, open_regular
 
 LARGEST_DOCUMENT = 1 << 24  # bytes; Python needs up to thirty times as much to hold it
 DEEPEST = 32  # levels of lists and objects; ours have six
 _DIGITS = 40  # of a whole number that is looked at at all
 
 
-def read_document(path: Place, remedy: str, *, most: int = LARGEST_DOCUMENT) -> dict[str, Any]:
+def read_document(path: AnyPath, remedy: str, *, most: int = LARGEST_DOCUMENT) -> dict[str, Any]:
     """The JSON object in a file; the remedy says what to do about one that is none."""
     try:
         with open_regular(path) as file:

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from fairnepv.errors import InputError
 from fairnepv.io import arrow_files, manifest
 from fairnepv.io.documents import read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import Place, each, regular_file
+from fairnepv.io.places import AnyPath, regular_file, spread
 from fairnepv.io.rows import Reordered, RowFile, Shards
 from fairnepv.io.source import Source, choose_part
 from fairnepv.io.table_rows import Kept
@@ -30,54 +30,59 @@ _REMEDY = "save the data set again"
 _METADATA = "metadata"  # where clip-retrieval puts what it knows of the rows
 _NUMBERED = re.compile(r"(?P<prefix>.*?)[-_.]?(?P<number>\d+)(-of-(?P<of>\d+))?")
 
+T = TypeVar("T")
+
 
 def open_folder(source: Source) -> RowFile:
     """The rows of a folder; PART is a column of tables, or which shards where there are several."""
-    folder = source.path
-    if manifest.is_at(folder):
-        _no_part(source)
-        return manifest.open_rows(folder)
-    if _is_data_set(folder):
-        return _open_data_set(source)
-    arrays = _files(folder, (".npy",))
+    if manifest.is_at(source):
+        return manifest.open_rows(_whole(source))
+    if _is_data_set(source):
+        return _open_tables(source, *_data_set(source))
+    arrays = _files(source, (".npy",))
     if arrays:
         return _open_arrays(source, arrays)
-    if _files(folder, TABLE_ENDINGS):
-        return _open_tables(source, _tables(folder))
+    if _files(source, TABLE_ENDINGS):
+        return _open_tables(source, _tables(source))
     return open_folder(_subfolder(source))
 
 
 def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
     """One value per row: ids of a converted folder, or a column of tables."""
-    folder = source.path
-    if manifest.is_at(folder):
-        _no_part(source)
-        ids = manifest.read_ids(folder)
+    if manifest.is_at(source):
+        ids = manifest.read_ids(_whole(source))
         if ids is None:
-            raise InputError(f"{folder} was converted without ids; convert it again with --ids")
+            raise InputError(
+                f"{source.path} was converted without ids; convert it again with --ids"
+            )
         return ids
-    if not _is_data_set(folder) and not _files(folder, TABLE_ENDINGS):
-        if (folder / _METADATA).is_dir():
-            return read_folder_ids(Source(folder / _METADATA, source.part), default)
-        raise InputError(f"{folder} holds no tables with ids; name a file of ids")
-    files, order = _data_set(folder) if _is_data_set(folder) else (_tables(folder), None)
-    columns = each(
-        lambda path: arrow_files.read_column(Source(path, source.part), default), folder, files
-    )
+    if _is_data_set(source):
+        names, order = _data_set(source)
+    elif _files(source, TABLE_ENDINGS):
+        names, order = _tables(source), None
+    elif source.inside(_METADATA).path.is_dir():
+        return read_folder_ids(source.inside(_METADATA), default)
+    else:
+        raise InputError(f"{source.path} holds no tables with ids; name a file of ids")
+    columns = _each(source, names, lambda file: arrow_files.read_column(file, default))
     values = np.concatenate(columns)
-    return values if order is None else values[_taken(folder, order, len(values))]
+    return values if order is None else values[_taken(source.path, order, len(values))]
 
 
 def column_names(source: Source) -> list[str]:
     """The columns of the tables in a folder; none where its rows are in something else."""
-    folder = source.path
-    if _is_data_set(folder):
-        files = _data_set(folder)[0]
-    elif _files(folder, (".npy",)):
-        files = []  # tables beside arrays may be about anything
+    if _is_data_set(source):
+        names = _data_set(source)[0]
+    elif _files(source, (".npy",)):
+        return []  # tables beside arrays may be about anything
     else:
-        files = _tables(folder) if _files(folder, TABLE_ENDINGS) else []
-    return arrow_files.column_names(Source(folder / files[0])) if files else []
+        names = _tables(source) if _files(source, TABLE_ENDINGS) else []
+    return arrow_files.column_names(source.inside(names[0])) if names else []
+
+
+def _each(source: Source, names: Sequence[str], read: Callable[[Source], T]) -> list[T]:
+    """What is read of these files; of remote ones several at once, as it waits."""
+    return spread(read, [source.inside(name) for name in names], waits=source.is_remote)
 
 
 def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
@@ -96,53 +101,47 @@ def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
         )
     prefix = choose_part(source, list(groups), "shard name")
     files = _in_order(source.path, groups[prefix])
-    return Shards(each(_matrix, source.path, files), str(source))
+    return Shards(_each(source, files, _matrix), str(source))
 
 
-def _matrix(path: Place) -> RowFile:
-    rows = read_npy(Source(path))
+def _matrix(source: Source) -> RowFile:
+    rows = read_npy(source.with_part(None))
     if not isinstance(rows, RowFile):
         raise InputError(
-            f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
+            f"{source.path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
         )
     return rows
 
 
-def _open_tables(source: Source, names: Sequence[str]) -> RowFile:
+def _open_tables(
+    source: Source, names: Sequence[str], order: NDArray[np.int64] | None = None
+) -> RowFile:
     kept = Kept()
-    parts = each(lambda path: _open_table(path, source.part, kept), source.path, names)
-    return Shards(parts, str(source))
 
+    def open_table(file: Source) -> RowFile:
+        rows = arrow_files.open_table(file, kept)
+        rows.close()  # there may be more files than may be open at once
+        return rows
 
-def _open_table(path: Place, part: str | None, kept: Kept) -> RowFile:
-    table = Source(path, part)
-    opened: Callable[..., RowFile] = (
-        arrow_files.open_parquet if table.ending == ".parquet" else arrow_files.open_arrow
-    )
-    rows = opened(table, kept)
-    rows.close()  # there may be more files than may be open at once
-    return rows
-
-
-def _open_data_set(source: Source) -> RowFile:
-    names, order = _data_set(source.path)
-    rows = _open_tables(source, names)
+    rows = Shards(_each(source, names, open_table), str(source))
     return rows if order is None else Reordered(rows, _taken(source.path, order, len(rows)))
 
 
-def _is_data_set(folder: Place) -> bool:
-    if (folder / _DICT).is_file():
+def _is_data_set(source: Source) -> bool:
+    folder = source.path
+    if source.holds(_DICT):
         splits = read_document(folder / _DICT, _REMEDY).get("splits")
         listed = splits if isinstance(splits, list) else []
         raise InputError(
             f"{folder} holds several splits ({', '.join(map(str, listed))}); name one of its "
             f"folders, as in {folder}/{listed[0] if listed else 'train'}"
         )
-    return (folder / _STATE).is_file()
+    return source.holds(_STATE)
 
 
-def _data_set(folder: Place) -> tuple[list[str], NDArray[np.int64] | None]:
+def _data_set(source: Source) -> tuple[list[str], NDArray[np.int64] | None]:
     """The files of a Hugging Face data set in their order, and the rows that it takes of them."""
+    folder = source.path
     state = read_document(folder / _STATE, _REMEDY)
     files = _listed(folder, state, "_data_files")
     if not files:
@@ -151,7 +150,7 @@ def _data_set(folder: Place) -> tuple[list[str], NDArray[np.int64] | None]:
     return files, np.concatenate([_row_numbers(folder / f) for f in indices]) if indices else None
 
 
-def _row_numbers(path: Place) -> NDArray[np.int64]:
+def _row_numbers(path: AnyPath) -> NDArray[np.int64]:
     numbers = arrow_files.read_column(Source(path), "indices")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InputError(
@@ -162,7 +161,7 @@ def _row_numbers(path: Place) -> NDArray[np.int64]:
     return rows
 
 
-def _taken(folder: Place, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _taken(folder: AnyPath, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     if len(order) and not 0 <= order.min() <= order.max() < n:
         worst = order.max() if order.max() >= n else order.min()
         raise InputError(
@@ -172,7 +171,7 @@ def _taken(folder: Place, order: NDArray[np.int64], n: int) -> NDArray[np.int64]
     return order
 
 
-def _listed(folder: Place, state: dict[str, Any], key: str) -> list[str]:
+def _listed(folder: AnyPath, state: dict[str, Any], key: str) -> list[str]:
     """The files that a state names under a key."""
     entries = state.get(key)
     if entries is not None and not isinstance(entries, list):
@@ -183,7 +182,7 @@ def _listed(folder: Place, state: dict[str, Any], key: str) -> list[str]:
     return names
 
 
-def _file_name(folder: Place, entry: Any) -> str:
+def _file_name(folder: AnyPath, entry: Any) -> str:
     name = entry.get("filename") if isinstance(entry, dict) else None
     if not isinstance(name, str) or Path(name).name != name:
         raise InputError(f"{folder / _STATE} names a broken file {name!r}; save the data set again")
@@ -196,22 +195,25 @@ def _file_name(folder: Place, entry: Any) -> str:
 def _subfolder(source: Source) -> Source:
     """A folder of folders of shards, as clip-retrieval writes them."""
     folders = sorted(
-        path.name for path in source.path.iterdir() if path.is_dir() and _files(path, (".npy",))
+        name
+        for name, path in source.entries.items()
+        if path.is_dir() and _files(source.inside(name), (".npy",))
     )
     if folders:
-        return Source(source.path / choose_part(source, folders, "folder"))
+        return source.inside(choose_part(source, folders, "folder")).with_part(None)
     raise InputError(
         f"{source.path} is a folder without rows; expected numbered .npy files, tables "
         f"({', '.join(TABLE_ENDINGS)}), a Hugging Face data set or what `fairnepv convert` writes"
     )
 
 
-def _tables(folder: Place) -> list[str]:
+def _tables(source: Source) -> list[str]:
     """Table files in the order of the numbers in their names."""
-    endings = [ending for ending in TABLE_ENDINGS if _files(folder, (ending,))]
+    folder = source.path
+    endings = [ending for ending in TABLE_ENDINGS if _files(source, (ending,))]
     if len(endings) > 1:
         raise InputError(f"{folder} has {' and '.join(endings)} files; keep one kind to a folder")
-    names = _files(folder, (endings[0],))
+    names = _files(source, (endings[0],))
     groups = _numbered(names)
     if sum(map(len, groups.values())) < len(names):
         _refuse_odd_digits(folder, names)
@@ -223,7 +225,7 @@ def _tables(folder: Place) -> list[str]:
     return _in_order(folder, next(iter(groups.values())))
 
 
-def _refuse_odd_digits(folder: Place, names: Sequence[str]) -> None:
+def _refuse_odd_digits(folder: AnyPath, names: Sequence[str]) -> None:
     """A superscript looks like a number and sorts like none: 1 comes after 2 and 3."""
     for name in names if len(names) > 1 else ():
         if any(letter.isdigit() and not letter.isdecimal() for letter in name):
@@ -232,12 +234,12 @@ def _refuse_odd_digits(folder: Place, names: Sequence[str]) -> None:
             )
 
 
-def _files(folder: Place, endings: tuple[str, ...]) -> list[str]:
+def _files(source: Source, endings: tuple[str, ...]) -> list[str]:
     """Those with one of these endings; one among them that is no file is no gap to be passed over,
     while folders alone may have whatever names they like."""
     found = [
         path
-        for path in folder.iterdir()
+        for path in source.entries.values()
         if path.suffix.lower() in endings and path.name[0] not in "._"
     ]
     if all(path.is_dir() for path in found):
@@ -255,7 +257,7 @@ def _numbered(names: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
     return groups
 
 
-def _in_order(folder: Place, numbered: list[tuple[int, str]]) -> list[str]:
+def _in_order(folder: AnyPath, numbered: list[tuple[int, str]]) -> list[str]:
     """By number, without gaps or repeats; all of them where the names say how many."""
     numbered = sorted(numbered)
     for (number, name), (following, other) in itertools.pairwise(numbered):
@@ -290,6 +292,7 @@ def _natural(name: str) -> list[Any]:
     return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", name)]
 
 
-def _no_part(source: Source) -> None:
+def _whole(source: Source) -> Source:
     if source.part is not None:
         raise InputError(f"{source.path} is one set of rows and has no part {source.part!r}")
+    return source

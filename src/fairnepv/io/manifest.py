@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.io.checksums import sha256_of
 from fairnepv.io.documents import is_size, read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import Place, each, open_regular, regular_file
+from fairnepv.io.places import AnyPath, regular_file, spread
 from fairnepv.io.rows import RowFile, Shards, row_range
 from fairnepv.io.source import Source
 
@@ -23,7 +23,6 @@ IDS = "ids.npy"
 FORMAT = "fairnepv rows 1"
 DTYPES = ("float16", "float32", "float64")
 MOST_SHARDS = 50_000  # each of which is opened before the first row is read
-_HASHED_AT_ONCE = 1 << 22
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
@@ -50,13 +49,16 @@ class Manifest:
         return asdict(self)
 
 
-def is_at(folder: Place) -> bool:
-    return (folder / NAME).is_file()
+def is_at(source: Source) -> bool:
+    return source.holds(NAME)
 
 
-def read(folder: Place) -> Manifest:
+def read(source: Source) -> Manifest:
     """The manifest of a folder, with every number in it plausible."""
-    path = folder / NAME
+    return source.once(NAME, lambda: _read(source.path / NAME))
+
+
+def _read(path: AnyPath) -> Manifest:
     content = read_document(path, "convert the data again")
     if content.get("format") != FORMAT:
         raise InputError(
@@ -80,7 +82,7 @@ def read(folder: Place) -> Manifest:
     return found
 
 
-def _check_sums(path: Place, about: Manifest) -> None:
+def _check_sums(path: AnyPath, about: Manifest) -> None:
     files = {shard.file for shard in about.shards}
     if len(files) < len(about.shards):
         raise InputError(
@@ -95,61 +97,56 @@ def _check_sums(path: Place, about: Manifest) -> None:
         )
 
 
-def open_rows(folder: Place) -> RowFile:
+def open_rows(source: Source) -> RowFile:
     """The rows of a converted folder; shapes and sizes are checked, checksums by `verify`."""
-    about = read(folder)
-    parts = each(_open_shard, folder, [shard.file for shard in about.shards])
+    about = read(source)
+    files = [source.inside(shard.file) for shard in about.shards]
+    parts = spread(lambda file: read_npy(_existing(file)), files, waits=source.is_remote)
     for shard, rows in zip(about.shards, parts, strict=True):
-        _check_shard(folder, about, shard, rows)
-    return Shards(parts, str(folder))
+        _check_shard(source.path, about, shard, rows)
+    return Shards(parts, str(source))
 
 
-def read_ids(folder: Place) -> NDArray[Any] | None:
-    about = read(folder)
+def read_ids(source: Source) -> NDArray[Any] | None:
+    about = read(source)
     if about.ids is None:
         return None
-    ids = read_npy(Source(_existing(folder / about.ids.file)))
+    file = source.inside(about.ids.file)
+    ids = read_npy(_existing(file))
     if not isinstance(ids, np.ndarray) or ids.shape != (about.n,):
-        raise InputError(f"{folder / about.ids.file} must hold {about.n:,} ids; convert again")
+        raise InputError(f"{file} must hold {about.n:,} ids; convert again")
     return ids
 
 
-def verify(folder: Place, progress: Progress | None = None) -> Manifest:
+def verify(folder: AnyPath, progress: Progress | None = None) -> Manifest:
     """Compare every checksum; one pass over all bytes."""
-    if not is_at(folder):
+    source = Source(folder)
+    if not is_at(source):
         raise InputError(f"{folder} has no {NAME}; name a folder that `fairnepv convert` wrote")
-    about = read(folder)
+    about = read(source)
     first, wrong = 0, []
     for shard in about.shards:
-        if checksum(_existing(folder / shard.file)) != shard.sha256:
+        if _differs(source, shard):
             wrong.append(f"{shard.file} ({row_range(first, first + shard.rows)})")
         first += shard.rows
         if progress is not None:
             progress(first, about.n)
-    if about.ids is not None and checksum(_existing(folder / about.ids.file)) != about.ids.sha256:
+    if about.ids is not None and _differs(source, about.ids):
         wrong.append(about.ids.file)
     if wrong:
         raise InputError(
             f"{folder} is not what was written: {', '.join(wrong)} differ from the checksums in "
             f"{NAME}; convert the data again"
         )
-    open_rows(folder)
+    open_rows(source)
     return about
 
 
-def checksum(path: Place) -> str:
-    digest = hashlib.sha256()
-    with open_regular(path) as file:
-        while piece := file.read(_HASHED_AT_ONCE):
-            digest.update(piece)
-    return digest.hexdigest()
+def _differs(source: Source, shard: Shard) -> bool:
+    return sha256_of(_existing(source.inside(shard.file)).path) != shard.sha256
 
 
-def _open_shard(path: Place) -> Any:
-    return read_npy(Source(_existing(path)))
-
-
-def _check_shard(folder: Place, about: Manifest, shard: Shard, rows: Any) -> None:
+def _check_shard(folder: AnyPath, about: Manifest, shard: Shard, rows: Any) -> None:
     expected = (shard.rows, about.p)
     if getattr(rows, "shape", None) != expected or rows.dtype != np.dtype(about.dtype):
         raise InputError(
@@ -158,13 +155,16 @@ def _check_shard(folder: Place, about: Manifest, shard: Shard, rows: Any) -> Non
         )
 
 
-def _existing(path: Place) -> Place:
-    if not path.exists():
-        raise InputError(f"{path} is missing, though {NAME} names it; convert the data again")
-    return regular_file(path)
+def _existing(source: Source) -> Source:
+    if not source.path.exists():
+        raise InputError(
+            f"{source.path} is missing, though {NAME} names it; convert the data again"
+        )
+    regular_file(source.path)
+    return source
 
 
-def _shard(path: Place, entry: Any) -> Shard:
+def _shard(path: AnyPath, entry: Any) -> Shard:
     entry = entry if isinstance(entry, dict) else {}
     name, rows, digest = (entry.get(x) for x in ("file", "rows", "sha256"))
     if not isinstance(name, str) or Path(name).name != name:

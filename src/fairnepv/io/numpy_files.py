@@ -24,7 +24,7 @@ from fairnepv.io.documents import is_size
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
-from fairnepv.io.rows import Fingerprint, NumberRows, row_range
+from fairnepv.io.rows import FileVersion, NumberRows, file_version, row_range
 from fairnepv.io.source import Source, choose_part, parse_source, unreadable
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -50,7 +50,7 @@ class Header(NamedTuple):
 def read_npy(source: Source) -> Any:
     """Rows that stay in the file; what is not a matrix of numbers is loaded, for the caller to
     judge."""
-    file = Fingerprint.of(source.path)
+    file = file_version(source)
     with _opened(source, _NPY, "a .npy file") as stream, _reading(source, "a .npy file"):
         header = _read_header(stream, str(source))
         _check_size(str(source), header, file.size)
@@ -80,7 +80,7 @@ def read_archive(text: str) -> dict[str, NDArray[Any]]:
 class Archive:
     """An open .npz archive; the sizes of a member are compared before it is read."""
 
-    def __init__(self, source: Source, file: Fingerprint, stream: IO[bytes]) -> None:
+    def __init__(self, source: Source, file: FileVersion, stream: IO[bytes]) -> None:
         self._source, self._file, self._stream = source, file, stream
         self._zip = members = zipfile.ZipFile(stream)
         self.names = [info.filename.removesuffix(".npy") for info in members.infolist()]
@@ -131,13 +131,13 @@ class Archive:
 
 @contextmanager
 def open_archive(source: Source) -> Iterator[Archive]:
-    file = Fingerprint.of(source.path)
+    file = file_version(source)
     kind = "an .npz archive"
     with _opened(source, _ZIP, kind) as stream, _reading(source, kind):
         yield Archive(source, file, stream)
 
 
-def _stored(file: Fingerprint, header: Header, begin: int, origin: str) -> NumberRows:
+def _stored(file: FileVersion, header: Header, begin: int, origin: str) -> NumberRows:
     n, p = header.shape
     return number_rows(
         file, header.dtype, (n, p), begin + header.offset, origin=origin, fortran=header.fortran

@@ -15,9 +15,9 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -60,7 +60,7 @@ class RemotePath:
     root: str  # scheme and authority, as in s3://bucket
     inner: str  # what follows, without a slash at either end
     options: str = ""  # the query of the URI
-    listed: str = field(default="", compare=False)  # "file" or "folder" where a listing said so
+    listed: str = field(default="", compare=False)  # what a listing said that it is
 
     def __str__(self) -> str:
         return shown_uri(f"{self.root}/{self.inner.translate(_ESCAPES)}")
@@ -83,27 +83,25 @@ class RemotePath:
         return self
 
     def exists(self) -> bool:
-        return self._kind() != ""
+        return self._kind in ("File", "Directory")
 
     def is_file(self) -> bool:
-        return self._kind() == "file"
+        return self._kind == "File"
 
     def is_dir(self) -> bool:
-        return self._kind() == "folder"
+        return self._kind == "Directory"
 
     def stat(self) -> Stat:
         info = self._info()
-        if _kind_of(info) != "file":
+        if info.type.name != "File":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
         return Stat(info.size, info.mtime_ns or 0)
 
     def iterdir(self) -> Iterator[RemotePath]:
         from pyarrow.fs import FileSelector
 
-        listing = self._ask(lambda fs, path: fs.get_file_info(FileSelector(path)))
-        for info in listing:
-            found = self / PurePosixPath(info.path).name
-            yield RemotePath(found.root, found.inner, found.options, _kind_of(info))
+        for info in self._ask(lambda fs, path: fs.get_file_info(FileSelector(path))):
+            yield replace(self / PurePosixPath(info.path).name, listed=info.type.name)
 
     def opened(self) -> Any:
         """An Arrow file, of which any range can be read."""
@@ -119,8 +117,11 @@ class RemotePath:
             text: str = stream.read()
         return text
 
+    @functools.cached_property
     def _kind(self) -> str:
-        return self.listed or _kind_of(self._info())
+        """Of the names of PyArrow's `FileType`, asked for once."""
+        kind: str = self.listed or self._info().type.name
+        return kind
 
     def _info(self) -> Any:
         return self._ask(lambda fs, path: fs.get_file_info(path))
@@ -133,11 +134,11 @@ class RemotePath:
         return _in_time(ask, str(self))
 
 
-Place = Path | RemotePath
-SomePlace = TypeVar("SomePlace", bound=Path | RemotePath)
+AnyPath = Path | RemotePath
+SomePath = TypeVar("SomePath", bound=Path | RemotePath)
 
 
-def regular_file(path: SomePlace) -> SomePlace:
+def regular_file(path: SomePath) -> SomePath:
     """The path of a file, links followed; a pipe would block for ever, a device has no end."""
     if isinstance(path, Path):
         with _opening(path):
@@ -146,7 +147,7 @@ def regular_file(path: SomePlace) -> SomePlace:
     return path
 
 
-def open_regular(path: Place) -> IO[bytes]:
+def open_regular(path: AnyPath) -> IO[bytes]:
     """A regular file to be read; what was opened is asked once more, since something else may have
     taken the place of the file in between."""
     regular_file(path)
@@ -247,21 +248,15 @@ def local_path(text: str) -> Path:
     return Path(plain)
 
 
-def followed(path: Path) -> Path:
+def real_path(path: Path) -> Path:
     """What is written to, so that a link stays a link; one that leads to itself, of which
     `Path.resolve` makes an error that is none of the system's, stands for itself."""
     return Path(os.path.realpath(path))
 
 
-def for_arrow(place: Place) -> Any:
+def for_arrow(place: AnyPath) -> Any:
     """What Arrow opens: the name of a local file, an open one elsewhere."""
     return regular_file(place) if isinstance(place, Path) else place.opened()
-
-
-def each(function: Callable[[Place], T], folder: Place, names: Sequence[str]) -> list[T]:
-    """What the function makes of the files; of remote ones several at once, as it waits."""
-    files = [folder / name for name in names]
-    return spread(function, files, waits=not isinstance(folder, Path))
 
 
 def spread(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> list[T]:
@@ -319,35 +314,27 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
     return filesystem, bucket
 
 
-def _kind_of(info: Any) -> str:
-    from pyarrow.fs import FileType
-
-    kinds: dict[Any, str] = {FileType.File: "file", FileType.Directory: "folder"}
-    return kinds.get(info.type, "")
-
-
 def _in_time(ask: Callable[[], T], what: str) -> T:
     """The answer, or one sentence: some filesystems try again for a quarter of an hour."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
+    answer: Future[T] = Future()
 
     def run() -> None:
         try:
-            answers.append(ask())
+            answer.set_result(ask())
         except BaseException as error:
-            errors.append(error)
+            answer.set_exception(error)
 
-    asking = threading.Thread(target=run, daemon=True)
-    asking.start()
-    asking.join(_ANSWERS)
-    if answers:
-        return answers[0]
-    if errors:
-        raise in_words(what, errors[0]) from errors[0]
-    raise InputError(
-        f"{what} gives no answer in {_ANSWERS:.0f} s; check the address, the network and the "
-        "credentials in the environment"
-    )
+    threading.Thread(target=run, daemon=True).start()
+    wait([answer], _ANSWERS)
+    if not answer.done():
+        raise InputError(
+            f"{what} gives no answer in {_ANSWERS:.0f} s; check the address, the network and the "
+            "credentials in the environment"
+        )
+    error = answer.exception()
+    if error is not None:
+        raise in_words(what, error) from error
+    return answer.result()
 
 
 def in_words(what: str, error: BaseException) -> BaseException:

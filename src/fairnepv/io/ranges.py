@@ -11,7 +11,7 @@ import numpy as np
 
 from fairnepv.errors import InputError
 from fairnepv.io.places import in_words, spread
-from fairnepv.io.rows import Fingerprint, Indices, MappedRows, NumberRows, Rows, row_range
+from fairnepv.io.rows import FileVersion, Indices, MappedRows, NumberRows, Rows, row_range
 
 _LARGEST = 1 << 24  # bytes of one request: one that fails is repeated as a whole
 _HOLE = 1 << 18  # bytes that are quicker fetched and dropped than asked around
@@ -19,7 +19,7 @@ _HOLE = 1 << 18  # bytes that are quicker fetched and dropped than asked around
 Span = tuple[int, int]  # rows or numbers, from the first up to the last
 
 
-def number_rows(file: Fingerprint, *layout: Any, **about: Any) -> NumberRows:
+def number_rows(file: FileVersion, *layout: Any, **about: Any) -> NumberRows:
     """Rows of numbers of a known layout, mapped into memory where the file is local."""
     kind = MappedRows if isinstance(file.path, Path) else RangedRows
     return kind(file, *layout, **about)

@@ -18,8 +18,7 @@ from fairnepv.io.texts import KINDS, as_texts
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
 _FEATURES: dict[str, Any] = {
     **_ARRAYS,
-    ".parquet": arrow_files.open_parquet,
-    **dict.fromkeys((".arrow", ".ipc", ".feather"), arrow_files.open_arrow),
+    **dict.fromkeys(folders.TABLE_ENDINGS, arrow_files.open_table),
     ".safetensors": safetensors.read_safetensors,
 }
 _COLUMNS: dict[str, Any] = {
@@ -30,12 +29,12 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
-def read_features(text: str) -> Any:
+def read_features(given: str | Source) -> Any:
     """The rows at PATH[:PART]: a `RowFile`, which leaves them in their file, or a sparse matrix.
 
     What is no matrix of numbers comes as an array, for the caller to refuse in its own words.
     """
-    source = parse_source(text, tuple(_FEATURES), folders=True)
+    source = parse_source(given, tuple(_FEATURES), folders=True)
     if source.path.is_dir():
         return folders.open_folder(source)
     return _FEATURES[source.ending](source)
@@ -49,7 +48,7 @@ def open_rows(path: Any) -> RowFile | Any:
     Hugging Face data set or what `fairnepv convert` wrote (docs/files.md). `rows[start:stop]` and
     `rows[indices]` give arrays.
     """
-    rows = read_features(str(path))
+    rows = read_features(path if isinstance(path, Source) else str(path))
     if isinstance(rows, RowFile):
         return rows
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind in "fiub":
@@ -61,43 +60,43 @@ def open_rows(path: Any) -> RowFile | Any:
     return rows.tocsr()
 
 
-def read_ids(text: str) -> NDArray[Any]:
+def read_ids(given: str | Source) -> NDArray[Any]:
     """One id per row at PATH[:PART]: .npy, .npz, a table, .csv, .json or .txt (a line each), a
     folder of tables or one that `fairnepv convert` wrote."""
-    return _read_column(text, "id")
+    return _read_column(given, "id")
 
 
-def converted_ids(text: str) -> NDArray[Any] | None:
+def converted_ids(given: str | Source) -> NDArray[Any] | None:
     """The ids that a converted folder brings along; None of any other source."""
-    path = parse_source(text, tuple(_FEATURES), folders=True).path
-    return manifest.read_ids(path) if path.is_dir() and manifest.is_at(path) else None
+    source = parse_source(given, tuple(_FEATURES), folders=True)
+    return manifest.read_ids(source) if source.path.is_dir() and manifest.is_at(source) else None
 
 
-def id_column(text: str) -> NDArray[Any] | None:
+def id_column(given: str | Source) -> NDArray[Any] | None:
     """The column `id` of the table that features come from; None where there is none."""
-    source = parse_source(text, tuple(_FEATURES), folders=True)
+    source = parse_source(given, tuple(_FEATURES), folders=True)
     if source.path.is_dir():
         found = "id" in folders.column_names(source)
     else:
         tables = folders.TABLE_ENDINGS
         found = source.ending in tables and "id" in arrow_files.column_names(source)
-    return _column(Source(source.path, "id"), "id") if found else None
+    return _column(source.with_part("id"), "id") if found else None
 
 
-def read_picks(text: str, column: str) -> NDArray[Any]:
+def read_picks(given: str | Source, column: str) -> NDArray[Any]:
     """Picks at FILE[:PART]; `column` is read from the tables that `select --out` writes."""
-    return _read_column(text, column)
+    return _read_column(given, column)
 
 
-def read_numbers(text: str) -> NDArray[Any]:
+def read_numbers(given: str | Source) -> NDArray[Any]:
     """One number per row at FILE[:PART], such as weights."""
-    array = _read_column(text, "quality")
+    array = _read_column(given, "quality")
     if array.dtype.kind in KINDS + "S":
         try:
             return array.astype(np.float64)
         except ValueError as error:
             stranger = next(value for value in array.tolist() if not _is_number(value))
-            raise InputError(f"{text} must hold numbers, not {stranger!r}") from error
+            raise InputError(f"{given} must hold numbers, not {stranger!r}") from error
     return array
 
 
@@ -109,8 +108,8 @@ def _is_number(text: Any) -> bool:
     return True
 
 
-def _read_column(text: str, default: str) -> NDArray[Any]:
-    return _column(parse_source(text, (*_ARRAYS, *_COLUMNS), folders=True), default)
+def _read_column(given: str | Source, default: str) -> NDArray[Any]:
+    return _column(parse_source(given, (*_ARRAYS, *_COLUMNS), folders=True), default)
 
 
 def _column(source: Source, default: str) -> NDArray[Any]:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import Place, regular_file, spread
+from fairnepv.io.places import AnyPath, regular_file, spread
+from fairnepv.io.source import Source
 
 Rows = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -31,23 +32,23 @@ _OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there a
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class FileVersion:
     """What a file was when it was opened."""
 
-    path: Place
+    path: AnyPath
     size: int
     modified: int
     inode: int
 
     @classmethod
-    def of(cls, path: Place) -> Fingerprint:
+    def of(cls, path: AnyPath) -> FileVersion:
         try:
             return cls._now(regular_file(path))
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
 
     @classmethod
-    def _now(cls, path: Place) -> Fingerprint:
+    def _now(cls, path: AnyPath) -> FileVersion:
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
@@ -66,6 +67,11 @@ class Fingerprint:
                 f"{self.path} was changed or removed while it was being read (at "
                 f"{row_range(start, stop)}); run this again once it is written"
             )
+
+
+def file_version(source: Source) -> FileVersion:
+    """What the file was when it was first looked at."""
+    return source.once("version", lambda: FileVersion.of(source.path))
 
 
 class RowFile(ABC):
@@ -159,7 +165,7 @@ class NumberRows(RowFile):
 
     def __init__(
         self,
-        file: Fingerprint,
+        file: FileVersion,
         stored: np.dtype[Any],
         shape: tuple[int, int],
         offset: int,

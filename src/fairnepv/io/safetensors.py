@@ -12,7 +12,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.documents import LARGEST_DOCUMENT, is_size, parse_document
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
-from fairnepv.io.rows import Fingerprint, NumberRows, row_range
+from fairnepv.io.rows import FileVersion, NumberRows, file_version, row_range
 from fairnepv.io.source import Source, choose_part
 
 _MOST_AXES = 64  # of an array of NumPy
@@ -36,7 +36,7 @@ _KINDS = {
 
 def read_safetensors(source: Source) -> NumberRows:
     """A tensor with two axes, which stays in the file."""
-    file = Fingerprint.of(source.path)
+    file = file_version(source)
     tensors, begin = _read_header(source, file)
     name = choose_part(source, list(tensors), "tensor")
     kind, shape, (first, last) = _checked(source, name, tensors[name])
@@ -62,7 +62,7 @@ def read_safetensors(source: Source) -> NumberRows:
     )
 
 
-def _read_header(source: Source, file: Fingerprint) -> tuple[dict[str, Any], int]:
+def _read_header(source: Source, file: FileVersion) -> tuple[dict[str, Any], int]:
     """The tensors by name, and where their bytes begin."""
     try:
         with open_regular(source.path) as stream:

@@ -1,40 +1,88 @@
-"""Where an array lies: a file or a folder, and within it the key, column or kind of shard."""
+"""Where an array lies: a file or a folder, and within it the key, column or kind of shard.
+
+A text that a user gave is taken apart once; every reader takes the text or the `Source` that it
+stands for, and whoever asks several readers asks them with the same `Source`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import Place, check_slashes, is_uri, local_text, regular_file, split_uri
+from fairnepv.io.places import AnyPath, check_slashes, is_uri, local_text, regular_file, split_uri
 
 _WITH_PARTS = (".npz", ".parquet", ".arrow", ".ipc", ".feather", ".safetensors", ".csv", ".json")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Source:
-    path: Place
+    """PATH[:PART]; what was learned of a remote file is kept with it."""
+
+    path: AnyPath
     part: str | None = None  # the key of an archive or the column of a table
+    given: str | None = field(default=None, compare=False)  # as a user wrote it
+    _known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.path) if self.part is None else f"{self.path}:{self.part}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Whoever unpickles this may stand in another folder."""
-        return {**vars(self), "path": self.path.absolute()}
+        """Whoever unpickles this may stand in another folder, and asks for himself."""
+        return {**vars(self), "path": self.path.absolute(), "_known": {}}
+
+    @property
+    def text(self) -> str:
+        return str(self) if self.given is None else self.given
 
     @property
     def ending(self) -> str:
         return self.path.suffix.lower()
 
+    @property
+    def is_remote(self) -> bool:
+        return not isinstance(self.path, Path)
 
-def parse_source(text: str, endings: tuple[str, ...], *, folders: bool = False) -> Source:
+    def with_part(self, part: str | None) -> Source:
+        return replace(self, part=part)
+
+    @property
+    def entries(self) -> dict[str, AnyPath]:
+        """What is in this folder, by name."""
+        return self.once("entries", lambda: {path.name: path for path in self.path.iterdir()})
+
+    def holds(self, name: str) -> bool:
+        """Whether this folder has a file of that name."""
+        found = self.entries.get(name) if self.is_remote else self.path / name
+        return found is not None and found.is_file()
+
+    def inside(self, name: str) -> Source:
+        """What has that name in this folder, of which the same part is meant."""
+        path = self.entries.get(name, self.path / name) if self.is_remote else self.path / name
+        return self.once(f"/{name}", lambda: Source(path)).with_part(self.part)
+
+    def once(self, what: str, find: Callable[[], T]) -> T:
+        """What is found, without a second request; a local file is asked again, as it may have
+        changed and answers at once."""
+        if not self.is_remote:
+            return find()
+        if what not in self._known:
+            self._known[what] = find()
+        found: T = self._known[what]
+        return found
+
+
+def parse_source(given: str | Source, endings: tuple[str, ...], *, folders: bool = False) -> Source:
     """FILE or FILE:PART, of a file that exists and has one of these endings, or of a folder."""
+    source = split_source(given)
+    text = source.text
     if not text.strip():
         raise InputError("the name of a file is empty; name a file, or '.' for this folder")
     check_slashes(text)
-    source = split_source(text)
     if folders and source.path.is_dir():
         return _named_part(source, text)
     if isinstance(source.path, Path) and source.path.exists() and not source.path.is_dir():
@@ -62,38 +110,44 @@ def unreadable(what: str, kind: str, error: Exception, where: str = "") -> Input
     return InputError(f"{what} cannot be read as {kind}{at} ({reason}); {hint}write the file again")
 
 
-def check_ending(path: Place, endings: tuple[str, ...], besides: str = "") -> None:
+def check_ending(path: AnyPath, endings: tuple[str, ...], besides: str = "") -> None:
     ending = path.suffix.lower()
     if ending not in endings:
         found = f"ends in {ending!r}" if ending else f"has no ending{besides}"
         raise InputError(f"{path} {found}; give one of {', '.join(endings)}")
 
 
-def refuse_folder(path: Place) -> None:
+def refuse_folder(path: AnyPath) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file in it")
 
 
-def split_source(text: str) -> Source:
+def split_source(given: str | Source) -> Source:
+    """The source that a text names; one that was taken apart already is given back."""
+    if isinstance(given, Source):
+        return given
+    text = local_text(given)
+    path, part = split_uri(text) if is_uri(text) else _split_local(text)
+    return Source(path, part, given)
+
+
+def _split_local(text: str) -> tuple[Path, str | None]:
     """At the colon behind a folder or an ending, so that colons elsewhere belong to names."""
-    text = local_text(text)
-    if is_uri(text):
-        return Source(*split_uri(text))
     colons = [at for at, letter in enumerate(text) if letter == ":"]
     folder = next((at for at in colons if at and Path(text[:at]).is_dir()), None)
     if folder is not None and not Path(text).exists():
-        return Source(Path(text[:folder]), text[folder + 1 :])
+        return Path(text[:folder]), text[folder + 1 :]
     lowered = text.lower()
     found = {lowered.find(ending + ":"): ending for ending in _WITH_PARTS}
     found.pop(-1, None)
     if found:
         first = min(found)
         cut = first + len(found[first])
-        return Source(Path(text[:cut]), text[cut + 1 :])
+        return Path(text[:cut]), text[cut + 1 :]
     head, colon, tail = text.rpartition(":")
     if colon and Path(head).suffix and not Path(tail).suffix:
-        return Source(Path(head), tail)
-    return Source(Path(text))
+        return Path(head), tail
+    return Path(text), None
 
 
 def choose_part(source: Source, parts: list[str], kind: str) -> str:

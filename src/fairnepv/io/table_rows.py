@@ -26,7 +26,7 @@ from fairnepv.io.arrow_columns import (
     to_numpy,
 )
 from fairnepv.io.memory import refuse_expansion
-from fairnepv.io.rows import Fingerprint, Joined, Rows, part_starts, row_range
+from fairnepv.io.rows import FileVersion, Joined, Rows, part_starts, row_range
 from fairnepv.io.source import Source, choose_part, unreadable
 
 _REMEDY = "write each value once, or plainly"
@@ -90,7 +90,7 @@ class Kept:
 class TableRows(Joined):
     """A column of lists, in the chunks that its file is made of."""
 
-    def __init__(self, column: Column, file: Fingerprint, kept: Kept) -> None:
+    def __init__(self, column: Column, file: FileVersion, kept: Kept) -> None:
         self.column, self.file, self.kept = column, file, kept
         self.origin = str(column.source)
         self.starts = part_starts(self._lengths())
@@ -181,12 +181,12 @@ class TableRows(Joined):
 def choose_column(source: Source, names: list[str], default: str | None) -> Column:
     """The column that PART or PART@KIND asks for, the default, or the only one."""
     if source.part is None and default in names:
-        source = Source(source.path, default)
+        source = source.with_part(default)
     kind = None
     if source.part is not None and source.part not in names:
         head, _, tail = source.part.rpartition("@")
         if head in names and tail in BINARY_KINDS:
-            source, kind = Source(source.path, head), tail
+            source, kind = source.with_part(head), tail
     name = choose_part(source, names, "column")
     return Column(source, name, names.index(name), kind)
 

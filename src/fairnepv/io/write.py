@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +19,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.display import shown
-from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.places import followed, local_path
+from fairnepv.errors import InputError
+from fairnepv.io.atomic import write_errors, write_file
+from fairnepv.io.places import local_path, real_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
 
 TABLES = (".parquet", ".csv", ".json", ".txt")
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
-_PREFIX = 40  # letters of a file's name before that of the one beside it: names have 255 bytes
 _BLANKS = re.compile(r"^\s|[\t\r\n\ud800-\udfff]|\s$")
 
 
@@ -43,7 +41,7 @@ class Output:
         path = local_path(text)
         check_ending(path, endings)
         refuse_folder(path)
-        for folder in (path.parent, followed(path).parent):
+        for folder in (path.parent, real_path(path).parent):
             if not folder.is_dir():
                 raise InputError(f"the folder {folder} does not exist; make it first")
             if not os.access(folder, os.W_OK):
@@ -53,22 +51,8 @@ class Output:
         return cls(path)
 
     def write(self, content: bytes) -> None:
-        """Through a file beside it, so that an interruption leaves the old one or the new one."""
-        target = followed(self.path)
-        try:
-            prefix = f".{target.name[:_PREFIX]}."
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=prefix)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                os.chmod(temporary, _mode(target))
-                os.replace(temporary, target)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):  # it is in its place already
-                    os.unlink(temporary)
-                raise
-        except OSError as error:
-            raise FairnepvError(f"{self.path} cannot be written ({error.strerror})") from error
+        with write_errors(self.path):
+            write_file(real_path(self.path), content)
 
 
 @dataclass(frozen=True)
@@ -212,12 +196,3 @@ def _columns(
         columns[name] = [cell or "" for cell in cells]
     about = {**table.about, GUARDED: guarded} if guarded else table.about
     return columns, to_json(about, indent=None)
-
-
-def _mode(target: Path) -> int:
-    """That of the file that is replaced, or what open() would give; mkstemp makes private ones."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -21,7 +21,6 @@ import os
 import secrets
 import sqlite3
 import stat
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from fairnepv.errors import CheckpointError, InputError, Status
+from fairnepv.io.atomic import whole_file
 from fairnepv.loop.driver import Method, Step, pack, unpack
 
 _SHARE = 20.0  # writing may take one part in so many of the time
@@ -307,11 +307,5 @@ def _key_path() -> Path:
 def _make_key(path: Path) -> None:
     """Whole at once, and of several processes that come first at the same time only one does."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".key.")  # readable by us alone
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        os.unlink(temporary)
+    with whole_file(path, mode=0o600, replace=False) as part:
+        part.write_bytes(secrets.token_bytes(_KEY_BYTES))

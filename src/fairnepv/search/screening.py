@@ -6,12 +6,15 @@ import math
 
 import numpy as np
 
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search.ties import ranked
 from fairnepv.views.base import Floats, Indices
 
 
-def shortlist(problem: Problem, leverage: Floats, oversampling: float = 3.0) -> Indices:
+def shortlist(
+    problem: Problem, leverage: Floats, oversampling: float = default("oversampling")
+) -> Indices:
     """The min(n, ceil(c k)) rows of largest leverage, sorted by row; of tied ones the lowest.
 
     Items fixed in are added and items fixed out left out; with groups, enough of each group is

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg import svdvals
 
+from fairnepv.checks import brief, check_count, check_positive
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
 from fairnepv.objective.geometry import EUCLIDEAN
+from fairnepv.options import default
 from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
@@ -30,7 +32,6 @@ from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.scf import Scf
 from fairnepv.stiefel.starts import check_start, small_range, start_frame
 from fairnepv.stiefel.trust_region import TrustRegion
-from fairnepv.views.arrays import brief, check_count, check_positive
 from fairnepv.views.base import Floats
 from fairnepv.views.imprint import Imprint
 
@@ -42,6 +43,7 @@ _VARIANTS = {
     "damped-shifted": (0.5, 1.0),
 }
 SOLVERS = ("accelerated", *_VARIANTS)
+_START: str = default("start")
 _ESCAPES = 5
 _REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
@@ -106,10 +108,10 @@ class Relaxation:
 
 
 def make_solver(
-    name: str = "accelerated",
+    name: str = default("solver"),
     *,
     k: int,
-    tol: float = 1e-6,
+    tol: float = default("tol"),
     max_steps: int | None = None,
     alpha: float | None = None,
     sigma: float | None = None,
@@ -148,7 +150,7 @@ def relax(
     problem: Problem,
     solver: Solver | None = None,
     *,
-    start: Any = "spectral",
+    start: Any = _START,
     coordinates: Coordinates | None = None,
     session: Context | None = None,
 ) -> Relaxation:

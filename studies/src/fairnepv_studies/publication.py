@@ -20,7 +20,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.checksums import sha256_of
-from fairnepv.io.places import followed
+from fairnepv.io.places import real_path
 from fairnepv.io.write import csv_line, to_json
 from fairnepv_studies.corpus import About, Corpus
 from fairnepv_studies.run_report import write_report
@@ -39,7 +39,7 @@ _LARGEST_PROOF = 32 * 2**20  # bytes
 def publish(run: Run, pool: Pool, out: Path, *, force: bool = False) -> list[str]:
     """The folder, whole or not at all; names of its files."""
     _refuse(run, pool)
-    target = followed(out)
+    target = real_path(out)
     if not target.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist; make it first")
     new, old = (target.with_name(f".{target.name}.{what}") for what in ("new", "old"))

@@ -22,7 +22,7 @@ import numpy as np
 
 from fairnepv.compute.base import Array, Source
 from fairnepv.errors import InputError
-from fairnepv.io.rows import Fingerprint
+from fairnepv.io.rows import FileVersion
 
 _LARGE = 1 << 16  # bytes of an array that is worth an entry in the object store
 _COMPARED, _PAGE = 64, 1 << 12  # places of a mapped file that are looked at again, bytes of each
@@ -179,7 +179,7 @@ def settle_source(key: str, source: Source, engine: Any) -> Any:
 class MappedArray:
     """An array that lies in a memory map, which a worker opens itself."""
 
-    file: Fingerprint
+    file: FileVersion
     offset: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -198,7 +198,7 @@ class MappedArray:
         if any(stride < 0 for stride in array.strides):
             return None
         offset = mapped.offset + _address(array) - _address(mapped)
-        file = Fingerprint.of(Path(mapped.filename))
+        file = FileVersion.of(Path(mapped.filename))
         found = cls(file, offset, array.dtype, array.shape, array.strides)
         found._compare(array)
         return found

@@ -1,0 +1,107 @@
+"""Files and folders that appear whole or not at all: written beside their place, then renamed.
+
+Errors of the system pass through as they are; `write_errors` makes one sentence of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairnepv.errors import FairnepvError
+
+_PREFIX = 40  # letters of a name before that of the one beside it: names have 255 bytes
+
+
+@contextlib.contextmanager
+def whole_file(
+    path: Path, *, mode: int | None = None, replace: bool = True, same_name: bool = False
+) -> Iterator[Path]:
+    """A file beside `path` to be written, which takes its place at the end, or vanishes.
+
+    Its `mode` is that of the file that it replaces, or what open() would give. Without `replace` a
+    file that appeared in the meantime stays. With `same_name` it is called .NAME.part, so that a
+    run that was killed leaves nothing behind once it is started again.
+    """
+    part = path.with_name(f".{path.name}.part") if same_name else _new_file(path)
+    try:
+        yield part
+        os.chmod(part, _mode(path) if mode is None else mode)
+        if replace:
+            os.replace(part, path)
+        else:
+            _link_first(part, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # it is in its place already
+            part.unlink()
+        overtaken = isinstance(error, FileNotFoundError) and error.filename == str(part)
+        if not (same_name and overtaken and path.exists()):  # by a run that wrote the same
+            raise
+
+
+def _new_file(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_PREFIX]}.")
+    os.close(handle)
+    return Path(name)
+
+
+def _link_first(part: Path, path: Path) -> None:
+    """Of several that come at the same time only one gets the place."""
+    with contextlib.suppress(FileExistsError):
+        os.link(part, path)
+    part.unlink()
+
+
+def write_file(path: Path, content: bytes, *, same_name: bool = False) -> None:
+    """A file with this content."""
+    with whole_file(path, same_name=same_name) as part:
+        part.write_bytes(content)
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to be filled, which takes its place at the end, or vanishes."""
+    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:_PREFIX]}."))
+    try:
+        yield part
+        _put_folder(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _put_folder(part: Path, path: Path) -> None:
+    os.chmod(part, _allowed(0o777))  # mkdtemp makes private folders
+    old = part.with_name(part.name + ".old")
+    if path.exists():
+        path.rename(old)
+    try:
+        part.rename(path)
+    except BaseException:
+        if old.exists():
+            old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def write_errors(path: Path, remedy: str = "") -> Iterator[None]:
+    """What keeps `path` from being written, as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise FairnepvError(f"{path} cannot be written ({reason}){remedy}") from error
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
+
+
+def _allowed(mode: int) -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mode & ~mask
