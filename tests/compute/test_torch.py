@@ -24,7 +24,7 @@ from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
 from fairnepv.search import check_effort, greedy
 from fairnepv.views import DenseView, SparseView, sparse_tensor
-from fairnepv.views.tensor import settled
+from fairnepv.views.pool import settled
 from fairnepv.views.tensor_rows import SparseRows
 
 torch = pytest.importorskip("torch")

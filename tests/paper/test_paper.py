@@ -507,7 +507,7 @@ def test_appendix_b_certificate_needs_the_smaller_side_alone(monkeypatch):
         sizes.append(len(gram))
         return np.linalg.eigvalsh(gram)
 
-    monkeypatch.setattr("fairnepv.compute.base.eigvalsh", counting)
+    monkeypatch.setattr("fairnepv.compute.place.eigvalsh", counting)
     case = cases.Case(
         "few rows", cases.random_views(np.random.default_rng(0), 30, [200, 9]), 4, 0.1, (0.1, 0.1)
     )

@@ -26,7 +26,7 @@ from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
-from fairnepv.views.intake import check_ids, find_ids
+from fairnepv.views.ids import check_ids, find_ids
 
 _SUM_ROUNDING = 1e-6
 

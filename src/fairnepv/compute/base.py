@@ -16,22 +16,18 @@ A task that is `portable` computes where the engine keeps the rows: it takes its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigvalsh
-from scipy.linalg.blas import dger
-from scipy.linalg.lapack import dpotri, dsyevd, dsyevr, ssyevd, ssyevr
+
+from fairnepv.compute.place import HOST as HOST
+from fairnepv.compute.place import Place as Place
 
 R = TypeVar("R")
 Task = TypeVar("Task", bound=Callable[..., Any])
 Array = NDArray[Any]
-Floats = NDArray[np.float64]
-
-_FEW = 0.2  # of the eigenvectors: for more, all of them are cheaper
 
 
 def portable(task: Task) -> Task:
@@ -40,103 +36,10 @@ def portable(task: Task) -> Task:
     return task
 
 
-class Host:
-    """Where NumPy computes: the functions, and no way to go."""
-
-    xp: Any = np
-
-    @staticmethod
-    def put(array: Any) -> Any:
-        return array
-
-    @staticmethod
-    def get(array: Any) -> Any:
-        return array
-
-    @staticmethod
-    def dense(features: Any) -> Any:
-        """The same of features that may be sparse."""
-        return features.toarray() if hasattr(features, "toarray") else features
-
-    @staticmethod
-    def weighted(weights: Any, rows: Any) -> Any:
-        """weights (m,) @ rows (m, b), to all digits of float32."""
-        return weights @ rows
-
-    @staticmethod
-    def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
-        """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
-        square = np.empty_like(total)
-        for q, weight in enumerate(weights):
-            np.multiply(terms[:, q], terms[:, q], out=square)
-            square *= weight
-            total += square
-        return total
-
-    @staticmethod
-    def square_sums(rows: Any) -> Any:
-        """(b,) squared lengths of (b, k) rows."""
-        return np.einsum("ij,ij->i", rows, rows)
-
-    @staticmethod
-    def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
-        """Rows and columns of the entries that exceed `least`, few as a rule."""
-        rows, columns = np.nonzero(matrix > least)
-        return rows, columns
-
-    @staticmethod
-    def copy(array: Any) -> Any:
-        return array.copy()
-
-    @staticmethod
-    def add_outer(matrix: Any, vector: Any, scale: float) -> Any:
-        """matrix (k, k) + scale vector vector^T, in place."""
-        dger(scale, vector, vector, a=matrix.T, overwrite_a=True)
-        return matrix
-
-    @staticmethod
-    def inverse(matrix: Any) -> tuple[Any, float]:
-        """Of a positive definite matrix, with the logarithm of its determinant."""
-        C = cholesky(matrix, lower=True, check_finite=False)
-        B, _ = dpotri(C, lower=1)
-        return np.tril(B) + np.tril(B, -1).T, float(2.0 * np.log(np.diagonal(C)).sum())
-
-    @staticmethod
-    def trace(matrix: Any) -> float:
-        return float(np.trace(matrix, dtype=np.float64))
-
-    @staticmethod
-    def eigenvalues(matrix: Any) -> Floats:
-        """Of a symmetric matrix, ascending, for the host."""
-        found: Floats = eigvalsh(matrix, check_finite=False) if len(matrix) else np.empty(0)
-        return found
-
-    @staticmethod
-    def leading(matrix: Any, k: int) -> tuple[Floats, Any]:
-        """The k largest eigenvalues, descending and not negative, for the host; and their vectors.
-
-        LAPACK is called directly: branch and bound does this thousands of times on small matrices.
-        """
-        size = len(matrix)
-        if size == 0:  # rows of a sparse view without a single entry
-            return np.empty(0), np.empty((0, 0))
-        single = matrix.dtype == np.float32
-        first, info = max(1, size - k + 1), 1
-        if k < _FEW * size:
-            some = ssyevr if single else dsyevr
-            lam, Y, found, _, info = some(matrix, range="I", il=first, iu=size, lower=1)
-            lam, Y = lam[:found], Y[:, :found]
-        if info:  # many are wanted, or they are clustered; divide and conquer knows no such failure
-            lam, Y, _ = (ssyevd if single else dsyevd)(matrix, lower=1)
-            lam, Y = lam[first - 1 :], Y[:, first - 1 :]
-        return np.maximum(lam[::-1].astype(np.float64), 0.0), Y[:, ::-1]
-
-
-HOST = Host()
-
-
 class RowBlock(Protocol):
     """Consecutive rows of one view; what a task may ask of them."""
+
+    place: Place = HOST  # where the answers are
 
     def features(self) -> Any:
         """The calibrated rows, (b, p) float64: an array, or CSR for a sparse view."""
@@ -152,7 +55,7 @@ class RowBlock(Protocol):
 
     def coarse(self, anchor: Any) -> Array:
         """`cross` in float32 where that is quicker, good to `View.coarse_error`."""
-        ...
+        return self.cross(anchor)
 
 
 @dataclass(frozen=True)
@@ -162,7 +65,7 @@ class Block:
     start: int
     stop: int
     views: tuple[RowBlock, ...]
-    place: Any = HOST
+    place: Place = HOST
 
     @property
     def xp(self) -> Any:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute.base import Array, Block, Floats, R, RowBlock, Source, tree_fold
+from fairnepv.compute.base import Block, R, RowBlock, Source, tree_fold
+from fairnepv.compute.place import HOST, Floats, Place
 from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
@@ -25,23 +26,23 @@ _SHARE = 0.5  # of the free memory of a device, for rows that stay there
 _FEWEST = 64  # rows of a block
 
 
-class Place:
+class TorchPlace(Place):
     """A device: its functions, and the way there and back."""
 
     def __init__(self, device: Any) -> None:
         from array_api_compat import torch as xp
 
-        self.xp, self.device = xp, device
+        self.xp, self.device, self.asynchronous = xp, device, True
         self._sent: dict[int, tuple[Any, Any]] | None = None
 
-    def for_a_pass(self) -> Place:
+    def for_a_pass(self) -> TorchPlace:
         """The same, that sends an array once, however many blocks ask for it."""
-        other = Place(self.device)
+        other = TorchPlace(self.device)
         other._sent = {}
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Place, (self.device,)
+        return TorchPlace, (self.device,)
 
     def put(self, array: Any) -> Any:
         """Small arrays of a state; a tensor of this device is there already."""
@@ -54,44 +55,54 @@ class Place:
     def get(self, array: Any) -> Any:
         return to_host(array) if hasattr(array, "cpu") else array
 
-    @staticmethod
-    def dense(features: Any) -> Any:
+    def dense(self, features: Any) -> Any:
         return features.to_dense() if is_sparse(features) else features
 
-    @staticmethod
+    def double(self, array: Any) -> Any:
+        return array.double()
+
+    def single(self, array: Any) -> Any:
+        return array.float()
+
     @whole_float32()
-    def weighted(weights: Any, rows: Any) -> Any:
+    def weighted(self, weights: Any, rows: Any) -> Any:
         return weights @ rows
 
-    @staticmethod
-    def add_squares(total: Any, terms: Any, weights: Sequence[float]) -> Any:
+    def add_squares(self, total: Any, terms: Any, weights: Sequence[float]) -> Any:
         for q, weight in enumerate(weights):  # one kernel each, that reads once and writes once
             total.addcmul_(terms[:, q], terms[:, q], value=weight)
         return total
 
-    @staticmethod
-    def square_sums(rows: Any) -> Any:
+    def square_sums(self, rows: Any) -> Any:
         import torch
 
         return torch.linalg.vector_norm(rows, dim=1).square_()
 
-    @staticmethod
-    def entries_above(matrix: Any, least: float) -> tuple[Any, Any]:
+    def entries_above(self, matrix: Any, least: float) -> tuple[Any, Any]:
         """Rows first: a maximum reads the matrix once, finding entries takes several turns."""
         rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]
         found, columns = (matrix[rows] > least).nonzero(as_tuple=True)
         return rows[found], columns
 
-    @staticmethod
-    def copy(array: Any) -> Any:
+    def nth_largest(self, values: Any, n: int) -> float:
+        return float(values.topk(n).values[-1])
+
+    def copy(self, array: Any) -> Any:
         return array.clone()
 
-    @staticmethod
-    def add_outer(matrix: Any, vector: Any, scale: float) -> Any:
+    def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
+        return row.addmv(directions.T, coefficients, alpha=-1.0)
+
+    def square_root(self, X: Any, eps: float) -> Any:
+        import torch
+
+        ridge = eps**0.5 * torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
+        return torch.linalg.qr(torch.cat([X, ridge]), mode="r").R
+
+    def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
         return matrix.addr_(vector, vector, alpha=scale)
 
-    @staticmethod
-    def inverse(matrix: Any) -> tuple[Any, float]:
+    def inverse(self, matrix: Any) -> tuple[Any, float]:
         import torch
 
         C, info = torch.linalg.cholesky_ex(matrix)
@@ -100,8 +111,7 @@ class Place:
         logdet = 2.0 * torch.log(C.diagonal()).sum()
         return torch.cholesky_inverse(C), float(logdet)
 
-    @staticmethod
-    def trace(matrix: Any) -> float:
+    def trace(self, matrix: Any) -> float:
         return float(matrix.diagonal().double().sum())
 
     def eigenvalues(self, matrix: Any) -> Floats:
@@ -135,7 +145,7 @@ class TorchEngine:
     device: Any = None
     block_rows: int | None = None
     memory: int | None = None
-    place: Place = field(init=False, compare=False, repr=False)
+    place: TorchPlace = field(init=False, compare=False, repr=False)
     _numbers: int = field(init=False, compare=False, repr=False)
 
     @property
@@ -149,7 +159,7 @@ class TorchEngine:
                 raise InputError(f"{name} must be a whole number from {least} on, not {value!r}")
         device = _device(self.device)
         object.__setattr__(self, "device", device)
-        object.__setattr__(self, "place", Place(device))
+        object.__setattr__(self, "place", TorchPlace(device))
         object.__setattr__(self, "_numbers", _block_numbers(device))
 
     def map(
@@ -243,57 +253,38 @@ class TorchEngine:
         rows: Any,
         start: int,
         stop: int,
-        place: Place,
+        place: TorchPlace,
     ) -> Any:
         block = source.block(start, stop) if rows is None else source.gather(rows, start, stop)
         parts = [x[start:stop] for x in aligned]
         with whole_float32():
             if getattr(task, "portable", False):
-                there = tuple(_Uploaded.of(view, self.place) for view in block.views)
+                put = self.place.put  # which does not keep what it sent, as that of the pass does
+                there = tuple(_Moved(v, put) if v.place is HOST else v for v in block.views)
                 block = replace(block, views=there, place=place)
                 return task(block, state, *(to_device(x, self.device) for x in parts))
-            here = tuple(_Fetched(view, self.place) for view in block.views)
+            here = tuple(_Moved(view, self.place.get) for view in block.views)
             block = Block(block.start, block.stop, here)
             return task(block, state, *map(self.place.get, parts))
 
 
-class _Fetched:
-    """Rows of a device as NumPy sees them."""
+class _Moved(RowBlock):
+    """Rows whose answers are moved, by `get` to the host or by `put` to the device."""
 
-    def __init__(self, block: RowBlock, place: Place) -> None:
-        self._block, self._place = block, place
-
-    def features(self) -> Any:
-        return self._place.get(self._block.features())
-
-    def squared_norms(self) -> Array:
-        return np.asarray(self._place.get(self._block.squared_norms()))
-
-    def cross(self, anchor: Any) -> Array:
-        return np.asarray(self._place.get(self._block.cross(anchor)))
-
-    def coarse(self, anchor: Any) -> Array:
-        return np.asarray(self._place.get(self._block.coarse(anchor)))
-
-
-class _Uploaded(_Fetched):
-    """Rows that only NumPy can multiply, whose products go to the device."""
-
-    @classmethod
-    def of(cls, block: RowBlock, place: Place) -> RowBlock:
-        return block if getattr(block, "on_device", False) else cls(block, place)
+    def __init__(self, block: RowBlock, move: Callable[[Any], Any]) -> None:
+        self._block, self._move = block, move
 
     def features(self) -> Any:
-        return self._place.put(self._block.features())
+        return self._move(self._block.features())
 
     def squared_norms(self) -> Any:
-        return self._place.put(self._block.squared_norms())
+        return self._move(self._block.squared_norms())
 
     def cross(self, anchor: Any) -> Any:
-        return self._place.put(self._block.cross(anchor))
+        return self._move(self._block.cross(anchor))
 
     def coarse(self, anchor: Any) -> Any:
-        return self._place.put(self._block.coarse(anchor))
+        return self._move(self._block.coarse(anchor))
 
 
 class _Full(NamedTuple):

@@ -70,16 +70,16 @@ def csr_tensor(crow: Any, col: Any, values: Any, shape: tuple[int, int]) -> Any:
     """Nothing is checked: rows that are numbered anew may name a column twice."""
     import torch
 
-    spend_warning()
+    silence_csr_warning()
     if len(col) > _MOST_INT32:
         col = col.long()
     return torch.sparse_csr_tensor(crow.to(col.dtype), col, values, shape, check_invariants=False)
 
 
 @functools.cache
-def spend_warning() -> None:
-    """PyTorch says once in a process that CSR tensors are new to it, and in some versions that it
-    does not check them, which is no user's concern."""
+def silence_csr_warning() -> None:
+    """Have PyTorch say here, unheard, what it says once in a process: that CSR tensors are new to
+    it, and in some versions that it does not check them, which is no user's concern."""
     import torch
 
     none = torch.zeros(0, dtype=torch.int64)
@@ -117,14 +117,14 @@ class Stream:
         return there
 
 
-def alike(arrays: list[Any]) -> list[Any]:
-    """All on the device of those that are tensors, if any is."""
+def on_one_device(arrays: list[Any]) -> list[Any]:
+    """Arrays and tensors: all on the device of those that are tensors, if any is."""
     devices = [x.device for x in arrays if hasattr(x, "new_empty")]
     return [to_device(x, devices[0]) for x in arrays] if devices else arrays
 
 
 def side_by_side(arrays: list[Any]) -> Any:
-    """Sparse if any of them is."""
+    """Arrays, or tensors, as one; sparse if any of them is."""
     if not hasattr(arrays[0], "new_empty"):
         some = any(map(sp.issparse, arrays))
         return sp.hstack(arrays, format="csr") if some else np.hstack(arrays)
@@ -132,7 +132,7 @@ def side_by_side(arrays: list[Any]) -> Any:
 
     if not any(map(is_sparse, arrays)):
         return torch.cat(arrays, dim=1)
-    spend_warning()
+    silence_csr_warning()
     return torch.cat([x.to_sparse_coo() for x in arrays], dim=1).coalesce().to_sparse_csr()
 
 

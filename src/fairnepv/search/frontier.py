@@ -210,7 +210,7 @@ class Frontier:
             rows, found = rows[found < seen], found[found < seen]
         if len(rows) <= self._batch:
             return rows, reach
-        reach = _nth_largest(found, self._batch)
+        reach = self._place.nth_largest(found, self._batch)
         return rows[found >= reach], reach
 
     def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:
@@ -277,7 +277,7 @@ class Frontier:
     def _by_age(self, rows: Any) -> list[tuple[Any, int]]:
         """Rows in parts, each with the number of picks that all of its rows know of. A device is
         not asked, since the answer takes longer than the work."""
-        if not isinstance(rows, np.ndarray):
+        if self._place.asynchronous:
             return [(rows, self._since)]
         known = self._known[rows]
         parts = [rows]
@@ -350,7 +350,8 @@ class NewDirections(NamedTuple):
 def _explained(block: Block, state: NewDirections, known: Any) -> Any:
     """(b, M) sums of squares along the directions that rows do not know of."""
     xp, explained = block.xp, []
-    partly = _partly_informed(known, state.since)
+    asked = not block.place.asynchronous
+    partly = _partly_informed(known, state.since) if asked else slice(None)
     unknown = block.put(state.picks) >= known[partly, None]
     with np.errstate(**OVERFLOWS):
         for view, anchor in zip(block.views, state.anchors, strict=True):
@@ -362,16 +363,8 @@ def _explained(block: Block, state: NewDirections, known: Any) -> Any:
 
 def _partly_informed(known: Any, since: int) -> Any:
     """Rows that know some of the directions already; all rows where that is quicker."""
-    if not isinstance(known, np.ndarray):
-        return slice(None)
     rows = np.flatnonzero(known > since)
     return rows if 2 * len(rows) < len(known) else slice(None)
-
-
-def _nth_largest(values: Any, n: int) -> float:
-    if isinstance(values, np.ndarray):
-        return float(np.partition(values, len(values) - n)[len(values) - n])
-    return float(values.topk(n).values[-1])
 
 
 def _largest_log(problem: Problem) -> float:

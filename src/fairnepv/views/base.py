@@ -1,4 +1,4 @@
-"""The view contract: the handful of questions that the rest of the house asks of a view.
+"""The view contract: the questions that the rest of the house asks of a view.
 
 A view stands for the kernel K = diag(s) Phi Phi^T diag(s) of its rows, with a vector of row scales
 s (calibration and quality) kept beside the data and never multiplied into a copy of it, and for
@@ -8,103 +8,169 @@ carried for the objective; every kernel entry that a view hands out excludes bot
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import qr
 
-from fairnepv.compute import HOST, RowBlock
-from fairnepv.views.trail import Trail
+from fairnepv.compute import HOST, Engine, Place, RowBlock
+from fairnepv.views.arrays import check_positive
+from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
+from fairnepv.views.trail import DenseTrail, Trail
+from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
-
-LARGEST_SQUARE = 1e300  # of all rows of a view together: what float64 can go on computing with
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
 class View(ABC):
-    """Final subclasses supply the abstract methods; everything else follows from them."""
+    """A view of n rows with p features.
+
+    A subclass must have `n`, `p` and `raw_rows`; everything else follows from the rows. One that
+    knows a shorter way overrides what it is shorter for. One without `array_anchors` overrides all
+    of `block`, `gather`, `anchor`, `combined` and `inner`: its blocks must take its anchors.
+    """
+
+    # --- must have -------------------------------------------------------------------------------
 
     n: int
     p: int
-    eps: float | None  # None until the pool gives the view its ridge
-    offset: float = 0.0  # log of the factor on L, added to d_q(S)
-    scale: Floats | None = None  # (n,) row scales s; None stands for ones
-    scored_by_rows: bool = False  # whether `spectrum` squares no singular value of the rows
-    place: Any = HOST  # where `dense_rows`, `anchor` and `quadratic` are
-
-    # What a subclass must supply, for its unscaled rows.
 
     @abstractmethod
-    def raw_squared_norms(self) -> Floats:
-        """(n,) squared norms of the rows as given."""
+    def raw_rows(self, rows: Indices | slice) -> Any:
+        """(m, p) rows as they were given, on the host: an array of any real type."""
 
-    @abstractmethod
-    def block(self, start: int, stop: int) -> RowBlock:
-        """The scaled rows `start:stop`."""
+    # --- on the way into a pool ------------------------------------------------------------------
 
-    @abstractmethod
-    def gather(self, indices: Indices) -> RowBlock:
-        """The scaled rows at `indices`, in that order, as a block."""
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        """This view with every promise made sure of, or a sentence about view `name`; workers of
+        the engine read what lies in files."""
+        check_shape(name, (self.n, self.p))
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = self.raw_squared_norms()  # which it keeps: all checks take one pass over a file
+        check_finite(name, self.raw_rows, np.flatnonzero(~np.isfinite(norms)))
+        check_magnitude(name, self)
+        return self if self.eps is None else self.with_eps(check_positive("eps", self.eps, name))
 
-    @abstractmethod
-    def rows(self, indices: Indices) -> Any:
-        """(m, p) scaled rows in float64: an array, or CSR for a sparse view."""
-
-    @abstractmethod
-    def anchor(self, indices: Indices) -> Any:
-        """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
-
-    @abstractmethod
-    def combined(self, anchor: Any, combine: Floats) -> Any:
-        """The same of a plain anchor, for K[block, indices] @ combine."""
-
-    @abstractmethod
-    def inner(self, left: Indices, right: Indices) -> Floats:
-        """K[left, right], ridge excluded."""
-
-    @abstractmethod
-    def spectrum(self, indices: Indices) -> Floats:
-        """Eigenvalues of K[indices, indices], descending, none of them negative."""
-
-    @abstractmethod
-    def take(self, indices: Indices) -> Self:
-        """The view of these rows alone."""
-
-    # What follows.
-
-    @property
-    def squared_norms(self) -> Floats:
-        """(n,) diagonal of K."""
-        return _scaled_twice(self.raw_squared_norms(), self.scale)
-
-    def squared_norms_at(self, indices: Indices) -> Floats:
-        """Those of few rows, without a look at the others."""
-        return _scaled_twice(self.raw_squared_norms()[indices], self._scales(indices))
-
-    def trail(self, most: int, coarse: bool) -> Trail:
-        """An empty one for up to `most` picks, with directions for `RowBlock.coarse` or `cross`."""
-        return Trail(self, most)
-
-    def lean(self) -> Self:
-        """For a worker, which asks for blocks alone."""
+    def sketched(self, name: str) -> View:
+        """This view for a plan, which asks for its shape and its storage and for no value."""
         return self
 
-    def reordered(self, order: Indices) -> Self:
-        """All rows in another order; what lies in a file stays there."""
-        return self.take(order)
+    # --- set by the pool -------------------------------------------------------------------------
+
+    eps: float | None = None  # a ridge that the view brings itself is kept
+    offset: float = 0.0  # log of the factor on L, added to d_q(S)
+    scale: Floats | None = None  # (n,) row scales s; None stands for ones
+    _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
+
+    def scaled(self, scale: Floats | None, offset: float) -> Self:
+        """The same rows under other row scales and another factor on L; the data is shared."""
+        here = scale is None or self._there is None
+        there = None if here else self._there.place.put(scale)[:, None]
+        return self._with(scale=scale, offset=offset, _scale_there=there)
+
+    def with_eps(self, eps: float) -> Self:
+        return self._with(eps=eps)
+
+    @property
+    def ridge(self) -> float:
+        assert self.eps is not None, "the pool gives every view its ridge"
+        return self.eps
+
+    # --- rows in passes --------------------------------------------------------------------------
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        """The scaled rows `start:stop`."""
+        return self._block_of(slice(start, stop))
+
+    def gather(self, indices: Indices) -> RowBlock:
+        """The scaled rows at `indices`, in that order, as a block."""
+        return self._block_of(self.block_place.put(indices))
+
+    def _block_of(self, rows: Any) -> RowBlock:
+        there = self.raw_rows(rows) if self._there is None else self._there[rows]
+        return DenseBlock(there, self._column(rows), self.place, self.single)
+
+    def _column(self, rows: Any) -> Any:
+        """(m, 1) scales of these rows, where their block is."""
+        if self.scale is None:
+            return None
+        return self.scale[rows][:, None] if self._scale_there is None else self._scale_there[rows]
+
+    array_anchors: bool = True  # whether anchors are (m, p) arrays, which blocks anywhere take
+
+    def anchor(self, indices: Indices) -> Any:
+        """Small state for `RowBlock.cross`, which then gives K[block, indices]."""
+        return self.gather(indices).features()
+
+    def combined(self, anchor: Any, combine: Any) -> Any:
+        """Anchor for K[block, indices] @ combine, made of that for K[block, indices]."""
+        return self.place.put(combine).T @ anchor
+
+    def trail(self, most: int, coarse: bool) -> Trail:
+        """An empty trail for up to `most` picks; its directions are for `RowBlock.coarse`, or for
+        `cross`."""
+        if self.array_anchors:
+            return DenseTrail(self, most, coarse and self.single)
+        return Trail(self, most)
+
+    @property
+    def single(self) -> bool:
+        """Whether float32 holds the rows: products neither overflow nor vanish."""
+        return False
+
+    @property
+    def coarse_error(self) -> float:
+        """How far an entry of `RowBlock.coarse` may be off, for row and anchor of length one."""
+        return SURE * float(np.sqrt(self.p)) * (2.0**-24 if self.single else 2.0**-53)
+
+    @property
+    def stored(self) -> int:
+        """How many numbers a product with a vector touches."""
+        return self.n * self.p
+
+    # --- few rows --------------------------------------------------------------------------------
+
+    def rows(self, rows: Indices | slice) -> Any:
+        """(m, p) scaled rows in float64, on the host: an array, or CSR for a sparse view."""
+        found = np.asarray(self.raw_rows(rows), dtype=np.float64)
+        return multiply_rows(self._scales(rows), found)
 
     def compact_rows(self, indices: Indices) -> Floats:
         """Dense `rows(indices)`, of a sparse view only the columns that occur in them."""
         rows = self.rows(indices)
         return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
+
+    def inner(self, left: Indices, right: Indices) -> Floats:
+        """K[left, right], ridge excluded."""
+        product: Floats = self.place.get(self.anchor(left) @ self.anchor(right).T)
+        return product
+
+    def quadratic(self, indices: Indices, combine: Any) -> Any:
+        """combine^T K[indices, indices] combine, at `place`; of features without that kernel, since
+        the rows may be many."""
+        if self.array_anchors:
+            combined = self.combined(self.anchor(indices), combine)
+            return combined @ combined.T
+        held = self.take(indices)
+        everyone = np.arange(held.n)
+        product: Floats = combine.T @ held.block(0, held.n).cross(
+            held.combined(held.anchor(everyone), combine)
+        )
+        return product
+
+    def spectrum(self, indices: Indices) -> Floats:
+        """Eigenvalues of K[indices, indices], descending, none of them negative."""
+        return spectrum_of_rows(self.compact_rows(indices))
+
+    scored_by_rows: bool = True  # whether `spectrum` squares no singular value of the rows
 
     def log_volume(self, indices: Indices) -> float:
         """log det (K[indices, indices] + eps I)"""
@@ -113,23 +179,45 @@ class View(ABC):
     def gains(self, indices: Indices) -> Floats:
         """(m,) logarithms of the variances of these rows, each given the ones before it, from a QR
         factorisation of [Phi^T; sqrt(eps) I]."""
-        R = square_root(self.compact_rows(indices).T, self.ridge)
-        gains: Floats = 2.0 * np.log(np.abs(np.diagonal(R)))
+        R = self.place.square_root(self.dense_rows(indices).T, self.ridge)
+        gains: Floats = 2.0 * np.log(np.abs(self.place.get(R.diagonal())))
         return gains
 
     def dense_rows(self, indices: Indices) -> Any:
         """`compact_rows` at `place`."""
-        return self.compact_rows(indices)
+        return self.anchor(indices) if self.array_anchors else self.compact_rows(indices)
 
-    def quadratic(self, indices: Indices, combine: Any) -> Any:
-        """combine^T K[indices, indices] combine; of features without that kernel, since the rows
-        may be many."""
-        held = self.take(indices)
-        everyone = np.arange(held.n)
-        product: Floats = combine.T @ held.block(0, held.n).cross(
-            held.combined(held.anchor(everyone), combine)
-        )
-        return product
+    def take(self, indices: Indices) -> View:
+        """The view of these rows alone, for the host."""
+        return self._given_to(_Part(self, indices), indices)
+
+    def reordered(self, order: Indices) -> View:
+        """All rows in another order; what lies in a file stays there."""
+        return self.take(order)
+
+    # --- all rows --------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _raw_squared_norms(self) -> Floats:
+        return norms_in_chunks(self.raw_rows, self.n, self.p)
+
+    def raw_squared_norms(self) -> Floats:
+        """(n,) squared norms of the rows as given."""
+        return self._raw_squared_norms
+
+    @property
+    def squared_norms(self) -> Floats:
+        """(n,) diagonal of K."""
+        return _scaled_twice(self.raw_squared_norms(), self.scale)
+
+    def squared_norms_at(self, indices: Indices) -> Floats:
+        """(m,) diagonal of K at few rows, without a look at the others."""
+        return _scaled_twice(self.raw_squared_norms()[indices], self._scales(indices))
+
+    def whole_kernel(self) -> Floats:
+        """K itself, (n, n), for views of few rows."""
+        everyone = np.arange(self.n)
+        return self.inner(everyone, everyone)
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         """A lower bound on the eigenvalues of K; 0 unless K was handed in whole.
@@ -146,45 +234,70 @@ class View(ABC):
         return max(-self.smallest_eigenvalue(margin), 0.0)
 
     @property
-    def coarse_error(self) -> float:
-        """How far an entry of `RowBlock.coarse` may be off, for row and anchor of length one."""
-        return SURE * float(np.sqrt(self.p)) * 2.0**-53
-
-    @property
     def tail(self) -> float:
         """No more than p eigenvalues of K exceed this."""
         return 0.0
 
-    def whole_kernel(self) -> Floats:
-        """K itself, (n, n), for views of few rows."""
-        everyone = np.arange(self.n)
-        return self.inner(everyone, everyone)
+    # --- whether the user's numbers are still what they were (`imprint`) -------------------------
 
     @property
-    def stored(self) -> int:
-        """How many numbers a product with a vector touches."""
-        return self.n * self.p
+    def in_file(self) -> bool:
+        """Whether rows are read from a file, which is held against what it was each time."""
+        return False
+
+    def numbers_at(self, indices: Indices) -> Any:
+        """All that was handed in for these rows, or what is made of it: an array, or CSR."""
+        return self.rows(indices)
+
+    # --- needed only by views that can lie on a device, or go to workers -------------------------
+
+    place: Place = HOST  # where `dense_rows` and `quadratic` are
+    _there: Any = None  # the rows on a device, `DeviceRows` or `DeviceCsr`
 
     @property
-    def ridge(self) -> float:
-        assert self.eps is not None, "the pool gives every view its ridge"
-        return self.eps
+    def block_place(self) -> Place:
+        """Where blocks and anchors are."""
+        return self.place if self._there is None else self._there.place
 
-    def scaled(self, scale: Floats | None, offset: float) -> Self:
-        """The same rows under other row scales and another factor on L; the data is shared."""
-        return self._with(scale=scale, offset=offset)
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of rows that stay on a device."""
+        return 0 if self._there is None else self._there.resident_bytes
 
-    def with_eps(self, eps: float) -> Self:
-        return self._with(eps=eps)
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies are for the host."""
+        if self._there is None:
+            return vars(self)
+        return vars(self._with(place=HOST, _there=None).scaled(self.scale, self.offset))
+
+    @property
+    def home_engine(self) -> str | None:
+        """The engine by name that has the rows at hand, if only one has."""
+        return None
+
+    def moved(self, place: Place, room: int) -> View:
+        """The same view on a device: resident in up to `room` bytes, or streamed; as it is where
+        the host multiplies and sends products."""
+        return self
+
+    def lean(self) -> View:
+        """This view for a worker, which asks for blocks alone."""
+        return self
+
+    # --- for subclasses --------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Self:
-        other: Self = object.__new__(
-            type(self)
-        )  # not `copy`: what lies on a device has a say there
-        vars(other).update(vars(self))
-        for name, value in changes.items():
-            setattr(other, name, value)
+        return self._as(type(self), **changes)
+
+    def _as(self, kind: type[V], **changes: Any) -> V:
+        """Not by `copy`, since what lies on a device has a say there."""
+        other: V = object.__new__(kind)
+        vars(other).update(vars(self), **changes)
         return other
+
+    def _given_to(self, other: View, rows: Indices) -> View:
+        """Another view of `rows` of this one, with ridge, scales and offset of these."""
+        return other._with(eps=self.eps).scaled(self._scales(rows), self.offset)
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]
@@ -193,27 +306,22 @@ class View(ABC):
 V = TypeVar("V", bound=View)
 
 
-def guise_of(view: View) -> tuple[Floats | None, float, Floats | None]:
-    """Scales, offset, and norms of the rows as given, where these are known."""
-    return view.scale, view.offset, vars(view).get("_raw_squared_norms")
+class _Part(View):
+    """Some rows of a view that has no shorter way to take them."""
+
+    def __init__(self, whole: View, indices: Indices) -> None:
+        self._whole, self._indices = whole, indices
+        self.n, self.p, self.eps = len(indices), whole.p, whole.eps
+
+    def raw_rows(self, rows: Indices | slice) -> Any:
+        return self._whole.raw_rows(self._indices[rows])
 
 
-def under(view: V, scale: Floats | None, offset: float, norms: Floats | None) -> V:
-    """A view of the same rows in the guise of another: norms need not be computed again."""
-    if norms is not None:
-        vars(view)["_raw_squared_norms"] = norms
-    return view.scaled(scale, offset)
-
-
-def square_root(X: Floats, eps: float) -> Floats:
-    """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
-    k = X.shape[1]
-    R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
-    return np.asarray(R)
+square_root = HOST.square_root
 
 
 def inverse_norms(squared_norms: Floats) -> Floats:
-    """1 / sqrt, and 0 for a norm of zero."""
+    """1 / sqrt of squared norms, and 0 where these are 0."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fairnepv.compute import Block, RowBlock
 from fairnepv.views.base import Floats, Indices, inverse_norms
-from fairnepv.views.imprint import changed, in_file
+from fairnepv.views.imprint import changed
 from fairnepv.views.pool import Pool
 
 _ROUNDING = 1e-6  # by which a squared norm may differ from what it was at the edge
@@ -59,7 +59,7 @@ def cosines(block: Block, anchors: Anchors, inverse: Floats) -> Iterator[Floats]
 def check_norms(pool: Pool) -> None:
     """The same look at all rows without cosines, for passes that would not notice; rows in files
     are held against what they were whenever they are read."""
-    held = [(name, view) for name, view in pool.items() if not in_file(view)]
+    held = [(name, view) for name, view in pool.items() if not view.in_file]
     if held:
         names, views = zip(*held, strict=True)
         space = CosinePool.of(pool.with_views(names, views))

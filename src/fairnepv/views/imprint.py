@@ -8,18 +8,14 @@ found out; the others are compared with their norms (`cosines`).
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from fairnepv.errors import InputError
-from fairnepv.io.rows import RowFile
 from fairnepv.views.base import Indices, View
-from fairnepv.views.kernel import KernelView
 from fairnepv.views.pool import Pool
-from fairnepv.views.sparse import DiagonalView
-from fairnepv.views.tensor_rows import TensorRows
 
 _ROWS = 256  # that are looked at besides the ones that are named
 
@@ -50,21 +46,10 @@ def changed(what: str) -> InputError:
     )
 
 
-def in_file(view: View) -> bool:
-    data = getattr(view, "data", None)
-    return isinstance(data, RowFile) and not isinstance(data, TensorRows)
-
-
 def _checksum(view: View, rows: Indices) -> bytes:
-    if in_file(view):
+    if view.in_file:
         return b""  # a file is held against what it was whenever rows are read
-    found: Any
-    if isinstance(view, KernelView):
-        found = view.kernel[rows]
-    elif isinstance(view, DiagonalView):
-        found = view.values[rows]
-    else:
-        found = view.rows(rows)
+    found = view.numbers_at(rows)
     parts = (found.indptr, found.indices, found.data) if sp.issparse(found) else (found,)
     checksum = hashlib.blake2b(digest_size=16)
     for part in parts:

@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
-from fairnepv.compute import RowBlock
-from fairnepv.compute.tensors import to_host
-from fairnepv.views.arrays import read_array
+from fairnepv.compute import Engine, RowBlock
+from fairnepv.errors import InputError
+from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View, multiply_rows
+from fairnepv.views.validity import (
+    check_diagonal,
+    check_finite,
+    check_numeric,
+    check_own_ridge,
+    check_shape,
+)
 
 _WIDEST_SPECTRUM = 4096  # rows of a kernel whose eigenvalues are worth computing
 
@@ -33,10 +40,32 @@ class KernelView(View):
     of its own; 0 takes a positive definite kernel as it stands.
     """
 
+    array_anchors = scored_by_rows = False
+
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
         self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
         self.n = len(self.kernel)
         self.eps = eps
+
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        kernel = plain_array(self.kernel, f"view {name!r}")
+        check_shape(name, kernel.shape)
+        if kernel.shape[0] != kernel.shape[1]:
+            raise InputError(f"view {name!r}: a kernel is square, not of shape {kernel.shape}")
+        check_numeric(name, kernel)
+        check_finite(name, kernel.__getitem__, np.arange(len(kernel)))
+        if kernel.dtype.kind != "f":
+            kernel = kernel.astype(np.float64)
+        check_diagonal(name, np.abs(np.diagonal(kernel)).astype(np.float64))
+        tolerance = kernel_tolerance(kernel)
+        view = KernelView(_symmetric(name, kernel, tolerance), self.eps)
+        check_own_ridge(name, view)
+        view._check_definite(name, tolerance)
+        return view
+
+    def sketched(self, name: str) -> View:
+        check_shape(name, self.kernel.shape)
+        return SketchedKernel(self.kernel, self.eps)
 
     @property
     def p(self) -> int:  # type: ignore[override]
@@ -51,14 +80,11 @@ class KernelView(View):
     def raw_squared_norms(self) -> Floats:
         return np.diagonal(self.kernel).astype(np.float64)
 
-    def block(self, start: int, stop: int) -> RowBlock:
-        return KernelBlock(self, slice(start, stop))
+    def raw_rows(self, rows: Indices | slice) -> Floats:
+        return self.factor[rows]
 
-    def gather(self, indices: Indices) -> RowBlock:
-        return KernelBlock(self, to_host(indices))
-
-    def rows(self, indices: Indices | slice) -> Floats:
-        return multiply_rows(self._scales(indices), self.factor[indices])
+    def _block_of(self, rows: Indices | slice) -> RowBlock:
+        return KernelBlock(self, rows)
 
     def anchor(self, indices: Indices) -> Combination:
         return Combination(indices, self._scales(indices), None)
@@ -121,9 +147,25 @@ class KernelView(View):
         K.flat[:: len(K) + 1] += self.ridge
         return float(2.0 * np.log(np.diagonal(np.linalg.cholesky(K))).sum())
 
-    def take(self, indices: Indices) -> KernelView:
-        view = KernelView(self.kernel[np.ix_(indices, indices)], self.eps)
-        return view.scaled(self._scales(indices), self.offset)
+    def _check_definite(self, name: str, tolerance: float) -> None:
+        miss = float(np.abs(self.factor @ self.factor.T - self.kernel).max())
+        if miss > 10 * tolerance:
+            raise InputError(
+                f"view {name!r}: the kernel is indefinite (no real features give it; the best miss "
+                f"it by {miss:.3g}); a kernel must be positive semidefinite, and one that was "
+                "computed in float32 should be passed as float32"
+            )
+        if self.eps == 0 and self.p < self.n:
+            raise InputError(
+                f"view {name!r}: with eps = 0 the kernel must be positive definite, but it has "
+                f"rank {self.p} of {self.n}; give it a positive eps"
+            )
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.kernel[indices]
+
+    def take(self, indices: Indices) -> View:
+        return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)
 
 
 class SketchedKernel(KernelView):
@@ -134,11 +176,13 @@ class SketchedKernel(KernelView):
         return self.n
 
 
-class KernelBlock:
+class KernelBlock(RowBlock):
+    """Some rows of a kernel."""
+
     def __init__(self, view: KernelView, rows: Indices | slice) -> None:
         self._view, self._rows = view, rows
 
-    def features(self) -> Floats:
+    def features(self) -> Any:
         return self._view.rows(self._rows)
 
     def squared_norms(self) -> Floats:
@@ -147,8 +191,17 @@ class KernelBlock:
     def cross(self, anchor: Combination) -> Floats:
         return self._view.cross(self._rows, anchor)
 
-    def coarse(self, anchor: Combination) -> Floats:
-        return self.cross(anchor)
+
+def _symmetric(name: str, kernel: NDArray[Any], tolerance: float) -> NDArray[Any]:
+    """A kernel that is symmetric to rounding as one that is exactly so."""
+    skew = float(np.abs(kernel - kernel.T).max())
+    if skew > tolerance:
+        raise InputError(
+            f"view {name!r}: the kernel is not symmetric, entries differ by up to {skew:.3g} from "
+            "those across the diagonal; pass (K + K.T) / 2 if that is meant"
+        )
+    # Or a score would depend on the order of its items, and pass its bound.
+    return 0.5 * kernel + 0.5 * kernel.T if skew > 0 else kernel
 
 
 def spectrum_of_gram(K: Floats) -> Floats:

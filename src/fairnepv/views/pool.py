@@ -11,22 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Block, Engine, LocalEngine, engine_of, portable
+from fairnepv.compute import HOST, Block, Engine, LocalEngine, Place, engine_of, portable
+from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
-from fairnepv.io.texts import same_kind
 from fairnepv.options import default
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.dense import DenseView
-from fairnepv.views.intake import (
-    check_ids,
-    check_quality,
-    check_view,
-    find_ids,
-    named_views,
-    sketch_view,
-)
-from fairnepv.views.tensor import preferred_engine, settled
+from fairnepv.views.ids import align, check_ids
+from fairnepv.views.intake import check_quality, check_view, named_views, sketch_view
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -61,12 +53,11 @@ class Pool:
         engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
         checked = {name: check_view(name, value, engine) for name, value in named.items()}
-        ridges = _ridges(eps, checked)
-        checked = {name: view.with_eps(ridges[name]) for name, view in checked.items()}
+        checked = _with_ridges(checked, eps)
         orders: dict[str, Indices] = {}
         common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
-            common_ids, orders = _alignment(checked, ids)
+            common_ids, orders = align(checked, ids)
             checked = {
                 name: view.reordered(orders[name]) if name in orders else view
                 for name, view in checked.items()
@@ -78,7 +69,7 @@ class Pool:
         qualities = check_quality(quality, tuple(checked), n)
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
-        engine = engine_of(engine or preferred_engine(checked.values()))
+        engine = engine_of(engine or _home_engine(checked.values()))
         there = settled(tuple(checked.values()), engine)
         return cls(tuple(checked), there, engine, common_ids, qualities)
 
@@ -94,12 +85,9 @@ class Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
         named = named_views(data, views)
         sketched = {name: sketch_view(name, value) for name, value in named.items()}
-        ridges = _ridges(eps, sketched)
-        sketched = {name: view.with_eps(ridges[name]) for name, view in sketched.items()}
+        sketched = _with_ridges(sketched, eps)
         _check_lengths(sketched)
-        if engine is None:
-            engine = preferred_engine(sketched.values())
-        engine = engine_of(engine)
+        engine = engine_of(_home_engine(sketched.values()) if engine is None else engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
 
     @property
@@ -107,9 +95,10 @@ class Pool:
         return self.views[0].n
 
     @property
-    def place(self) -> Any:
+    def place(self) -> Place:
         """Where portable tasks compute: that of the engine, if it has one of its own."""
-        return getattr(self.engine, "place", HOST)
+        place: Place = getattr(self.engine, "place", HOST)
+        return place
 
     def items(self) -> Iterator[tuple[str, View]]:
         """The views with their names."""
@@ -158,9 +147,9 @@ class Pool:
         return Pool(self.names, views, LocalEngine())
 
     def settled(self, engine: Engine) -> Pool:
-        """Dense views alone go where the engine computes: anchors of these are arrays, wherever
-        they were made."""
-        there = [settled((v,), engine)[0] if type(v) is DenseView else v for v in self.views]
+        """Only views whose anchors any place can take go where the engine computes: the driver
+        makes them."""
+        there = [settled((v,), engine)[0] if v.array_anchors else v for v in self.views]
         return replace(self, views=tuple(there), engine=engine)
 
     def map(
@@ -237,6 +226,23 @@ class Pool:
         )
 
 
+def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
+    """These views where the engine computes: rows on its device, as many as fit."""
+    if not isinstance(engine, TorchEngine):
+        return views
+    room, there = engine.room, []
+    for view in views:
+        moved = view.moved(engine.place, room)
+        there.append(moved)
+        room -= moved.resident_bytes
+    return tuple(there)
+
+
+def _home_engine(views: Iterable[View]) -> str | None:
+    """Rows on a GPU choose it."""
+    return next((view.home_engine for view in views if view.home_engine), None)
+
+
 @portable
 def _block_gram(block: Block, state: None) -> Any:
     dense = [block.place.dense(view.features()) for view in block.views]
@@ -244,15 +250,16 @@ def _block_gram(block: Block, state: None) -> Any:
     return Phi.T @ Phi
 
 
-def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
+def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
     """One ridge per view; a view that brought its own keeps it."""
-    own = {name: view.eps for name, view in views.items() if view.eps is not None}
+    own = {name for name, view in views.items() if view.eps is not None}
     if not isinstance(eps, Mapping):
-        return {**dict.fromkeys(views, check_positive("eps", eps)), **own}
+        common = check_positive("eps", eps)
+        return {name: v if name in own else v.with_eps(common) for name, v in views.items()}
     unknown = set(eps) - set(views)
     if unknown:
         raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
-    twice = sorted(set(eps) & set(own))
+    twice = sorted(set(eps) & own)
     if twice:
         raise InputError(
             f"eps names {twice}, which bring a ridge of their own; drop one of the two"
@@ -260,7 +267,8 @@ def _ridges(eps: Any, views: Mapping[str, View]) -> dict[str, float]:
     missing = [name for name in views if name not in eps and name not in own]
     if missing:
         raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
-    return {**{name: check_positive("eps", value, name) for name, value in eps.items()}, **own}
+    ridges = {name: check_positive("eps", value, name) for name, value in eps.items()}
+    return {name: v if name in own else v.with_eps(ridges[name]) for name, v in views.items()}
 
 
 def _check_lengths(views: Mapping[str, View]) -> None:
@@ -273,32 +281,3 @@ def _check_lengths(views: Mapping[str, View]) -> None:
             )
     if first[1].n < 2:
         raise InputError(f"a pool needs at least 2 rows to choose from, not {first[1].n}")
-
-
-def _alignment(
-    views: Mapping[str, View], ids: Mapping[str, Any]
-) -> tuple[NDArray[Any], dict[str, Indices]]:
-    """The ids of the first view, and for every view in another order the rows that follow them."""
-    if set(ids) != set(views):
-        raise InputError(f"ids names views {sorted(ids)}, but the data has {sorted(views)}")
-    by_view = {
-        name: check_ids(ids[name], view.n, f"ids of view {name!r}") for name, view in views.items()
-    }
-    reference, common = next(iter(by_view.items()))
-    orders = {}
-    for name, own in by_view.items():
-        if not same_kind(own, common):
-            raise InputError(
-                f"ids of views {reference!r} and {name!r} differ in type ({common.dtype} and "
-                f"{own.dtype}); give the same type to both"
-            )
-        if np.array_equal(own, common):
-            continue
-        strangers = np.setxor1d(own, common)
-        if len(strangers):
-            raise InputError(
-                f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
-                f"in one and not in the other, for example {strangers.tolist()[0]!r}"
-            )
-        orders[name] = find_ids(common, own)
-    return common, orders

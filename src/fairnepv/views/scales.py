@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.views.base import LARGEST_SQUARE, Floats, View
+from fairnepv.views.base import Floats, View
 from fairnepv.views.pool import Pool
+from fairnepv.views.validity import LARGEST_SQUARE
 
 _COMPUTED, SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
 
@@ -92,7 +93,7 @@ def _close(left: Mapping[str, float], right: Mapping[str, float], **tolerance: f
 
 
 def _check_lengths(name: str, view: View) -> None:
-    """As `intake` has checked the rows before they were multiplied."""
+    """The same limits on calibrated rows as on those that were handed in."""
     with np.errstate(over="ignore"):
         norms = view.squared_norms
         total = float(norms.sum())

@@ -9,12 +9,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import RowBlock
-from fairnepv.compute.tensors import to_host
-from fairnepv.views.arrays import read_array
+from fairnepv.compute import Engine, Place, RowBlock
+from fairnepv.errors import InputError
+from fairnepv.io.sparse_files import refuse_unbounded
+from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.dense import spectrum_of_rows
+from fairnepv.views.sparse_tensor import Compact, CsrTrail, DeviceCsr
 from fairnepv.views.tensor_rows import SparseRows
+from fairnepv.views.trail import Trail
+from fairnepv.views.validity import (
+    check_diagonal,
+    check_magnitude,
+    check_numeric,
+    check_own_ridge,
+    refuse_non_finite,
+    sound_csr,
+)
 
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
 
@@ -29,7 +39,9 @@ class Factored(NamedTuple):
     combine: Floats | None
 
 
-class SparseBlock:
+class SparseBlock(RowBlock):
+    """Scaled rows as CSR. A product takes its time for finding columns, in any precision."""
+
     def __init__(self, rows: Any) -> None:
         self._rows = rows
 
@@ -45,14 +57,15 @@ class SparseBlock:
         K: Floats = (self._rows @ anchor.columns).toarray()
         return K if anchor.combine is None else K @ anchor.combine
 
-    def coarse(self, anchor: Factored | Floats) -> Floats:
-        return self.cross(anchor)  # its time goes into finding columns, in any precision
-
 
 class SparseView(View):
-    """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m)."""
+    """Rows of an (n, p) CSR array, of SciPy or on a device; no product is larger than (b, m).
 
-    scored_by_rows = True
+    On a device blocks, anchors and trails are tensors, and few rows are still read by the host.
+    """
+
+    array_anchors = False
+    _there: DeviceCsr | None = None
 
     def __init__(self, data: Any, eps: float | None = None) -> None:
         self.data = data
@@ -72,37 +85,66 @@ class SparseView(View):
         parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
         return np.concatenate(parts)
 
-    def raw_squared_norms(self) -> Floats:
-        return self._raw_squared_norms
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        self.sketched(name)
+        refuse_unbounded(f"view {name!r}", self.data.shape)
+        if isinstance(self.data, SparseRows):
+            view, bad = self, self.data.not_finite()
+        else:
+            view = self._with(data=sound_csr(f"view {name!r}", self.data))
+            bad = np.flatnonzero(~np.isfinite(view.data.data))
+        if len(bad):
+            row = int(np.searchsorted(view.data.indptr, bad[0], side="right")) - 1
+            refuse_non_finite(name, len(bad), row)
+        check_magnitude(name, view)
+        return view if self.eps is None else view.with_eps(check_positive("eps", self.eps, name))
 
-    def block(self, start: int, stop: int) -> RowBlock:
-        rows = slice(start, stop)
-        return SparseBlock(_scaled(self.data[rows], self._scales(rows)))
+    def sketched(self, name: str) -> View:
+        check_numeric(name, self.data)
+        return self
 
-    def rows(self, indices: Indices) -> Any:
-        return _scaled(self.data[indices], self._scales(indices))
+    def raw_rows(self, rows: Indices | slice) -> Any:
+        """As CSR."""
+        return self.data[rows]
 
-    def gather(self, indices: Indices) -> RowBlock:
-        return SparseBlock(self.rows(to_host(indices)))
+    def rows(self, rows: Indices | slice) -> Any:
+        return _scaled(self.data[rows], self._scales(rows))
 
-    def anchor(self, indices: Indices) -> Factored:
-        return Factored(self.rows(indices).T.tocsr(), None)
+    def _block_of(self, rows: Any) -> RowBlock:
+        if self._there is None:
+            return SparseBlock(self.rows(rows))
+        return self._there.block(rows, self._column(rows))
 
-    def combined(self, anchor: Factored, combine: Floats) -> Factored | Floats:
+    def anchor(self, indices: Indices) -> Any:
+        if self._there is None:
+            return Factored(self.rows(indices).T.tocsr(), None)
+        return self._there.anchor(self.gather(indices))
+
+    def combined(self, anchor: Any, combine: Any) -> Any:
+        if isinstance(anchor, Compact):
+            return anchor.combined(self.block_place.put(combine))
         # A multiply-add per non-zero takes some eight times as long as one of BLAS.
         if len(combine) * self.n <= 8 * self.stored:
             return Factored(anchor.columns, combine)
         return np.asarray(anchor.columns @ combine)
 
+    def trail(self, most: int, coarse: bool) -> Trail:
+        return Trail(self, most) if self._there is None else CsrTrail(self, self._there, most)
+
     def inner(self, left: Indices, right: Indices) -> Floats:
         product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
         return product
 
-    def spectrum(self, indices: Indices) -> Floats:
-        return spectrum_of_rows(self.compact_rows(indices))
+    def take(self, indices: Indices) -> View:
+        return self._given_to(SparseView(self.data[indices]), indices)
 
-    def take(self, indices: Indices) -> SparseView:
-        return SparseView(self.data[indices], self.eps).scaled(self._scales(indices), self.offset)
+    @property
+    def home_engine(self) -> str | None:
+        return self.data.home_engine if isinstance(self.data, SparseRows) else None
+
+    def moved(self, place: Place, room: int) -> View:
+        there = DeviceCsr(self.data, place, room)
+        return self._with(data=there.data, _there=there).scaled(self.scale, self.offset)
 
 
 class DiagonalView(SparseView):
@@ -116,6 +158,26 @@ class DiagonalView(SparseView):
         self.n = self.p = len(self.values)
         self.eps = eps
 
+    def checked(self, name: str, engine: Engine | None = None) -> View:
+        values = plain_array(self.values, f"view {name!r}")
+        if values.ndim != 1 or len(values) == 0:
+            raise InputError(f"view {name!r}: a diagonal kernel is one value per row")
+        check_numeric(name, values)
+        smallest = 0.0 if self.eps != 0 else np.finfo(np.float64).tiny
+        bad = np.flatnonzero(~(np.isfinite(values) & (values >= smallest)))
+        if len(bad):
+            raise InputError(
+                f"view {name!r}: the values of a diagonal kernel must be finite and "
+                f"{'positive (eps is 0)' if self.eps == 0 else 'not negative'}; row {bad[0]} has "
+                f"{values[bad[0]]}"
+            )
+        check_diagonal(name, values.astype(np.float64))
+        check_own_ridge(name, self)
+        return self
+
+    def sketched(self, name: str) -> View:
+        return self
+
     @property
     def stored(self) -> int:
         return int(np.count_nonzero(self.values))
@@ -126,6 +188,12 @@ class DiagonalView(SparseView):
 
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
+
+    def moved(self, place: Place, room: int) -> View:
+        return self
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.values[indices]
 
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         return float(self.squared_norms.min())

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.compute import RowBlock
+from fairnepv.compute import HOST, RowBlock
 from fairnepv.compute.base import Array
-from fairnepv.compute.tensors import alike, side_by_side
+from fairnepv.compute.tensors import on_one_device, side_by_side
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -16,6 +16,8 @@ from fairnepv.views.trail import Trail
 
 class SumView(View):
     """K = sum_q weights[q] K_q, with the ridges summed likewise; features stand side by side."""
+
+    array_anchors = scored_by_rows = False
 
     def __init__(self, parts: tuple[View, ...], weights: tuple[float, ...]) -> None:
         self._bare = self.parts = parts
@@ -42,6 +44,9 @@ class SumView(View):
     def gather(self, indices: Indices) -> RowBlock:
         return SumBlock(tuple(part.gather(indices) for part in self.parts), self.weights)
 
+    def raw_rows(self, rows: Indices | slice) -> Any:
+        return _beside(self.weights, [part.rows(rows) for part in self._bare])
+
     def lean(self) -> SumView:
         parts = tuple(part.lean() for part in self.parts)
         return self._with(parts=parts, _bare=())
@@ -54,8 +59,8 @@ class SumView(View):
         own = [part.smallest_eigenvalue(margin) for part in self.parts]
         return float(np.dot(self.weights, own))
 
-    def rows(self, indices: Indices) -> Any:
-        return _beside(self.weights, [part.rows(indices) for part in self.parts])
+    def rows(self, rows: Indices | slice) -> Any:
+        return _beside(self.weights, [part.rows(rows) for part in self.parts])
 
     def anchor(self, indices: Indices) -> tuple[Any, ...]:
         return tuple(part.anchor(indices) for part in self.parts)
@@ -74,15 +79,17 @@ class SumView(View):
     def spectrum(self, indices: Indices) -> Floats:
         return spectrum_of_gram(self.inner(indices, indices))
 
-    def take(self, indices: Indices) -> SumView:
+    def take(self, indices: Indices) -> View:
         view = SumView(tuple(part.take(indices) for part in self._bare), self.weights)
-        return view.with_eps(self.ridge).scaled(self._scales(indices), self.offset)
+        return self._given_to(view, indices)
 
 
-class SumBlock:
+class SumBlock(RowBlock):
+    """The same rows of all parts; on a device, if any part is."""
+
     def __init__(self, parts: tuple[RowBlock, ...], weights: tuple[float, ...]) -> None:
         self._parts, self._weights = parts, weights
-        self.on_device = any(getattr(part, "on_device", False) for part in parts)
+        self.place = next((part.place for part in parts if part.place is not HOST), HOST)
 
     def features(self) -> Any:
         return _beside(self._weights, [part.features() for part in self._parts])
@@ -124,7 +131,7 @@ def _times(left: Floats | None, right: Floats | None) -> Floats | None:
 
 
 def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
-    terms = alike(terms)
+    terms = on_one_device(terms)
     total: Array = weights[0] * terms[0]
     for weight, term in zip(weights[1:], terms[1:], strict=True):
         total = total + weight * term
@@ -133,4 +140,4 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
     scaled = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
-    return side_by_side(alike(scaled))
+    return side_by_side(on_one_device(scaled))

@@ -9,10 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute.tensors import csr_parts, csr_tensor, spend_warning, to_device, to_host
+from fairnepv.compute.tensors import csr_parts, csr_tensor, silence_csr_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile, Rows
-from fairnepv.views.base import Floats, Indices
+from fairnepv.views.validity import within
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
 _WHOLE = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bool")
@@ -29,6 +32,11 @@ class TensorRows(RowFile):
         self.tensor, self.origin = tensor, origin
         self.shape = tuple(tensor.shape)
         self.dtype = _numpy_type(tensor.dtype)
+
+    @property
+    def home_engine(self) -> str | None:
+        """A GPU, by the name of the engine there."""
+        return _engine_of(self.tensor.device)
 
     def squared_norms(self) -> Floats:
         size = max(1, _CHUNK_NUMBERS // self.shape[1])
@@ -66,6 +74,10 @@ class SparseRows:
         return self.tensor.device
 
     @property
+    def home_engine(self) -> str | None:
+        return _engine_of(self.device)
+
+    @property
     def nbytes(self) -> int:
         return sum(int(x.nbytes) for x in self.parts)
 
@@ -74,7 +86,7 @@ class SparseRows:
         return np.asarray(to_host(row_sums(crow, values.double() ** 2)))
 
     def not_finite(self) -> Indices:
-        """Where among the values."""
+        """Positions of the values that are not finite."""
         return np.asarray(to_host((~self.parts[2].isfinite()).nonzero()[:, 0]))
 
     def __getitem__(self, key: Any) -> Any:
@@ -85,6 +97,10 @@ class SparseRows:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are for the host."""
         return sp.csr_array, (self[:],)
+
+
+def _engine_of(device: Any) -> str | None:
+    return f"torch:{device}" if device.type == "cuda" else None
 
 
 def row_sums(crow: Any, values: Any) -> Any:
@@ -177,7 +193,7 @@ def _sparse_rows(tensor: Any, what: str) -> Any:
 
     found = _items(tensor)
     n, p = tensor.shape
-    if found is None or not (_within(found[0], n) and _within(found[1], p)):
+    if found is None or not (within(found[0], n) and within(found[1], p)):
         raise InputError(
             f"{what} is a broken sparse tensor: its index tensors do not fit its shape {(n, p)}"
         )
@@ -199,7 +215,7 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
     """Rows, columns and values one by one; None where the ends of rows make no sense."""
     import torch
 
-    spend_warning()
+    silence_csr_warning()
     if tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
         tensor = tensor.to_sparse_coo()
     if tensor.layout == torch.sparse_coo:
@@ -213,10 +229,6 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
         return None
     outer = torch.arange(len(lengths), device=ends.device).repeat_interleave(lengths)
     return (outer, inner, values) if by_row else (inner, outer, values)
-
-
-def _within(indices: Any, size: int) -> bool:
-    return not len(indices) or bool(indices.min() >= 0 and indices.max() < size)
 
 
 @functools.cache

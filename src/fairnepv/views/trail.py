@@ -22,7 +22,7 @@ class Trail:
     With a ridge in the lengths they are the inverse of the Cholesky factor of L[S, S].
     """
 
-    foresees = False  # whether it has what a `Sprint` needs, which is
+    foresees: bool = False  # whether a `Sprint` may put directions into `matrix`
     matrix: Any  # (most, p) with the directions, zero below them
 
     def __init__(self, view: View, most: int) -> None:
@@ -67,3 +67,36 @@ class Trail:
         if self._anchor is None:
             self._anchor = self._view.anchor(self._picks[: self._length])
         return self._anchor
+
+
+class DenseTrail(Trail):
+    """Of dense rows: directions stay where they were put, at the place of the view, and the next
+    one is what the others leave of its row."""
+
+    def __init__(self, view: View, most: int, single: bool) -> None:
+        super().__init__(view, 0)
+        place = self._place = view.place
+        self.foresees = place.asynchronous
+        self.matrix = place.xp.zeros((most, view.p), dtype=place.xp.float64, device=place.device)
+        self._coarse = place.single(self.matrix) if single else self.matrix
+
+    def coordinates(self, rows: Indices) -> Any:
+        return self.matrix[: self._length] @ self.features(rows).T
+
+    def add(self, pick: int, coordinates: Any, root: float) -> None:
+        t = self._length
+        row = self._view.block(pick, pick + 1).features()[0]  # without an index to be sent
+        rest = self._place.residual(row, coordinates, self.matrix[:t]) if t else row
+        self.matrix[t] = rest / root
+        self.adopt()
+
+    def features(self, rows: Any) -> Any:
+        return self._view.anchor(rows)
+
+    def adopt(self) -> None:
+        if self._coarse is not self.matrix:
+            self._coarse[self._length] = self.matrix[self._length]
+        self._length += 1
+
+    def directions(self, first: int) -> Any:
+        return self._coarse[first : self._length]

@@ -143,14 +143,12 @@ class Stretch:
 class FromHost:
     """Rows on a device that are asked about anchors of the host, as the driver makes them."""
 
-    on_device = True
-
     def __init__(self, block: RowBlock, place: Any) -> None:
-        self._block, self._place = block, place
+        self._block, self.place = block, place
 
     @classmethod
     def of(cls, block: RowBlock, place: Any) -> RowBlock:
-        return cls(block, place) if getattr(block, "on_device", False) else block
+        return block if block.place is HOST else cls(block, place)
 
     def features(self) -> Any:
         return self._block.features()
@@ -159,10 +157,10 @@ class FromHost:
         return self._block.squared_norms()
 
     def cross(self, anchor: Any) -> Any:
-        return self._block.cross(self._place.put(anchor))
+        return self._block.cross(self.place.put(anchor))
 
     def coarse(self, anchor: Any) -> Any:
-        return self._block.coarse(self._place.put(anchor))
+        return self._block.coarse(self.place.put(anchor))
 
 
 @contextlib.contextmanager

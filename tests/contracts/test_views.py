@@ -1,4 +1,4 @@
-"""One contract suite for views: a constructor and a dense formula each (STYLE, "Tests").
+"""One contract suite for views: a constructor and a dense formula each.
 
 Every view stands for K = diag(s) Phi Phi^T diag(s); the tests compare all that it answers with the
 literal n x n matrix, once with the rows as they are and once under row scales.
@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import fairnepv
+from fairnepv.errors import InputError
 from fairnepv.io import open_rows
 from fairnepv.io.rows import Reordered
 from fairnepv.views import DenseView, DiagonalView, KernelView, Pool, SparseView, SumView, View
@@ -244,6 +246,25 @@ def diagonal_float32(tmp: Any) -> Given:
     return Given(_intake(DiagonalView(values)), np.diag(exact), np.diag(np.sqrt(exact)), N)
 
 
+class Harmonics(View):
+    """A view as a stranger writes one: rows are computed when they are asked for, never stored."""
+
+    def __init__(self, angles: Array, p: int, eps: float | None = None) -> None:
+        self.angles, self.n, self.p, self.eps = angles, len(angles), p, eps
+
+    def raw_rows(self, rows: NDArray[np.int64] | slice) -> Array:
+        return np.cos(np.outer(self.angles[rows], np.arange(1, self.p + 1)))
+
+
+def _angles(n: int, seed: int = 24) -> Array:
+    return np.random.default_rng(seed).uniform(0.0, 2 * np.pi, n)
+
+
+def toy(tmp: Any) -> Given:
+    view = Harmonics(_angles(N), P)
+    return _given(view, view.raw_rows(slice(None)))
+
+
 def _sum(parts: list[Given], weights: tuple[float, ...]) -> Given:
     K = sum(w * part.K for w, part in zip(weights, parts, strict=True))
     blocks = [part.features for part in parts]
@@ -268,6 +289,10 @@ def sum_dense(tmp: Any) -> Given:
 def sum_mixed(tmp: Any) -> Given:
     parts = [dense_float64(tmp), sparse_float32(tmp), diagonal(tmp)]
     return _sum(parts, (0.5, 0.25, 2.0))
+
+
+def sum_of_toys(tmp: Any) -> Given:
+    return _sum([toy(tmp), sparse_csr(tmp)], (0.5, 2.0))
 
 
 def sum_of_scaled(tmp: Any) -> Given:
@@ -308,8 +333,10 @@ CONSTRUCTORS: list[Callable[[Any], Given]] = [
     kernel_int,
     diagonal,
     diagonal_float32,
+    toy,
     sum_dense,
     sum_mixed,
+    sum_of_toys,
     sum_of_scaled,
 ]
 
@@ -539,6 +566,45 @@ def test_any_partition_into_blocks_gives_the_same_kernel(make, cuts, picks):
     blocks = [view.block(a, b) for a, b in itertools.pairwise(edges)]
     _close(np.vstack([block.cross(anchor) for block in blocks]), K[:, indices], given)
     _close(np.concatenate([block.squared_norms() for block in blocks]), np.diag(K), given)
+
+
+# --- a view of the user's own ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["local", "torch:cpu"])
+@pytest.mark.parametrize(
+    "options", [{"method": "greedy"}, {"method": "nepv"}, {"eps": 1e-6, "calibration": "none"}]
+)
+def test_a_view_of_the_users_own_is_selected_from_as_its_rows_are(engine, options):
+    if engine != "local":
+        pytest.importorskip("torch")
+        pytest.importorskip("array_api_compat")
+    own, beside = Harmonics(_angles(150), 12), _normal(3, 150, 10)
+    dense = own.raw_rows(slice(None))
+    found = fairnepv.select({"toy": own, "b": beside}, 9, engine=engine, **options)
+    expected = fairnepv.select({"toy": dense, "b": beside}, 9, **options)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    assert found.fair_score == pytest.approx(expected.fair_score, rel=1e-9)
+    assert found.certificate.upper_bound == pytest.approx(expected.certificate.upper_bound, 1e-5)
+
+
+@pytest.mark.parametrize("engine", ["local", "torch:cpu"])
+def test_a_view_of_the_users_own_is_planned_for(engine):
+    if engine != "local":
+        pytest.importorskip("torch")
+    own = Harmonics(_angles(150), 12, eps=0.3)
+    forecast = fairnepv.plan({"toy": own}, 9, engine=engine)
+    assert forecast.passes > 0
+    assert fairnepv.select({"toy": own}, 9, engine=engine).settings["eps"] == {"toy": 0.3}
+
+
+def test_a_view_of_the_users_own_is_checked():
+    angles = _angles(30)
+    angles[7] = np.nan
+    with pytest.raises(InputError, match=r"view 'toy' has 4 value\(s\) that are NaN.*row 7"):
+        fairnepv.select({"toy": Harmonics(angles, 4)}, 3)
+    with pytest.raises(InputError, match="eps for view 'toy' must be a finite positive number"):
+        fairnepv.select({"toy": Harmonics(_angles(30), 4, eps=-1.0)}, 3)
 
 
 # --- accuracy -------------------------------------------------------------------------------------
