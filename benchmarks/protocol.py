@@ -10,9 +10,10 @@ import argparse
 
 from fairnepv.report.terminal import rounded_up
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.results import BOUND, Unit, best_methods, cells, headings
-from fairnepv_studies.run_report import budget_sentence, seeds_sentence
-from fairnepv_studies.runs import Run
+from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence
+from fairnepv_studies.protocol.results import BOUND, Unit, best_methods
+from fairnepv_studies.protocol.run import Run
+from fairnepv_studies.protocol.tables import cells, headings
 from sections import markdown, provenance, publish
 
 

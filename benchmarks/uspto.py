@@ -65,10 +65,10 @@ def write_files(n: int, folder: Path) -> int:
 
 
 def logo(item: int) -> bytes:
-    from fairnepv_studies.uspto.png import encode_png
+    from fairnepv_studies.uspto.drawing import indexed_png
 
     bits = np.unpackbits(np.frombuffer(item.to_bytes(32, "little"), np.uint8))
-    return encode_png(bits.reshape(16, 16), [(255, 255, 255), (0, 0, 0)])
+    return indexed_png(bits.reshape(16, 16), [(255, 255, 255), (0, 0, 0)])
 
 
 def ingest(n: int) -> str:

@@ -5,7 +5,7 @@
 #   examples/uspto.sh [N [FOLDER [SIZES [EFFORT]]]]
 #   examples/uspto.sh 2000 simulated 100,200 balanced     # the defaults
 #
-# Needs pip install 'fairnepv[studies,encoders]'. With the files of the register at hand, leave
+# Needs pip install './studies[encoders]' from a clone. With the files of the register at hand, leave
 # `simulate` out and name them instead of FOLDER/source. Every step that was interrupted goes on
 # when its line is given again.
 set -euo pipefail

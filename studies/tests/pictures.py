@@ -3,6 +3,7 @@
 import io
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,9 +15,9 @@ def png(seed: int = 0, side: int = 24, mode: str = "RGB") -> bytes:
     return stored(Image.fromarray(pixels))
 
 
-def stored(picture: Image.Image, kind: str = "PNG") -> bytes:
+def stored(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     buffer = io.BytesIO()
-    picture.save(buffer, kind)
+    picture.save(buffer, kind, **options)
     return buffer.getvalue()
 
 

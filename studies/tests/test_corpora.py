@@ -30,12 +30,12 @@ from test_uspto_simulate import files_of, run_killed
 
 from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
-from fairnepv_studies import encoders, making, stores
+from fairnepv_studies import encoders, making
 from fairnepv_studies.corpora import ingest_folder, ingest_openmoji
 from fairnepv_studies.corpus import Checksum, Corpus
 from fairnepv_studies.feature_files import checksum_of, feature_views, read_view
 from fairnepv_studies.features import encoded_features, text_features
-from fairnepv_studies.stores import open_pictures
+from fairnepv_studies.stores import base, columns, open_pictures
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ def test_images_may_lie_in_a_zip_or_a_column():
 
 @pytest.mark.parametrize("per_group", [3, 1000])
 def test_a_column_is_read_in_any_order_whatever_its_row_groups(per_group, monkeypatch):
-    monkeypatch.setattr(stores, "_AT_ONCE", 4)
+    monkeypatch.setattr(columns, "_AT_ONCE", 4)
     contents = [bytes([i]) * (i + 1) for i in range(20)]
     table = pa.table({"id": [f"p{i}" for i in range(20)], "image": contents})
     pq.write_table(table, "a.parquet", row_group_size=per_group)
@@ -192,7 +192,7 @@ def test_a_column_is_read_in_any_order_whatever_its_row_groups(per_group, monkey
 
 
 def test_pictures_that_cannot_be_had_say_why(monkeypatch):
-    monkeypatch.setattr(stores, "MOST_BYTES", 10)
+    monkeypatch.setattr(base, "MOST_BYTES", 10)
     large = {"large.png": b"x" * 11, "small.png": b"x" * 10}
     with zipfile.ZipFile("a.zip", "w") as zipped, tarfile.open("a.tar", "w") as tarred:
         Path("images").mkdir()
@@ -388,7 +388,19 @@ def test_bad_input_is_one_sentence(command, line, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
-    assert not Path("corpus/corpus.json").exists()
+    assert not Path("corpus").exists()
+
+
+def test_a_refusal_removes_what_it_made_and_nothing_else(command):
+    write_images(["0.png"])
+    write_csv([("x", "text")], "other.csv")
+    line = "uspto ingest --corpus folder --images images --texts other.csv --out {}"
+    assert command(line.format("new/deep/corpus"))[0] == 2
+    assert not Path("new").exists()
+    Path("there").mkdir()
+    Path("there/notes.txt").write_text("mine")
+    assert command(line.format("there"))[0] == 2
+    assert [file.name for file in Path("there").iterdir()] == ["notes.txt"]
 
 
 def test_a_corpus_is_replaced_only_by_force():
@@ -778,7 +790,7 @@ def test_an_encoder_that_is_missing_is_said_before_anything_is_made(command, mon
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     code, _, err = command("uspto features corpus")
     assert code == 2
-    assert "pip install 'fairnepv[encoders]'" in err
+    assert "pip install 'fairnepv-studies[encoders]'" in err
     assert not Path("corpus/features").exists()
 
 

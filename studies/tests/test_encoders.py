@@ -352,7 +352,7 @@ def test_an_encoder_that_is_not_installed_says_which_extra(monkeypatch, name, ki
     monkeypatch.setitem(sys.modules, module, None)
     said = refused(name, kind)
     assert "not installed" in said
-    assert "pip install 'fairnepv[encoders]'" in said
+    assert "pip install 'fairnepv-studies[encoders]'" in said
 
 
 @pytest.mark.parametrize(("name", "kind"), [("resnet", "image"), ("minilm", "image"), ("", "text")])

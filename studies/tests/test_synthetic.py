@@ -1,5 +1,6 @@
 """The paper's stress test, row by row, against its table and against dense twins."""
 
+import io
 import math
 from collections import Counter
 from dataclasses import replace
@@ -8,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 import cases
 import reference
+from fairnepv.data import paper_types
+from fairnepv_studies import figures
 from fairnepv_studies.cli.synthetic import _cells
 from fairnepv_studies.synthetic import OVERSAMPLINGS, Row, SyntheticStudy, synthetic_study
 from small_problems import paper_kernels
@@ -211,3 +216,41 @@ def test_bold_between_the_ends(study, gap, bold):
     *_, fair, top = _cells(replace(row, score=score))
     assert _is_bold(fair) == (bold == "F")
     assert _is_bold(top) == (bold == "top")
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+SCORES = {
+    "tied": {"text": 1.1, "vision": 1.1},
+    "collapsed": {"text": 4.6, "vision": -2.3},
+    "apart": {"text": 0.5, "vision": 1.8},
+}
+
+
+def test_the_papers_figure(monkeypatch):
+    """Bars of height d; both outlined when tied, the weaker one otherwise."""
+    drawn, make = [], figures.png_of
+    monkeypatch.setattr(figures, "png_of", lambda figure: drawn.append(figure) or make(figure))
+    paper = cases.paper_instance()
+    qualities = {name: paper[name] for name in ("text", "vision")}
+    with Image.open(
+        io.BytesIO(figures.draw_synthetic(paper_types(), qualities, SCORES))
+    ) as picture:
+        assert len(picture.convert("RGB").getcolors(picture.width * picture.height)) > 10
+    left, right = drawn[0].axes
+    heights = [bar.get_height() for bar in right.patches]
+    assert sorted(heights) == pytest.approx([-2.3, 0.5, 1.1, 1.1, 1.8, 4.6])
+    outlined = [bar.get_height() for bar in right.patches if _is_outlined(bar)]
+    assert sorted(outlined) == pytest.approx([-2.3, 0.5, 1.1, 1.1])
+    assert [label.get_text() for label in right.get_xticklabels()] == list(SCORES)
+    points = [line.get_ydata() for line in left.lines if len(line.get_xdata()) == 15]
+    assert [values.tolist() for values in points] == [v.tolist() for v in qualities.values()]
+    assert left.get_yscale() == "log"
+    between = [line.get_xdata() for line in left.lines if len(line.get_xdata()) == 2]
+    assert [float(x[0]) for x in between] == [4.5, 9.5]  # the three types
+    ticks = [text.get_text() for axes in drawn[0].axes for text in axes.get_yticklabels()]
+    assert not [text for text in ticks if "$" in text or "\\" in text]  # no formulas
+
+
+def _is_outlined(bar: Any) -> bool:
+    return to_rgb(bar.get_edgecolor()) == (0, 0, 0) and bar.get_linewidth() > 1

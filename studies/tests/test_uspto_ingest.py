@@ -15,14 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from pictures import png
+from pictures import png, stored
+from PIL import Image
 from test_uspto_records import BOMB, DATA, HEAD, TAIL, case, damaged_files, statement
 from test_uspto_simulate import files_of, run_killed
 
 from fairnepv.cli import commands
 from fairnepv.errors import InputError
+from fairnepv_studies import pictures
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.making import WORK
+from fairnepv_studies.protocol.publication import corpus_record
 from fairnepv_studies.uspto.images import open_images
 from fairnepv_studies.uspto.ingest import STEPS, Words, ingest
 from fairnepv_studies.uspto.parts import Part, latest_rows, read_part
@@ -116,9 +119,58 @@ def test_the_corpus_says_what_it_is(corpus):
         "applications-later.xml",
         "images.zip",
     ]
-    assert all(len(source["sha256"]) == 64 for source in about.sources)
+    assert all(len(source["sha256"]) == 64 for source in about.sources[:-1])
+    assert about.sources[-1].keys() == {"name", "images", "names_sha256"}  # not its bytes
+    assert about.images_by == "pixels"
     assert about.rules["length"] == "40 to 100 words"
     corpus.check()
+
+
+def recompressed(archive: Path, target: Path) -> None:
+    """The same pictures as another version of Pillow would write them."""
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if not isinstance(pictures.check(content), str):
+                with Image.open(io.BytesIO(content)) as picture:
+                    content = stored(picture.convert("RGB"), compress_level=1)
+            new.writestr(name, content)
+
+
+def test_a_simulated_corpus_is_the_same_whoever_compressed_its_pictures(corpus, raw, tmp_path):
+    (tmp_path / "other").mkdir()
+    recompressed(raw / "images.zip", tmp_path / "other" / "images.zip")
+    ingest(bulk(raw), f"{tmp_path}/other/images.zip", tmp_path / "corpus")
+    other = Corpus.open(tmp_path / "corpus")
+    assert other.image_hashes != corpus.image_hashes
+    assert corpus_record(other.about) == corpus_record(corpus.about)  # what verify compares
+    for one in (corpus, other):
+        one.check()
+        one.check_images()
+
+
+def test_a_changed_pixel_is_found(corpus, tmp_path):
+    """Whoever changes an image and its checksums has another corpus."""
+    folder = shutil.copytree(corpus.folder, tmp_path / "corpus")
+    items, images = (pq.read_table(folder / f"{name}.parquet") for name in ("items", "images"))
+    rows, contents = items.to_pylist(), images.column("image").to_pylist()
+    with Image.open(io.BytesIO(contents[7])) as picture:
+        picture.putpixel((0, 0), picture.getpixel((0, 0)) ^ 1)
+        contents[7] = stored(picture)
+    table = images.set_column(1, "image", pa.array(contents, pa.binary()))
+    pq.write_table(table, folder / "images.parquet")
+    with pytest.raises(InputError, match=r"image of 1.* does not have the checksum"):
+        Corpus.open(folder).check_images()
+    found = pictures.check(contents[7], pixels=True)
+    rows[7]["image_sha256"] = found.image_sha256
+    pq.write_table(pa.Table.from_pylist(rows, schema=items.schema), folder / "items.parquet")
+    Corpus.open(folder).check()
+    with pytest.raises(InputError, match=r"pixels of 1.* do not have the checksum"):
+        Corpus.open(folder).check_images()
+    rows[7]["pixels_sha256"] = found.pixels_sha256
+    pq.write_table(pa.Table.from_pylist(rows, schema=items.schema), folder / "items.parquet")
+    with pytest.raises(InputError, match="has changed since it was made"):
+        Corpus.open(folder).check()
 
 
 def test_nothing_is_left_of_the_work(corpus):
@@ -308,7 +360,7 @@ def test_parts_are_read_once(raw, tmp_path, monkeypatch):
     from fairnepv_studies.uspto import ingest as module
     from fairnepv_studies.uspto import parts
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -347,13 +399,16 @@ def test_a_damaged_state_is_made_anew(raw, corpus, tmp_path, monkeypatch, damage
 
 
 def test_an_unfinished_run_does_not_open_what_is_finished(raw, tmp_path):
-    """A forced run that fails leaves its work; others need --force as before."""
+    """Others need --force as before, whether a forced run was refused or killed."""
     out = tmp_path / "corpus"
     ingest(bulk(raw)[:1], f"{raw}/images.zip", out)
     before = files_of(out)
     (tmp_path / "bad.xml").write_bytes(BOMB + HEAD + TAIL)
     with pytest.raises(InputError, match="declares entities"):
         ingest([tmp_path / "bad.xml"], f"{raw}/images.zip", out, force=True)
+    assert files_of(out) == before  # of what was refused nothing is left
+    assert not list(out.glob(f"{WORK}-*"))
+    (out / f"{WORK}-0123456789abcdef").mkdir()
     with pytest.raises(InputError, match="--force"):
         ingest(bulk(raw), f"{raw}/images.zip", out)
     assert {name: files_of(out)[name] for name in before} == before
@@ -509,7 +564,7 @@ def test_bad_files_are_one_sentence_that_names_them(raw, tmp_path, name):
     with pytest.raises(InputError, match=message) as raised:
         ingest([*bulk(raw), tmp_path / name], f"{raw}/images.zip", tmp_path / "corpus")
     assert str(tmp_path / name) in str(raised.value)
-    assert not (tmp_path / "corpus" / "corpus.json").exists()
+    assert not (tmp_path / "corpus").exists()
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 10), (50, 40), (-1, 3)])

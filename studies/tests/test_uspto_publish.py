@@ -20,14 +20,17 @@ from corpora import add_features, make_corpus, write_view
 
 from fairnepv import Calibration, certify
 from fairnepv.concave import proof_arrays
-from fairnepv_studies import publication
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.publication import corpus_record, items_csv, publish, sums
-from fairnepv_studies.results import Result
-from fairnepv_studies.run_report import tables
-from fairnepv_studies.runs import Run, Settings, carry_out, make_settings, open_pool
-from fairnepv_studies.split import split, write_split
-from fairnepv_studies.verification import Difference, verify
+from fairnepv_studies.protocol import publication, published_files
+from fairnepv_studies.protocol.execution import carry_out
+from fairnepv_studies.protocol.pool import open_pool
+from fairnepv_studies.protocol.publication import corpus_record, items_csv, publish, sums
+from fairnepv_studies.protocol.report import tables
+from fairnepv_studies.protocol.results import Result
+from fairnepv_studies.protocol.run import Run
+from fairnepv_studies.protocol.settings import Settings, make_settings
+from fairnepv_studies.protocol.split import split, write_split
+from fairnepv_studies.protocol.verification import Difference, verify
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +193,7 @@ def test_every_file_is_under_the_checksums(folder):
         (lambda r: r[0].update(k=4.0), "results.json has 'nepv', k = 4.0, seed 0 where"),
         (lambda r: r[0].update(status="GREAT"), "no selection ends as 'GREAT'"),
         (lambda r: r[0].update(status="INTERRUPTED"), "no selection ends as 'INTERRUPTED'"),
-        (lambda r: r[0].update(status=[1]), "no selection ends as '[1]'"),
+        (lambda r: r[0].update(status=[1]), "no selection ends as [1]"),
         (lambda r: r[0].update(notes=5), "notes of 'nepv', k = 4, seed 0: expected a list"),
         (lambda r: r.pop(), "results.json has 17 selections, the settings ask for 18"),
         (lambda r: r.append(r[0]), "results.json has 19 selections"),
@@ -262,7 +265,7 @@ def test_a_row_of_the_test_set_is_found(folder):
         (lambda m: m["features"].update(minilm={}), "features, minilm is not expected"),
         (lambda m: m["features"]["text"].update(details=5), "text, details: published 5"),
         (lambda m: m.update(format=2), "has another format than 1"),
-        (lambda m: m["bounds"][0].update(upper_bound="abc"), "bound for k = 4: abc is no number"),
+        (lambda m: m["bounds"][0].update(upper_bound="abc"), "bound for k = 4: 'abc' is no number"),
         (lambda m: m["bounds"][0].update(upper_bound=10**400), "is too large a number"),
         (lambda m: m["bounds"][0].update(k=4.0), "bounds, k: published [4.0, 9], found [4, 9]"),
         (lambda m: m["bounds"][0].update(more=1), "bound for k = 4, more is not expected"),
@@ -520,6 +523,13 @@ def test_files_that_nobody_checks_are_found(folder, name):
     shutil.copyfile(folder / "published/bounds/k4.npz", folder / "published" / name)
     seal(folder)
     assert difference(folder) == f"{name} is not expected: nothing vouches for it"
+
+
+def test_files_are_read_within_limits(folder, monkeypatch):
+    with pytest.raises(Difference, match=r"seconds\.csv cannot be read \(it has more than 5 bytes"):
+        published_files.bounded(folder / "published", "seconds.csv", 5)
+    monkeypatch.setattr(published_files, "_LARGEST_SUMS", 100)
+    assert "SHA256SUMS cannot be read (it has more than 100 bytes)" in difference(folder)
 
 
 def test_a_name_that_is_listed_twice_is_found(folder):

@@ -20,31 +20,36 @@ import reference
 from fairnepv.api.selection import Selection, SubsetScore
 from fairnepv.errors import InputError, NumericalError
 from fairnepv.loop import Step
-from fairnepv_studies import run_clock, runs
 from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
-from fairnepv_studies.results import (
-    BOUND,
-    Result,
-    Unit,
-    best_methods,
-    cells,
-    escaped,
-    measures,
-    results_csv,
-    results_tex,
-    summarise,
-)
-from fairnepv_studies.run_clock import Clock
-from fairnepv_studies.run_report import (
+from fairnepv_studies.pictures import pixels_sha256
+from fairnepv_studies.protocol import clock as clocks
+from fairnepv_studies.protocol import execution
+from fairnepv_studies.protocol import pool as pools
+from fairnepv_studies.protocol.clock import Clock
+from fairnepv_studies.protocol.execution import carry_out
+from fairnepv_studies.protocol.pool import open_pool
+from fairnepv_studies.protocol.publication import publish
+from fairnepv_studies.protocol.report import (
     budget_sentence,
     results_caption,
     seconds_caption,
     seeds_sentence,
 )
-from fairnepv_studies.runs import Run, carry_out, make_settings, open_pool
-from fairnepv_studies.split import read_split, split, write_split
+from fairnepv_studies.protocol.results import (
+    BOUND,
+    Result,
+    Unit,
+    best_methods,
+    measures,
+    summarise,
+)
+from fairnepv_studies.protocol.run import Run, environment
+from fairnepv_studies.protocol.settings import make_settings
+from fairnepv_studies.protocol.split import read_split, split, write_split
+from fairnepv_studies.protocol.tables import cells, escaped, results_csv, results_tex
+from fairnepv_studies.protocol.verification import verify
 
 ENDS = ("results.csv", "results.tex", "selections.csv", "views.png", "efficiency.png")
 LINE = "uspto run {} --k 3,12 --seeds 2"
@@ -82,7 +87,13 @@ FAIRNEPV = (sys.executable, "-m", "fairnepv")
 def contents(run: Path) -> dict[str, bytes]:
     """Everything but seconds, by name."""
     files = [f for f in run.rglob("*") if f.is_file() and "seconds" not in str(f.relative_to(run))]
-    return {f.relative_to(run).as_posix(): f.read_bytes() for f in files}
+    return {f.relative_to(run).as_posix(): content_of(f) for f in files}
+
+
+def content_of(file: Path) -> bytes:
+    """Of a picture its pixels."""
+    content = file.read_bytes()
+    return pixels_sha256(content).encode() if file.suffix == ".png" else content
 
 
 def test_numbers_are_those_of_the_library_and_of_the_formulas(finished):
@@ -180,12 +191,12 @@ def test_tables_are_cut_into_pieces_that_fit_and_lose_no_column(views):
 
 
 def test_figures_say_simulated(finished, monkeypatch):
-    from fairnepv_studies import run_report
+    from fairnepv_studies.protocol import report
 
     titles = []
-    monkeypatch.setattr(run_report, "draw_view_scores", lambda *a: titles.append(a[-1]) or b"")
-    monkeypatch.setattr(run_report, "draw_efficiency", lambda *a: titles.append(a[-1]) or b"")
-    run_report.write_report(
+    monkeypatch.setattr(report, "draw_view_scores", lambda *a: titles.append(a[-1]) or b"")
+    monkeypatch.setattr(report, "draw_efficiency", lambda *a: titles.append(a[-1]) or b"")
+    report.write_report(
         Run.open(Corpus.open(shutil.copytree(finished, finished.parent / "f")), "main")
     )
     assert len(titles) == 2
@@ -290,17 +301,33 @@ def test_whatever_is_missing_is_made_again(finished, tmp_path, lost):
 
 
 def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
-    select = runs.select
+    select = execution.select_posed
 
-    def interrupted(*arguments, **options):
+    def interrupted(problem, options):
         if options["method"] == "averaged":
             raise KeyboardInterrupt
-        return select(*arguments, **options)
+        return select(problem, options)
 
-    monkeypatch.setattr(runs, "select", interrupted)
+    monkeypatch.setattr(execution, "select_posed", interrupted)
     code, _, err = command(LINE.format(folder))
     assert code == 130
     assert "5 of 20 selections are kept" in err
+
+
+def test_a_pool_is_posed_once(prepared, tmp_path, monkeypatch):
+    posed, pose = [], pools.pool_of
+    monkeypatch.setattr(pools, "pool_of", lambda *given: posed.append(given) or pose(*given))
+    corpus = Corpus.open(shutil.copytree(prepared, tmp_path / "corpus"))
+    pool = open_pool(corpus)
+    settings = make_settings(pool, [3, 5], methods=["auto", "random"], effort="fast", seeds=2)
+    run = carry_out(Run.start(corpus, "once", settings), pool)
+    assert len(posed) == 1
+    assert len(run.results) == 6
+    carry_out(Run.start(corpus, "once", settings), pool)  # nothing is left to do
+    assert len(posed) == 1
+    publish(run, pool, tmp_path / "published")
+    assert list(verify(tmp_path / "published", corpus))
+    assert len(posed) == 2
 
 
 def test_other_settings_are_refused_and_go_elsewhere(finished, tmp_path, command):
@@ -449,7 +476,7 @@ def test_captions_say_what_every_selector_gets(prepared):
 
 def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clocks.time, "monotonic", lambda: now[0])
     state, heard = tmp_path / "k4-auto-seed0.state", []
     clock = Clock(state, heard.append)
     for stage, seconds in (("bound", 2.0), ("bound", 3.0), ("swaps", 4.0), ("swaps", 0.1)):
@@ -469,7 +496,7 @@ def test_coverage_is_nobody_s_second(finished, monkeypatch):
     """What looking around takes is neither the bound's nor the search's."""
     corpus = Corpus.open(finished)
     pool, now = open_pool(corpus), [0.0]
-    monkeypatch.setattr(run_clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clocks.time, "monotonic", lambda: now[0])
     looked = Selection.looked_around
 
     def slow(self):
@@ -529,7 +556,7 @@ def test_a_stored_result_that_is_none_is_refused(finished, tmp_path):
 
 
 def test_the_environment_names_neither_host_nor_paths():
-    said = json.dumps(runs.environment())
+    said = json.dumps(environment())
     assert os.uname().nodename not in said
     assert "/" not in said
 

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from fairnepv.errors import InputError
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.split import apportion, quantile_edges, read_split, split, write_split
+from fairnepv_studies.protocol.split import (
+    apportion,
+    quantile_edges,
+    read_split,
+    split,
+    write_split,
+)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ import cases
 import fairnepv
 import reference
 from fairnepv import Comparison, DiagonalView, Selection
-from fairnepv.data import paper_types
 from fairnepv.io.write import table_document
 from fairnepv.loop import Step
 from fairnepv.report import (
@@ -27,7 +26,6 @@ from fairnepv.report import (
     comparison_record,
     contact_sheet,
     draw_comparison,
-    draw_synthetic,
     draw_traces,
     figures,
     left_behind,
@@ -398,13 +396,13 @@ def test_seconds_run_on_from_stage_to_stage():
 def drawn(monkeypatch) -> list[Figure]:
     """The figures behind the bytes."""
     caught: list[Figure] = []
-    make = figures._png
+    make = figures.png_of
 
     def catch(figure: Figure) -> bytes:
         caught.append(figure)
         return make(figure)
 
-    monkeypatch.setattr(figures, "_png", catch)
+    monkeypatch.setattr(figures, "png_of", catch)
     return caught
 
 
@@ -478,31 +476,6 @@ def test_a_comparison_of_any_number_of_views(drawn, M):
 def test_names_are_no_formulas():
     data = {"price_$_and_$_size": digits()["fou"], "pix": digits()["pix"]}
     check_picture(draw_comparison(fairnepv.compare(data, 3, methods=["greedy"]), "a $_b_$"))
-
-
-SCORES = {
-    "tied": {"text": 1.1, "vision": 1.1},
-    "collapsed": {"text": 4.6, "vision": -2.3},
-    "apart": {"text": 0.5, "vision": 1.8},
-}
-
-
-def test_the_papers_figure(drawn):
-    """Bars of height d; both outlined when tied, the weaker one otherwise."""
-    paper = cases.paper_instance()
-    qualities = {name: paper[name] for name in ("text", "vision")}
-    check_picture(draw_synthetic(paper_types(), qualities, SCORES))
-    check_ticks(drawn[-1])
-    left, right = drawn[0].axes
-    heights = [bar.get_height() for bar in right.patches]
-    assert sorted(heights) == pytest.approx([-2.3, 0.5, 1.1, 1.1, 1.8, 4.6])
-    outlined = [bar.get_height() for bar in right.patches if is_outlined(bar)]
-    assert sorted(outlined) == pytest.approx([-2.3, 0.5, 1.1, 1.1])
-    assert [label.get_text() for label in right.get_xticklabels()] == list(SCORES)
-    points = [line.get_ydata() for line in left.lines if len(line.get_xdata()) == 15]
-    assert [values.tolist() for values in points] == [v.tolist() for v in qualities.values()]
-    assert left.get_yscale() == "log"
-    assert vertical_lines(left) == [4.5, 9.5]  # between the three types
 
 
 def test_traces_as_curves(drawn):

@@ -23,20 +23,25 @@ _DIGITS = 40  # of a whole number that is looked at at all
 
 def read_document(path: AnyPath, remedy: str, *, most: int = LARGEST_DOCUMENT) -> dict[str, Any]:
     """The JSON object in a file; the remedy says what to do about one that is none."""
+    document = read_json(path, remedy, most=most)
+    if not isinstance(document, dict):
+        raise InputError(f"{path} must hold a JSON object; {remedy}")
+    return document
+
+
+def read_json(path: AnyPath, remedy: str, *, most: int = LARGEST_DOCUMENT) -> Any:
+    """Whatever JSON is in a file of at most so many bytes."""
     try:
         with open_regular(path) as file:
             content = file.read(most + 1)
         if len(content) > most:
             words = size_in_words(most)
             raise InputError(f"{path} has more than {words}, which is not read; {remedy}")
-        document = parse_document(content)
+        return parse_document(content)
     except InputError:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); {remedy}") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path} must hold a JSON object; {remedy}")
-    return document
 
 
 def parse_document(content: bytes) -> Any:

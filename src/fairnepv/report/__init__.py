@@ -3,10 +3,7 @@
 from fairnepv.report.figures import (
     contact_sheet,
     draw_comparison,
-    draw_efficiency,
-    draw_synthetic,
     draw_traces,
-    draw_view_scores,
 )
 from fairnepv.report.records import (
     assignment_table,
@@ -46,10 +43,7 @@ __all__ = [
     "comparison_table",
     "contact_sheet",
     "draw_comparison",
-    "draw_efficiency",
-    "draw_synthetic",
     "draw_traces",
-    "draw_view_scores",
     "explanation_table",
     "forecast_record",
     "forecast_summary",

@@ -27,7 +27,7 @@ from fairnepv_studies.making import (
     move_in,
     reject,
     verdict_on,
-    work_folder,
+    working,
     writing,
 )
 from fairnepv_studies.pictures import RULE
@@ -65,20 +65,22 @@ def ingest_openmoji(out: str | Path, *, force: bool = False) -> About:
         Candidate(i, str(id), text, {"mark": str(title), "group": str(group)})
         for i, (id, text, title, group) in enumerate(columns)
     ]
-    work = work_folder(folder, [_RULES, about], force=force)
-    verdicts = Verdicts(work)
-    with writing(work, [("mark", pa.string()), ("group", pa.string())]) as writer:
-        _judge(candidates, pictures, verdicts)
-        _write(candidates, pictures, verdicts, writer)
-        found = writer.finish(
-            kind="openmoji",
-            simulated=False,
-            sources=[about],
-            rules={**_RULES, "rejects": dict(sorted(writer.reasons.items()))},
-            funnel=[["pictograms with keywords", len(pool.ids)], ["with a usable image", writer.n]],
-            notes=[_CREDITS],
-        )
-    move_in(work, folder)
+    more = [("mark", pa.string()), ("group", pa.string())]
+    with working(folder, [_RULES, about], force=force) as work:
+        verdicts = Verdicts(work)
+        with writing(work, more) as writer:
+            _judge(candidates, pictures, verdicts)
+            _write(candidates, pictures, verdicts, writer)
+            steps = [["pictograms with keywords", len(pool.ids)], ["with a usable image", writer.n]]
+            found = writer.finish(
+                kind="openmoji",
+                simulated=False,
+                sources=[about],
+                rules={**_RULES, "rejects": dict(sorted(writer.reasons.items()))},
+                funnel=steps,
+                notes=[_CREDITS],
+            )
+        move_in(work, folder)
     return found
 
 
@@ -97,30 +99,33 @@ def ingest_folder(
     folder, table = local(out), texts_at(texts, ids)
     with open_pictures(images) as pictures:
         sources = [fingerprint(table.path), pictures.about]
-        work = work_folder(folder, [_RULES, sources, str(images), str(texts), ids], force=force)
-        with writing(work, []) as writer:
-            matched = _match(pictures, table, writer)
-            verdicts = Verdicts(work)
-            _judge(matched, pictures, verdicts, progress)
-            _write(matched, pictures, verdicts, writer)
-            if not writer.n:
-                reasons = ", ".join(f"{n:,} {why}" for why, n in sorted(writer.reasons.items()))
-                raise InputError(
-                    f"no item qualifies ({reasons or 'there are none'}); check the ids"
+        settings = [_RULES, sources, str(images), str(texts), ids]
+        with working(folder, settings, force=force) as work:
+            with writing(work, []) as writer:
+                matched = _match(pictures, table, writer)
+                verdicts = Verdicts(work)
+                _judge(matched, pictures, verdicts, progress)
+                _write(matched, pictures, verdicts, writer)
+                _refuse_none(writer)
+                about = writer.finish(
+                    kind="folder",
+                    simulated=False,
+                    sources=sources,
+                    rules={**_RULES, "rejects": dict(sorted(writer.reasons.items()))},
+                    funnel=[
+                        ["rows of the table", len(table.ids)],
+                        ["with a text and an image", len(matched)],
+                        ["with a usable image", writer.n],
+                    ],
                 )
-            about = writer.finish(
-                kind="folder",
-                simulated=False,
-                sources=sources,
-                rules={**_RULES, "rejects": dict(sorted(writer.reasons.items()))},
-                funnel=[
-                    ["rows of the table", len(table.ids)],
-                    ["with a text and an image", len(matched)],
-                    ["with a usable image", writer.n],
-                ],
-            )
-    move_in(work, folder)
+            move_in(work, folder)
     return about
+
+
+def _refuse_none(writer: Writer) -> None:
+    if not writer.n:
+        reasons = ", ".join(f"{n:,} {why}" for why, n in sorted(writer.reasons.items()))
+        raise InputError(f"no item qualifies ({reasons or 'there are none'}); check the ids")
 
 
 def _match(pictures: Pictures, table: Texts, writer: Writer) -> list[Candidate]:

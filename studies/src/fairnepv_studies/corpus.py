@@ -10,7 +10,8 @@
       split.json       which items validate, test and may be selected
 
 The checksum is of ids, texts and images in their order, so that it does not depend on how a writer
-of Parquet lays its pages out.
+of Parquet lays its pages out. An image is known by the bytes of its file; where it was simulated by
+its pixels (`images_by`), which are the same on every machine, as compressed bytes are not.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from typing import Any
 from fairnepv.errors import InputError
 from fairnepv.io.source import Source
 from fairnepv_studies.files import local, read_record, unreadable, write_record
+from fairnepv_studies.pictures import pixels_sha256
 
 KINDS = ("uspto", "openmoji", "folder")
 ABOUT, ITEMS, IMAGES, REJECTS = "corpus.json", "items.parquet", "images.parquet", "rejects.csv"
+IMAGE_COLUMNS = {"bytes": "image_sha256", "pixels": "pixels_sha256"}  # by About.images_by
 REJECT_COLUMNS = ("source", "id", "reason", "detail")
 FORMAT = 1
 SIMULATED = "1"  # what their serial numbers begin with; the register's begin with 6 to 9
@@ -49,6 +52,7 @@ class About:
     funnel: list[list[Any]]  # (what, how many are left) from the first step to the last
     made_by: str  # fairnepv and its version
     format: int = FORMAT
+    images_by: str = "bytes"  # what the checksum knows images by: one of IMAGE_COLUMNS
     notes: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
@@ -66,8 +70,8 @@ class Checksum:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
-    def add(self, id: str, text: str, image_sha256: str) -> None:
-        for part in (id, text, image_sha256):
+    def add(self, id: str, text: str, image: str) -> None:
+        for part in (id, text, image):
             encoded = part.encode("utf-8")
             self._hash.update(len(encoded).to_bytes(8, "little"))
             self._hash.update(encoded)
@@ -95,7 +99,7 @@ class Corpus:
                 f"{folder} has format {about.format}, expected {FORMAT}; ingest again, or use the "
                 f"version that made it ({about.made_by})"
             )
-        if about.kind not in KINDS or about.n < 0:
+        if about.kind not in KINDS or about.n < 0 or about.images_by not in IMAGE_COLUMNS:
             said = f"it is of kind {about.kind!r} and has {about.n:,} items"
             raise unreadable(folder / ABOUT, said, _REMEDY)
         _check_funnel(folder / ABOUT, about)
@@ -115,7 +119,7 @@ class Corpus:
             _refuse_bombs(file)
             table = pq.read_table(file)
             table.validate(full=True)
-        for name in ("id", "text", "image_sha256"):
+        for name in ("id", "text", "image_sha256", IMAGE_COLUMNS[self.about.images_by]):
             _check_column(file, table, name, "string")
         return table
 
@@ -135,6 +139,7 @@ class Corpus:
 
     @functools.cached_property
     def image_hashes(self) -> list[str]:
+        """Of the bytes of every image."""
         hashes: list[str] = self.items.column("image_sha256").to_pylist()
         return hashes
 
@@ -175,7 +180,7 @@ class Corpus:
         """Whether the items are those of the checksum, and what else is said of them is so; reads
         the table of items alone."""
         found = Checksum()
-        for id, text, image in zip(self.ids, self.texts, self.image_hashes, strict=True):
+        for id, text, image in zip(self.ids, self.texts, self._known_images, strict=True):
             found.add(id, text, image)
         if found.hexdigest() != self.about.checksum:
             raise InputError(
@@ -191,10 +196,28 @@ class Corpus:
 
     def check_images(self) -> None:
         """Whether the images are those whose checksums the items have; reads all of them."""
-        for id, expected, image in zip(self.ids, self.image_hashes, self.images(), strict=True):
-            if hashlib.sha256(image).hexdigest() != expected:
+        by_pixels = self.about.images_by == "pixels"
+        known = zip(self.ids, self.image_hashes, self._known_images, self.images(), strict=True)
+        for id, of_bytes, of_pixels, image in known:
+            if hashlib.sha256(image).hexdigest() != of_bytes:
                 said = f"the image of {id} does not have the checksum in {ITEMS}"
                 raise unreadable(self.folder / IMAGES, said, _REMEDY)
+            if by_pixels and _pixels_of(image) != of_pixels:
+                said = f"the pixels of {id} do not have the checksum in {ITEMS}"
+                raise unreadable(self.folder / IMAGES, said, _REMEDY)
+
+    @property
+    def _known_images(self) -> list[str]:
+        """What the checksum of the corpus knows the images by."""
+        known: list[str] = self.items.column(IMAGE_COLUMNS[self.about.images_by]).to_pylist()
+        return known
+
+
+def _pixels_of(image: bytes) -> str | None:
+    """Their checksum; none where there are no pixels."""
+    with contextlib.suppress(InputError):
+        return pixels_sha256(image)
+    return None
 
 
 def _check_funnel(file: Path, about: About) -> None:

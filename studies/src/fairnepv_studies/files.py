@@ -1,4 +1,4 @@
-"""Files of a corpus: written whole or not at all, and known by their content."""
+"""Files of a corpus: known by their content, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fairnepv.errors import FairnepvError, InputError
+from fairnepv.errors import InputError
+from fairnepv.io.atomic import whole_file, write_errors
 from fairnepv.io.checksums import sha256_of
 from fairnepv.io.documents import read_document
 from fairnepv.io.places import check_slashes, is_uri, local_text
 from fairnepv.io.write import csv_line
 
-_BLOCK = 1 << 20
+LARGEST = 1 << 28  # bytes of a document: ten million items take 20 MB
+_REMEDY = "; make room, or check the rights of its folder, and start again"
 Record = TypeVar("Record")  # a dataclass
 
 
@@ -36,27 +38,8 @@ def local(given: str | Path) -> Path:
 def appearing(file: Path) -> Iterator[Path]:
     """A name beside it under which the file is written, and has its own once it is whole. It is
     always the same name, so that a run that is started again after a kill leaves nothing behind."""
-    part = file.with_name(f".{file.name}.part")
-    try:
+    with write_errors(file, _REMEDY), whole_file(file, same_name=True) as part:
         yield part
-        _move(part, file)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            raise FairnepvError(
-                f"{file} cannot be written ({error.strerror or error}); make room, or check the "
-                "rights of its folder, and start again"
-            ) from error
-        raise
-
-
-def _move(part: Path, file: Path) -> None:
-    try:
-        os.replace(part, file)
-    except FileNotFoundError:  # another run wrote the same, and was faster
-        if not file.exists():
-            raise
 
 
 def write_whole(file: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from fairnepv.io.write import csv_line
 from fairnepv_studies import pictures
 from fairnepv_studies.corpus import (
     ABOUT,
+    IMAGE_COLUMNS,
     IMAGES,
     IMAGES_PER_GROUP,
     ITEMS,
@@ -38,6 +39,7 @@ from fairnepv_studies.corpus import (
 from fairnepv_studies.files import kept, read_record
 
 WORK = ".ingest"
+VERSION = 2  # of what a verdict holds
 ROWS = 4096  # of a batch of candidates, and of a row group of items
 _LARGE = 16 << 20  # bytes that are held before they are written
 _OURS = re.compile(rf"\{WORK}-[0-9a-f]{{16}}")
@@ -52,14 +54,32 @@ ITEM = [
     ("width", pa.int32()),
     ("height", pa.int32()),
 ]
+PIXELS = (IMAGE_COLUMNS["pixels"], pa.string())  # of corpora whose images are known by them
 _VERDICT = pa.schema(
     [
         ("reason", pa.string()),
         ("detail", pa.string()),
         *(column for column in ITEM if column[0] not in ("id", "original")),
+        PIXELS,
     ]
 )
 _IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
+
+
+@contextlib.contextmanager
+def working(out: Path, settings: Any, *, force: bool) -> Iterator[Path]:
+    """The folder in which the corpus `out` is made. Of sources that are refused nothing is left
+    behind; after an interruption or on a full disk it stays, and the same command goes on."""
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    work = work_folder(out, settings, force=force)
+    try:
+        yield work
+    except InputError:
+        shutil.rmtree(work)
+        with contextlib.suppress(OSError):  # somebody put something there
+            for folder in missing:
+                folder.rmdir()
+        raise
 
 
 def work_folder(out: Path, settings: Any, *, force: bool) -> Path:
@@ -106,9 +126,9 @@ def reject(reason: str, detail: str = "") -> Verdict:
     return {"reason": reason, "detail": detail.encode("utf-8", "backslashreplace").decode()}
 
 
-def verdict_on(image: bytes | str) -> Verdict:
-    """On the bytes of an image, or on why there are none."""
-    found = image if isinstance(image, str) else pictures.check(image)
+def verdict_on(image: bytes | str, *, pixels: bool = False) -> Verdict:
+    """On the bytes of an image, or on why there are none; with a checksum of its `pixels`."""
+    found = image if isinstance(image, str) else pictures.check(image, pixels=pixels)
     return reject("unreadable image", found) if isinstance(found, str) else dict(vars(found))
 
 
@@ -141,9 +161,10 @@ class Verdicts:
 class Writer:
     """Items with their images, and rejects, into the work folder."""
 
-    def __init__(self, work: Path, files: contextlib.ExitStack, columns: Iterable[Any]) -> None:
+    def __init__(self, work: Path, files: contextlib.ExitStack, columns: Sequence[Any]) -> None:
         """`columns` are those of items beyond what all corpora have."""
         self._work, self._files = work, files
+        self._images_by = "pixels" if PIXELS in columns else "bytes"
         self._item = files.enter_context(_rows(work / ITEMS, pa.schema([*ITEM, *columns]), ROWS))
         self._image = files.enter_context(_rows(work / IMAGES, _IMAGE, IMAGES_PER_GROUP, "none"))
         stream = (work / REJECTS).open("w", encoding="utf-8", errors="backslashreplace", newline="")
@@ -156,12 +177,11 @@ class Writer:
         sha256, id = item["image_sha256"], item["id"]
         if isinstance(image, str) or hashlib.sha256(image).hexdigest() != sha256:
             raise InputError(
-                f"the image of {id} has changed while the corpus was made; remove its folder "
-                f"{self._work.name} and ingest again"
+                f"the image of {id} has changed while the corpus was made; ingest again"
             )
         self._item(item)
         self._image({"id": id, "image": image})
-        self._checksum.add(id, item["text"], sha256)
+        self._checksum.add(id, item["text"], item[IMAGE_COLUMNS[self._images_by]])
         self.n += 1
 
     def reject(self, source: str, id: str | None, verdict: Verdict) -> None:
@@ -175,6 +195,7 @@ class Writer:
             n=self.n,
             checksum=self._checksum.hexdigest(),
             made_by=f"fairnepv {__version__}",
+            images_by=self._images_by,
             **more,
         )
         about.write(self._work)
@@ -182,7 +203,7 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(work: Path, columns: Iterable[Any]) -> Iterator[Writer]:
+def writing(work: Path, columns: Sequence[Any]) -> Iterator[Writer]:
     with contextlib.ExitStack() as files:
         yield Writer(work, files, columns)
 

@@ -33,15 +33,28 @@ class Picture:
     image_sha256: str
     width: int
     height: int
+    pixels_sha256: str | None  # where it was asked for
 
 
-def check(content: bytes) -> Picture | str:
+def check(content: bytes, *, pixels: bool = False) -> Picture | str:
     """What the picture is, or why it cannot be used."""
     try:
-        width, height = _opened(content).size
+        picture = _opened(content)
     except InputError as error:
         return str(error)
-    return Picture(hashlib.sha256(content).hexdigest(), width, height)
+    seen = _pixels_sha256(picture) if pixels else None
+    return Picture(hashlib.sha256(content).hexdigest(), *picture.size, seen)
+
+
+def pixels_sha256(content: bytes) -> str:
+    """SHA-256 of size and pixels, which are the same whoever compressed the picture."""
+    return _pixels_sha256(_opened(content))
+
+
+def _pixels_sha256(picture: Image.Image) -> str:
+    found = hashlib.sha256("{} x {} RGBA\n".format(*picture.size).encode())
+    found.update(picture.convert("RGBA").tobytes())
+    return found.hexdigest()
 
 
 def decode(content: bytes) -> Image.Image:

@@ -10,22 +10,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.pipeline import exhaustive, score, select
-from fairnepv.api.selection import Score
+from fairnepv.api.score import score_posed
+from fairnepv.api.select import select_posed
+from fairnepv.api.selection import Score, make_optimum
 from fairnepv.compute import block_threads
 from fairnepv.data import CANDIDATE_TYPES, paper_instance, paper_types
 from fairnepv.errors import InputError
 from fairnepv.loop import Context
 from fairnepv.methods import round_by_leverage
 from fairnepv.objective import fair_score
+from fairnepv.options import SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.search import check_effort, enumerate_subsets, improve
+from fairnepv.signatures import completed
 from fairnepv.stiefel import Relaxation, make_solver, relax
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Indices
@@ -94,11 +97,11 @@ def _study(
     tied = enumerate_subsets(problem.over(problem.pool, tau=np.inf)).tied
     tie_scores = [_rounded(problem, subset) for subset in tied]
     kindest = tied[np.flatnonzero(np.array(tie_scores) == max(tie_scores))[-1]]
-    optimum = exhaustive(paper_instance(), K, tau=TAU, calibration="none")
-    rows = [Row("exact enumeration", optimum.indices, optimum), _select("auto")]
-    rows.append(_row("paper's pipeline", ends[OVERSAMPLING][SEED]))
-    rows += [_select(name) for name in ("text-only", "vision-only", "averaged")]
-    rows.append(_row("fixed-weight", kindest))
+    optimum = make_optimum(problem, enumerate_subsets(problem))
+    rows = [Row("exact enumeration", optimum.indices, optimum), _select(problem, "auto")]
+    rows.append(_row(problem, "paper's pipeline", ends[OVERSAMPLING][SEED]))
+    rows += [_select(problem, name) for name in ("text-only", "vision-only", "averaged")]
+    rows.append(_row(problem, "fixed-weight", kindest))
     return SyntheticStudy(
         rows=tuple(rows),
         seeds=seeds,
@@ -110,9 +113,9 @@ def _study(
     )
 
 
-def _problem(seed: int = SEED) -> Problem:
-    pool = Pool.of(paper_instance())
-    return Problem(pool, K, TAU, Calibration("none"), random_state=seed)
+def _problem() -> Problem:
+    """The instance, posed once."""
+    return Problem(Pool.of(paper_instance()), K, TAU, Calibration("none"), random_state=SEED)
 
 
 def _paper_pipeline(
@@ -122,7 +125,7 @@ def _paper_pipeline(
     ends: dict[float, list[Indices]] = {c: [] for c in OVERSAMPLINGS}
     solver = make_solver("plain", k=K, max_steps=SCF_STEPS)
     for seed in range(seeds):
-        relaxation = relax(_problem(seed), solver, start="random")
+        relaxation = relax(replace(problem, random_state=seed), solver, start="random")
         for c in OVERSAMPLINGS:
             ends[c].append(_round(problem, relaxation, c))
         if progress is not None:
@@ -145,10 +148,10 @@ def _count(values: Any) -> dict[float, int]:
     return dict(sorted(Counter(values).items(), reverse=True))
 
 
-def _row(name: str, indices: Indices) -> Row:
-    return Row(name, indices, score(paper_instance(), indices, tau=TAU, calibration="none"))
+def _row(problem: Problem, name: str, indices: Indices) -> Row:
+    return Row(name, indices, score_posed(problem, indices))
 
 
-def _select(method: str) -> Row:
-    found = select(paper_instance(), K, tau=TAU, calibration="none", method=method)
+def _select(problem: Problem, method: str) -> Row:
+    found = select_posed(problem, completed("select", SelectOptions, {"method": method}))
     return Row(method, np.sort(found.indices), found)

@@ -5,17 +5,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from fairnepv.cli.options import debug_option, force_option, json_option
 from fairnepv.errors import InputError
-from fairnepv_studies.cli.encoding import encoder_options, encoding, said_of
+from fairnepv_studies.cli.encoding import Computing, encoder_options, encoding, said_of
 
 if TYPE_CHECKING:
     from fairnepv_studies.embedding import Survey
     from fairnepv_studies.encoders.base import Kind
+
+
+class Sources(TypedDict):
+    """Where pictures or texts are."""
+
+    images: str | None
+    texts: str | None
+    ids: str | None
 
 
 @click.command()
@@ -39,17 +47,13 @@ if TYPE_CHECKING:
 @json_option
 @debug_option
 def embed(
-    images: str | None,
-    texts: str | None,
-    ids: str | None,
     encoder: str | None,
     out: str,
     cache: str | None,
-    device: str,
-    threads: int,
-    allow_network: bool,
+    computing: Computing,
     force: bool,
     as_json: bool,
+    **sources: Unpack[Sources],
 ) -> None:
     """Encode pictures or texts; a run that was stopped goes on where it was.
 
@@ -63,16 +67,16 @@ def embed(
     from fairnepv_studies.encoders import find
     from fairnepv_studies.files import local
 
-    _check_sources(images, texts, ids)
+    _check_sources(sources)
     output = output_at("--out", out, (".npy",), force=force)
     assert output is not None
     target = output.path
     embedding.check_room(target, force=force)
-    name = encoder or ("minilm" if images is None else "efficientnet-lite0")
-    kind: Kind = "text" if images is None else "image"
-    found = find(name, kind, device=device, threads=threads, allow_network=allow_network)
+    kind: Kind = "text" if sources["images"] is None else "image"
+    name = encoder or {"text": "minilm", "image": "efficientnet-lite0"}[kind]
+    found = find(name, kind, **computing)
     kept = local(cache) if cache else target.with_name(f"{target.name}.cache")
-    with _surveyed(images, texts, ids) as survey, encoding("encoding") as progress:
+    with _surveyed(sources) as survey, encoding("encoding") as progress:
         description, encoded = embedding.embed(survey, found, target, cache=kept, progress=progress)
     named, rejected = embedding.ids_file(target), len(survey.rejects)
     if as_json:
@@ -83,20 +87,21 @@ def embed(
         show(f"{rejected:,} left out, see {embedding.rejects_file(target)}.")
 
 
-def _check_sources(images: str | None, texts: str | None, ids: str | None) -> None:
-    if (images is None) == (texts is None):
+def _check_sources(sources: Sources) -> None:
+    if (sources["images"] is None) == (sources["texts"] is None):
         raise InputError("give either --images or --texts")
-    if ids is not None and texts is None:
+    if sources["ids"] is not None and sources["texts"] is None:
         raise InputError("--ids names a column of --texts; pictures are called by their names")
 
 
 @contextlib.contextmanager
-def _surveyed(images: str | None, texts: str | None, ids: str | None) -> Iterator[Survey]:
+def _surveyed(sources: Sources) -> Iterator[Survey]:
     from fairnepv.cli.progress import rows_bar
     from fairnepv_studies import embedding
 
+    images = sources["images"]
     if images is None:
-        yield embedding.survey_texts(str(texts), ids)
+        yield embedding.survey_texts(str(sources["texts"]), sources["ids"])
         return
     with contextlib.ExitStack() as stack:
         with rows_bar("opening") as progress:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
+
+from fairnepv.cli.options import together
 
 if TYPE_CHECKING:
     from fairnepv_studies.encoding import Encoded
     from fairnepv_studies.feature_files import Description
 
 
-def encoder_options(command: Any) -> Any:
-    """--device, --threads and --allow-network."""
-    options = (
+class Computing(TypedDict):
+    """How an encoder runs, as `find` takes it."""
+
+    device: str
+    threads: int
+    allow_network: bool
+
+
+def encoder_options(command: Callable[..., None]) -> Any:
+    """--device, --threads and --allow-network, handed on as one `computing`."""
+
+    @functools.wraps(command)
+    def wrapped(device: str, threads: int, allow_network: bool, **given: Any) -> None:
+        computing = Computing(device=device, threads=threads, allow_network=allow_network)
+        command(computing=computing, **given)
+
+    return together(
         click.option(
             "--device",
             default="cpu",
@@ -33,10 +50,7 @@ def encoder_options(command: Any) -> Any:
         click.option(
             "--allow-network", is_flag=True, help="Let a model be fetched from Hugging Face."
         ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    )(wrapped)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ def synthetic(seeds: int, plot: str | None, force: bool, as_json: bool) -> None:
 
     from fairnepv.cli.outputs import output_at, print_json, show
     from fairnepv.data import paper_types
-    from fairnepv.report import draw_synthetic
+    from fairnepv_studies.figures import draw_synthetic
     from fairnepv_studies.synthetic import synthetic_study
 
     figure = output_at("--plot", plot, (".png",), force=force)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
+    from fairnepv_studies.cli.embed import Sources
     from fairnepv_studies.corpus import About
 
 
@@ -14,16 +15,15 @@ def ingest_other(
     corpus: str,
     files: tuple[str, ...],
     out: str,
+    sources: Sources,
     *,
-    images: str | None,
-    texts: str | None,
-    ids: str | None,
     force: bool,
 ) -> About:
     """What the command does for every corpus but the register's."""
     from fairnepv.cli.progress import rows_bar
     from fairnepv_studies.corpora import ingest_folder, ingest_openmoji
 
+    images, texts, ids = sources["images"], sources["texts"], sources["ids"]
     if corpus not in ("openmoji", "folder"):
         raise InputError(f"there is no corpus {corpus!r}; give uspto, openmoji or folder")
     if files:

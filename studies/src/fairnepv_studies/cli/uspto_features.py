@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairnepv.cli.options import debug_option, json_option
-from fairnepv_studies.cli.encoding import encoder_options, encoding, said_of
+from fairnepv_studies.cli.encoding import Computing, encoder_options, encoding, said_of
 
 if TYPE_CHECKING:
     from fairnepv_studies.feature_files import Description
@@ -37,9 +37,7 @@ def features(
     vision: str,
     minilm: bool,
     cache: str | None,
-    device: str,
-    threads: int,
-    allow_network: bool,
+    computing: Computing,
     as_json: bool,
 ) -> None:
     """Encode the texts and images of CORPUS; a run that was stopped goes on where it was.
@@ -56,11 +54,9 @@ def features(
 
     opened = Corpus.open(corpus)
     kept = None if cache is None else local(cache)
-    wanted = {
-        "vision": find(vision, "image", device=device, threads=threads, allow_network=allow_network)
-    }
+    wanted = {"vision": find(vision, "image", **computing)}
     if minilm:
-        wanted["minilm"] = find("minilm", "text", device=device, threads=threads)
+        wanted["minilm"] = find("minilm", "text", **computing)
     text = text_features(opened)
     found: list[Description] = [text]
     lines = [f"text: {text.shape[0]:,} x {text.shape[1]:,} sublinear TF-IDF, rows of unit length."]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from fairnepv.cli.options import debug_option, force_option, json_option
 from fairnepv.errors import InputError
+from fairnepv_studies.cli.embed import Sources
 from fairnepv_studies.cli.uspto_corpora import ingest_other
 
 if TYPE_CHECKING:
@@ -41,14 +42,12 @@ if TYPE_CHECKING:
 def ingest(
     files: tuple[str, ...],
     corpus: str,
-    images: str | None,
-    texts: str | None,
-    ids: str | None,
     out: str,
     min_words: int | None,
     max_words: int | None,
     force: bool,
     as_json: bool,
+    **sources: Unpack[Sources],
 ) -> None:
     """Bulk trademark XML (plain, .gz or .zip) and logos, joined by serial number, to a corpus; or
     another corpus in the same format."""
@@ -58,17 +57,19 @@ def ingest(
     from fairnepv.cli.progress import steps_bar
 
     if corpus == "uspto":
-        refuse_others(files, images, texts, ids)
+        refuse_others(files, sources)
         from fairnepv_studies.uspto.ingest import Words
         from fairnepv_studies.uspto.ingest import ingest as make
 
         words = Words(**_given(least=min_words, most=max_words))
         with steps_bar() as progress:
-            about = make(files, str(images), out, words=words, force=force, progress=progress)
+            about = make(
+                files, str(sources["images"]), out, words=words, force=force, progress=progress
+            )
     else:
         if _given(least=min_words, most=max_words):
             raise InputError("--min-words and --max-words are for bulk files; leave them out")
-        about = ingest_other(corpus, files, out, images=images, texts=texts, ids=ids, force=force)
+        about = ingest_other(corpus, files, out, sources, force=force)
     if as_json:
         print_json(asdict(about))
     else:
@@ -84,15 +85,13 @@ def _given(**options: int | None) -> dict[str, int]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def refuse_others(
-    files: tuple[str, ...], images: str | None, texts: str | None, ids: str | None
-) -> None:
+def refuse_others(files: tuple[str, ...], sources: Sources) -> None:
     """What the bulk files need, and what is not for them."""
     if not files:
         raise InputError("name the bulk files (FILE...), or another corpus with --corpus")
-    if images is None:
+    if sources["images"] is None:
         raise InputError("the bulk files have no logos; say where they are with --images")
-    if texts is not None or ids is not None:
+    if sources["texts"] is not None or sources["ids"] is not None:
         raise InputError("--texts and --ids are for --corpus folder; leave them out")
 
 

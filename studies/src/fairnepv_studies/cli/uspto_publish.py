@@ -18,8 +18,9 @@ def publish(corpus: str, name: str, out: str, force: bool) -> None:
     from fairnepv.cli.outputs import show
     from fairnepv_studies.corpus import Corpus
     from fairnepv_studies.files import local
-    from fairnepv_studies.publication import publish as publish_run
-    from fairnepv_studies.runs import Run, open_pool
+    from fairnepv_studies.protocol.pool import open_pool
+    from fairnepv_studies.protocol.publication import publish as publish_run
+    from fairnepv_studies.protocol.run import Run
 
     opened = Corpus.open(corpus)
     run = Run.open(opened, name)
@@ -46,8 +47,8 @@ def verify(published: str, corpus: str) -> None:
     from fairnepv.errors import NumericalError
     from fairnepv_studies.corpus import Corpus
     from fairnepv_studies.files import local
-    from fairnepv_studies.verification import UNCHECKED
-    from fairnepv_studies.verification import verify as verify_publication
+    from fairnepv_studies.protocol.verification import UNCHECKED
+    from fairnepv_studies.protocol.verification import verify as verify_publication
 
     try:
         for sentence in verify_publication(local(published), Corpus.open(corpus), stage_bar):

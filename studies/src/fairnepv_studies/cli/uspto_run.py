@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option
+from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option, library_option
+from fairnepv.options import CALIBRATIONS, default
+from fairnepv_studies.protocol import SEEDS
 
 if TYPE_CHECKING:
-    from fairnepv_studies.runs import Run
+    from fairnepv_studies.protocol.run import Run
 
 
 _FIT = 7  # columns of numbers beside the name of a selector
@@ -37,18 +39,20 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
 )
 @click.option(
     "--seeds",
-    default=5,
+    default=SEEDS,
     show_default=True,
     type=click.IntRange(min=1),
     help="Runs of every selector that depends on a seed.",
 )
-@click.option("--tau", default=0.05, show_default=True, help="Temperature of the soft-min.")
-@click.option("--eps", default=0.1, show_default=True, help="Ridge, common to all views.")
+@library_option("tau")
+@click.option(
+    "--eps", default=default("eps"), show_default=True, help="Ridge, common to all views."
+)
 @click.option(
     "--calibration",
-    default="unit-diagonal",
+    default=default("calibration"),
     show_default=True,
-    type=click.Choice(["unit-diagonal", "trace", "none"]),
+    type=click.Choice([rule for rule in CALIBRATIONS if rule != "efficiency"]),
     help="The rule that puts views on one scale.",
 )
 @effort_option
@@ -80,8 +84,11 @@ def run(
     from fairnepv.cli.outputs import Interrupted, show
     from fairnepv.cli.progress import stage_bar
     from fairnepv_studies.corpus import Corpus
-    from fairnepv_studies.run_report import budget_sentence, seeds_sentence, write_report
-    from fairnepv_studies.runs import Run, carry_out, make_settings, open_pool
+    from fairnepv_studies.protocol.execution import carry_out
+    from fairnepv_studies.protocol.pool import open_pool
+    from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence, write_report
+    from fairnepv_studies.protocol.run import Run
+    from fairnepv_studies.protocol.settings import make_settings
 
     opened = Corpus.open(corpus)
     pool = open_pool(opened, views)
@@ -108,7 +115,8 @@ def _tables(run: Run) -> list[Any]:
     from rich.text import Text
 
     from fairnepv.display import shown
-    from fairnepv_studies.results import best_methods, cells, headings
+    from fairnepv_studies.protocol.results import best_methods
+    from fairnepv_studies.protocol.tables import cells, headings
 
     names = [Text(shown(name).replace(" ", "\n", 1)) for name in headings(run.results)[1:-1]]
     tables = []
@@ -131,7 +139,7 @@ def _pieces(columns: int, views: int) -> list[slice]:
 
 
 def _seconds(run: Run) -> Any:
-    from fairnepv_studies.results import table_of_seconds
+    from fairnepv_studies.protocol.tables import table_of_seconds
 
     heading, *rows = table_of_seconds(run.seconds)
     table = _table("Seconds", heading)

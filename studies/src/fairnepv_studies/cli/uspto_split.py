@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from fairnepv.cli.options import debug_option, force_option, seed_option
+from fairnepv_studies.protocol import SHARE
 
 
 @click.command()
 @click.argument("corpus", metavar="CORPUS")
-@click.option("--validation", default=0.1, show_default=True, help="Share that validates.")
-@click.option("--test", default=0.1, show_default=True, help="Share that tests.")
+@click.option("--validation", default=SHARE, show_default=True, help="Share that validates.")
+@click.option("--test", default=SHARE, show_default=True, help="Share that tests.")
 @seed_option
 @force_option
 @debug_option
@@ -18,8 +19,8 @@ def split(corpus: str, validation: float, test: float, seed: int, force: bool) -
     """Split a corpus, stratified by the length of its descriptions, into CORPUS/split.json."""
     from fairnepv.cli.outputs import show
     from fairnepv_studies.corpus import Corpus
-    from fairnepv_studies.split import split as split_corpus
-    from fairnepv_studies.split import write_split
+    from fairnepv_studies.protocol.split import split as split_corpus
+    from fairnepv_studies.protocol.split import write_split
 
     opened = Corpus.open(corpus)
     made = split_corpus(opened, validation=validation, test=test, seed=seed)

@@ -68,7 +68,7 @@ def need(encoder: str, module: str, package: str) -> Any:
     except ImportError as error:
         raise InputError(
             f"encoder {encoder!r} needs {package}, which is not installed ({error}); run "
-            "pip install 'fairnepv[encoders]'"
+            "pip install 'fairnepv-studies[encoders]'"
         ) from error
 
 

@@ -1,16 +1,18 @@
-"""A simulated mark as a picture, without fonts and libraries: it is the same on all machines."""
+"""A simulated mark as a picture, without fonts: its pixels are the same on all machines. The bytes
+of its PNG are not, since compressors differ."""
 
 from __future__ import annotations
 
 import functools
+import io
 import math
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from fairnepv_studies.uspto.marks import ARRANGEMENTS, COLOURS, Mark
 from fairnepv_studies.uspto.motifs import Motif, Point, bar, on_circle, oval, regular, strokes
-from fairnepv_studies.uspto.png import encode_png
 from fairnepv_studies.uspto.raster import Pixel, draw_line, fill_polygon
 
 Colour = tuple[int, int, int]
@@ -59,7 +61,16 @@ def draw_picture(mark: Mark) -> bytes:
         canvas.word(mark.word, box)
     if mark.border:
         canvas.border(mark.border)
-    return encode_png(canvas.pixels, _palette(mark))
+    return indexed_png(canvas.pixels, _palette(mark))
+
+
+def indexed_png(pixels: NDArray[np.uint8], palette: list[Colour]) -> bytes:
+    """Pixels (height, width) are places in the palette."""
+    picture = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
+    picture.putpalette([value for colour in palette for value in colour])
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _row(count: int) -> list[float]:

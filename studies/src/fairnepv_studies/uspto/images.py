@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,6 +50,18 @@ def open_images(text: str) -> Iterator[Images]:
         places = np.flatnonzero(serials >= 0)
         places = places[np.argsort(serials[places], kind="stable")]
         yield Images(pictures, serials[places], places)
+
+
+def source_by_names(pictures: Pictures) -> dict[str, Any]:
+    """What simulated pictures are known by as a source: the bytes of their files depend on who
+    compressed them, and their pixels are in the checksum of the corpus."""
+    names = sorted(pictures.label(place) for place in range(len(pictures.ids)))
+    listing = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+    return {
+        "name": pictures.about["name"],
+        "images": len(names),
+        "names_sha256": hashlib.sha256(listing).hexdigest(),
+    }
 
 
 def _serial(id: str) -> int:

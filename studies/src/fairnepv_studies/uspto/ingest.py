@@ -23,15 +23,17 @@ from numpy.typing import NDArray
 from fairnepv.data import has_words
 from fairnepv.errors import InputError
 from fairnepv.io.checksums import fingerprint
+from fairnepv_studies import making
 from fairnepv_studies.corpus import About
 from fairnepv_studies.files import local
 from fairnepv_studies.making import (
+    PIXELS,
     Verdict,
     Verdicts,
     move_in,
     reject,
     verdict_on,
-    work_folder,
+    working,
     writing,
 )
 from fairnepv_studies.uspto import cleaning, images, parts
@@ -96,13 +98,14 @@ def ingest(
             raise InputError(f"{path} is no file; give bulk XML, plain, .gz or .zip")
     with open_images(logos) as pictures:
         sources = [*map(fingerprint, bulk), pictures.about]
-        settings = [parts.VERSION, cleaning.VERSION, images.RULES, vars(words), sources, logos]
-        work = work_folder(folder, settings, force=force)
-        found = _read_files(bulk, sources[:-1], work, progress)
-        checks = Checks(found, pictures, words, work)
-        checks.run(progress)
-        about = _write(checks, work, sources, progress)
-    move_in(work, folder)
+        versions = [parts.VERSION, cleaning.VERSION, making.VERSION]
+        settings = [*versions, images.RULES, vars(words), sources, logos]
+        with working(folder, settings, force=force) as work:
+            found = _read_files(bulk, sources[:-1], work, progress)
+            checks = Checks(found, pictures, words, work)
+            checks.run(progress)
+            about = _write(checks, work, sources, progress)
+            move_in(work, folder)
     return about
 
 
@@ -129,6 +132,7 @@ class Checks:
         self.latest = latest_rows(of)
         self.total = sum(len(rows) for rows in self.latest)
         self.verdicts = Verdicts(work)
+        self.simulated = any(part.simulated for part in of)
 
     def run(self, progress: Progress) -> None:
         done = 0
@@ -178,12 +182,15 @@ class Checks:
         if len(places) > 1:
             labels = (self.pictures.pictures.label(place) for place in places)
             return reject("several images", ", ".join(labels))
-        return verdict_on(self.pictures.of(serial))
+        return verdict_on(self.pictures.of(serial), pixels=self.simulated)
 
 
 def _write(checks: Checks, work: Path, sources: list[dict[str, Any]], progress: Progress) -> About:
     """Items, images and rejects into the work folder, and what corpus.json says last."""
-    with writing(work, _COLUMNS) as writer:
+    columns = [*_COLUMNS, PIXELS] if checks.simulated else _COLUMNS
+    if checks.simulated:
+        sources = [*sources[:-1], images.source_by_names(checks.pictures.pictures)]
+    with writing(work, columns) as writer:
         for done, (source, row, verdict) in enumerate(_without_duplicates(checks), 1):
             if verdict["reason"] is not None:
                 writer.reject(source, row["serial"], verdict)
@@ -193,7 +200,7 @@ def _write(checks: Checks, work: Path, sources: list[dict[str, Any]], progress: 
                 progress("writing", done, checks.total)
         return writer.finish(
             kind="uspto",
-            simulated=any(part.simulated for part in checks.parts),
+            simulated=checks.simulated,
             sources=sources,
             rules={
                 **cleaning.RULES,
@@ -245,7 +252,7 @@ def _repeated(verdicts: Verdicts) -> set[int]:
 
 def _item(source: str, row: dict[str, Any], check: Verdict) -> dict[str, Any]:
     taken = ("mark", "drawing_code", "filing_date", "transaction_date", "design_codes")
-    measured = ("text", "words", "image_sha256", "width", "height")
+    measured = ("text", "words", "image_sha256", "width", "height", PIXELS[0])
     return {
         "id": row["serial"],
         "original": row["description"],

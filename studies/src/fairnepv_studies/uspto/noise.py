@@ -6,13 +6,16 @@ known here, since it was sound before: `Record.text` stays what cleaning should 
 
 from __future__ import annotations
 
+import io
+import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from PIL import Image
 
 from fairnepv_studies.uspto.applications import Case
-from fairnepv_studies.uspto.png import only_header
 
 SHARE = 0.05
 LATER, STALE = 20250301, 20230101  # transactions of records that come a second time
@@ -140,11 +143,20 @@ def _truncated_image(record: Record, rng: Lot, other: Other) -> Record:
 
 
 def _tiny_image(record: Record, rng: Lot, other: Other) -> Record:
-    return record.showing("unreadable image", (record.images[0][0], only_header(1, 1)))
+    return record.showing("unreadable image", (record.images[0][0], claiming(1, 1)))
 
 
 def _enormous_image(record: Record, rng: Lot, other: Other) -> Record:
-    return record.showing("unreadable image", (record.images[0][0], only_header(50_000, 50_000)))
+    return record.showing("unreadable image", (record.images[0][0], claiming(50_000, 50_000)))
+
+
+def claiming(width: int, height: int) -> bytes:
+    """A PNG of one pixel whose header claims this size."""
+    buffer = io.BytesIO()
+    Image.new("L", (1, 1)).save(buffer, "PNG")
+    content = buffer.getvalue()
+    header = b"IHDR" + struct.pack(">II", width, height) + content[24:29]
+    return content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:]
 
 
 def _two_images(record: Record, rng: Lot, other: Other) -> Record:

@@ -143,11 +143,11 @@ def _lxml() -> Any:
     try:
         from lxml import etree
     except ImportError as error:
-        raise InputError("bulk XML needs lxml; pip install 'fairnepv[studies]'") from error
+        raise InputError("bulk XML needs lxml; pip install fairnepv-studies") from error
     if etree.LXML_VERSION < (6, 1):
         raise InputError(
             f"bulk XML needs lxml 6.1 or later, found {etree.__version__}; "
-            "pip install --upgrade 'fairnepv[studies]'"
+            "pip install --upgrade fairnepv-studies"
         )
     return etree
 

@@ -30,7 +30,7 @@ from fairnepv_studies.uspto.noise import KINDS, SHARE, Record, disturb
 from fairnepv_studies.uspto.wording import LEAST, MOST, describe_mark
 
 CHUNK = 2000  # items of a file
-VERSION = 1  # of what is drawn and written: chunks of another one are made again
+VERSION = 2  # of what is drawn and written: chunks of another one are made again
 MOST_ITEMS = 10_000_000
 FIRST_SERIAL = 10_000_000  # real serial numbers at hand begin with 7 or more
 LABEL, TRUTH, IMAGES, LATER = (

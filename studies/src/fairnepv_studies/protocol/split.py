@@ -24,12 +24,13 @@ from fairnepv.errors import InputError
 from fairnepv.io.documents import read_document
 from fairnepv.io.write import Output
 from fairnepv_studies.corpus import Corpus
+from fairnepv_studies.files import LARGEST
+from fairnepv_studies.protocol import SHARE
 
 Counts = tuple[int, int]  # that validate, that test
 FILE = "split.json"
 BINS = 10
 _FORMAT = 1
-_LARGEST = 256 << 20  # bytes: ten million items take 20 MB
 _RULE = (
     f"strata: at most {BINS} quantile bins of the words of a description, 'words_up_to' being the "
     "last number of each bin but the last; in a bin by SHA-256 of '<seed>:<id>' the first items "
@@ -76,7 +77,9 @@ class Split:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def split(corpus: Corpus, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> Split:
+def split(
+    corpus: Corpus, *, validation: float = SHARE, test: float = SHARE, seed: int = 0
+) -> Split:
     """Validation and test in every stratum, the selection pool what is left."""
     _check_shares(validation, test)
     if not corpus.n:
@@ -176,7 +179,7 @@ def read_split(corpus: Corpus, path: Path | None = None) -> Split:
         raise InputError(
             f"{corpus.folder} has no {FILE}; make it with fairnepv uspto split {corpus.folder}"
         )
-    said = read_document(path, "split again", most=_LARGEST)
+    said = read_document(path, "split again", most=LARGEST)
     try:
         origin, seed, shares = said["corpus"], said["seed"], said["shares"]
         validation, test = shares["validation"], shares["test"]

@@ -21,11 +21,14 @@ from typing import Any
 from fairnepv.errors import InputError
 from fairnepv.io.checksums import sha256_of
 from fairnepv.io.places import real_path
-from fairnepv.io.write import csv_line, to_json
+from fairnepv.io.write import to_json
 from fairnepv_studies.corpus import About, Corpus
-from fairnepv_studies.run_report import write_report
-from fairnepv_studies.runs import Pool, Run, Settings
-from fairnepv_studies.split import Split
+from fairnepv_studies.files import csv_content
+from fairnepv_studies.protocol.pool import SelectionPool
+from fairnepv_studies.protocol.report import write_report
+from fairnepv_studies.protocol.run import Run
+from fairnepv_studies.protocol.settings import Settings
+from fairnepv_studies.protocol.split import Split
 
 FORMAT = 1
 MANIFEST, RESULTS, ITEMS, SUMS = "manifest.json", "results.json", "items.csv", "SHA256SUMS"
@@ -36,8 +39,12 @@ COPIED = (
 _LARGEST_PROOF = 32 * 2**20  # bytes
 
 
-def publish(run: Run, pool: Pool, out: Path, *, force: bool = False) -> list[str]:
-    """The folder, whole or not at all; names of its files."""
+def publish(run: Run, pool: SelectionPool, out: Path, *, force: bool = False) -> list[str]:
+    """The folder, whole or not at all; names of its files.
+
+    Not by `io.atomic.whole_folder`: after a kill the old folder must be found again, so what stands
+    beside it has names that the next call knows.
+    """
     _refuse(run, pool)
     target = real_path(out)
     if not target.parent.is_dir():
@@ -73,7 +80,7 @@ def _remove(*folders: Path) -> None:
             shutil.rmtree(folder)
 
 
-def _refuse(run: Run, pool: Pool) -> None:
+def _refuse(run: Run, pool: SelectionPool) -> None:
     """A run that is of another corpus, split or features by now, or not complete."""
     settings = run.settings
     now = {view: description.checksum for view, description in pool.descriptions.items()}
@@ -93,7 +100,7 @@ def _refuse(run: Run, pool: Pool) -> None:
     run.check_complete()
 
 
-def _fill(folder: Path, run: Run, pool: Pool) -> None:
+def _fill(folder: Path, run: Run, pool: SelectionPool) -> None:
     (folder / "bounds").mkdir(parents=True)
     for name in COPIED:
         shutil.copyfile(run.folder / name, folder / name)
@@ -109,7 +116,7 @@ def _fill(folder: Path, run: Run, pool: Pool) -> None:
     (folder / SUMS).write_text(sums(folder), encoding="utf-8")
 
 
-def manifest(run: Run, pool: Pool, proof_sizes: dict[int, int]) -> dict[str, Any]:
+def manifest(run: Run, pool: SelectionPool, proof_sizes: dict[int, int]) -> dict[str, Any]:
     return {
         **claims(pool, run.settings),
         "bounds": [_bound(run, k, size) for k, size in proof_sizes.items()],
@@ -117,7 +124,7 @@ def manifest(run: Run, pool: Pool, proof_sizes: dict[int, int]) -> dict[str, Any
     }
 
 
-def claims(pool: Pool, settings: Settings) -> dict[str, Any]:
+def claims(pool: SelectionPool, settings: Settings) -> dict[str, Any]:
     """All of the manifest that corpus, split, features and settings decide."""
     return {
         "format": FORMAT,
@@ -133,6 +140,7 @@ def claims(pool: Pool, settings: Settings) -> dict[str, Any]:
 def corpus_record(about: About) -> dict[str, Any]:
     """Sources by their names alone: where they lay is nobody's business."""
     sources = [{**s, "name": PurePath(str(s.get("name", ""))).name} for s in about.sources]
+    by_pixels = {"images_by": about.images_by} if about.images_by != "bytes" else {}
     return {
         "name": about.name,
         "kind": about.kind,
@@ -144,6 +152,7 @@ def corpus_record(about: About) -> dict[str, Any]:
         "funnel": about.funnel,
         "made_by": about.made_by,
         "notes": about.notes,
+        **by_pixels,
     }
 
 
@@ -162,9 +171,8 @@ def items_csv(corpus: Corpus, split: Split) -> bytes:
     parts = {row: part for part, rows in split.parts.items() for row in rows.tolist()}
     register = corpus.about.kind == "uspto"
     ids = enumerate(corpus.ids)
-    rows: list[list[Any]] = [[row, id, id if register else "", parts[row]] for row, id in ids]
-    header = ["row", "id", "serial_number", "part"]
-    return "".join(map(csv_line, [header, *rows])).encode("utf-8")
+    rows = ([row, id, id if register else "", parts[row]] for row, id in ids)
+    return csv_content(["row", "id", "serial_number", "part"], rows)
 
 
 def sums(folder: Path) -> str:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from fairnepv.report import draw_efficiency, draw_view_scores
 from fairnepv.search import check_effort
-from fairnepv_studies.results import (
-    Result,
-    Unit,
-    label,
+from fairnepv_studies.figures import draw_efficiency, draw_view_scores
+from fairnepv_studies.protocol.results import Result, Unit, label, summarise
+from fairnepv_studies.protocol.run import Run
+from fairnepv_studies.protocol.settings import Settings
+from fairnepv_studies.protocol.tables import (
     results_csv,
     results_tex,
     seconds_csv,
     seconds_tex,
     selections_csv,
-    summarise,
 )
-from fairnepv_studies.runs import Run, Settings
 
 _READING = (
     "d per view and F in nats per item, higher is better; C is the mean cosine distance of the "

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairnepv.errors import InputError
-from fairnepv.io.documents import parse_document
-from fairnepv.io.write import Output
+from fairnepv.io.documents import read_json
 from fairnepv.loop import Progress, Step
+from fairnepv_studies.files import write_whole
 
 _EVERY = 1.0  # seconds between two writings
 _BOUND = "bound"  # the stage that proves
+_REMEDY = "remove it and run again"
 
 
 class Spent(NamedTuple):
@@ -52,7 +53,7 @@ class Clock:
         self._written = now
         if self._file is not None:
             spent = self._together(now - self._proven, now)
-            Output(self._file).write(json.dumps(spent).encode())
+            write_whole(self._file, json.dumps(spent).encode())
 
     def spent(self, search: float) -> Spent:
         """In all, now that the search of this part is known to have taken so long."""
@@ -66,9 +67,7 @@ def _read(file: Path) -> Spent:
     if not file.is_file():
         return Spent()
     try:
-        bound, search = map(float, parse_document(file.read_bytes()))
+        bound, search = map(float, read_json(file, _REMEDY))
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{file} holds no two numbers of seconds; remove it and run again"
-        ) from error
+        raise InputError(f"{file} holds no two numbers of seconds; {_REMEDY}") from error
     return Spent(bound, search)

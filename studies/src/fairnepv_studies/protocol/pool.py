@@ -1,0 +1,88 @@
+"""The rows of a corpus that may be selected, and the problems that they pose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.api.calibration import calibrate
+from fairnepv.api.inputs import pool_of
+from fairnepv.errors import InputError
+from fairnepv.problem import Problem
+from fairnepv.views import Calibration, Pool
+from fairnepv_studies.corpus import Corpus
+from fairnepv_studies.feature_files import Description, feature_views, read_view
+from fairnepv_studies.protocol.split import Split, read_split
+
+
+@dataclass(frozen=True)
+class SelectionPool:
+    """The rows that may be selected, with the features of every view."""
+
+    corpus: Corpus
+    split: Split
+    views: dict[str, Any]
+    descriptions: dict[str, Description]
+
+    @classmethod
+    def of(cls, corpus: Corpus, split: Split, views: Sequence[str]) -> SelectionPool:
+        if not views or len(set(views)) < len(views):
+            raise InputError(f"views must be names, each once, not {', '.join(views) or 'none'}")
+        read = {view: read_view(corpus, view) for view in views}
+        return cls(
+            corpus,
+            split,
+            {view: _rows(features, split.pool) for view, (features, _) in read.items()},
+            {view: description for view, (_, description) in read.items()},
+        )
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return self.split.pool
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A selection pool whose rows are checked and calibrated once, for all sizes and seeds: the
+    calibrations of a run depend on neither."""
+
+    rows: Pool  # as they are, for proofs, which bring their calibration
+    calibration: Calibration
+    calibrated: Pool
+    tau: float
+
+    @classmethod
+    def of(cls, pool: SelectionPool, posing: Mapping[str, Any], engine: str | None = None) -> Posed:
+        """posing: tau, eps and calibration."""
+        rows = pool_of(pool.views, {"eps": posing["eps"], "engine": engine})
+        rule = calibrate(rows, posing["calibration"], 1)
+        return cls(rows, rule, rule.apply(rows), float(posing["tau"]))
+
+    def problem(self, k: int, seed: int = 0) -> Problem:
+        return Problem(self.calibrated, k, self.tau, self.calibration, random_state=seed)
+
+
+def open_pool(corpus: Corpus, views: Sequence[str] | None = None) -> SelectionPool:
+    """The selection pool of a corpus that is split and has features."""
+    return SelectionPool.of(corpus, read_split(corpus), views or default_views(corpus))
+
+
+def default_views(corpus: Corpus) -> list[str]:
+    """Text and vision, as in the paper, or whatever else there is."""
+    known = feature_views(corpus)
+    if not known:
+        raise InputError(
+            f"{corpus.folder} has no features yet; make them with fairnepv uspto features "
+            f"{corpus.folder}"
+        )
+    return ["text", "vision"] if {"text", "vision"} <= set(known) else known
+
+
+def _rows(features: Any, rows: NDArray[np.int64]) -> Any:
+    """Half precision is exact in float32, and every product of it far quicker."""
+    chosen = features[rows]
+    return chosen.astype(np.float32) if chosen.dtype == np.float16 else chosen

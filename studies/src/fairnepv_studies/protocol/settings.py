@@ -1,0 +1,204 @@
+"""All that decides what a run finds, checked before anything is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
+
+from fairnepv import __version__
+from fairnepv.api.inputs import sketch
+from fairnepv.checks import check_positive
+from fairnepv.errors import InputError
+from fairnepv.methods import check_method
+from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
+from fairnepv.options import default
+from fairnepv.problem import Problem
+from fairnepv.search import check_effort
+from fairnepv_studies.protocol import SEEDS
+from fairnepv_studies.protocol.pool import SelectionPool
+from fairnepv_studies.protocol.results import BOUND, Unit
+
+# Known before anything is selected or proven.
+CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
+_DRAW = ("random", "k-dpp")
+
+
+class Posing(TypedDict, total=False):
+    """What poses the problem."""
+
+    tau: float
+    eps: float
+    calibration: str
+
+
+class Knobs(Posing, total=False):
+    """And how hard and how tightly it is solved."""
+
+    effort: str
+    gap: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides what a run finds."""
+
+    corpus: str  # checksum
+    corpus_name: str
+    simulated: bool
+    split: str  # checksum of split.json
+    split_seed: int
+    n: int  # items in the selection pool
+    features: dict[str, str]  # checksums by view, in the order of the views
+    sizes: list[int]
+    methods: list[str]
+    seeds: int
+    drawn: dict[str, list[int]]  # by method the sizes at which it depends on the seed
+    tau: float
+    eps: float
+    calibration: str
+    effort: str
+    gap: float
+    version: str = __version__
+
+    @property
+    def views(self) -> list[str]:
+        return list(self.features)
+
+    @property
+    def posing(self) -> Posing:
+        return {"tau": self.tau, "eps": self.eps, "calibration": self.calibration}
+
+    @property
+    def knobs(self) -> Knobs:
+        return {**self.posing, "effort": self.effort, "gap": self.gap}
+
+    @property
+    def units(self) -> list[Unit]:
+        """All selections, in the order of the tables."""
+        return [
+            Unit(k, method, seed)
+            for k in self.sizes
+            for method in self.methods
+            for seed in range(self.seeds if k in self.drawn.get(method, ()) else 1)
+        ]
+
+    @property
+    def timed(self) -> list[Unit]:
+        """What has seconds of its own: the bounds, then all selections."""
+        return [Unit(k, BOUND, 0) for k in self.sizes] + self.units
+
+    @property
+    def count(self) -> int:
+        """Of the units, without a list of them."""
+        drawn = sum(len(sizes) for sizes in self.drawn.values())
+        return len(self.sizes) * len(self.methods) + (self.seeds - 1) * drawn
+
+    @property
+    def caption(self) -> str:
+        """For tables and figures: simulated data is called that."""
+        return (
+            f"{self.corpus_name[:1].upper()}{self.corpus_name[1:]} corpus, selection pool of "
+            f"{self.n:,} items, tau = {_digits(self.tau)}, eps = {_digits(self.eps)}, "
+            f"{self.calibration}, effort {self.effort}"
+        )
+
+    @classmethod
+    def read(cls, document: Any, where: str) -> Settings:
+        try:
+            return cls(**document)
+        except TypeError as error:
+            raise InputError(f"{where} holds no settings of a run ({error})") from error
+
+
+def _digits(number: float) -> str:
+    """As short as it can be said without saying another number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
+def default_methods(views: Sequence[str]) -> list[str]:
+    """The paper's pipeline and our default, then what they are held against."""
+    return [
+        *("nepv", "auto", *(f"{view}-only" for view in views)),
+        *("averaged", "fixed-weight", "concatenated", "random"),
+    ]
+
+
+def make_settings(
+    pool: SelectionPool,
+    sizes: Sequence[int],
+    *,
+    methods: Sequence[str] | None = None,
+    seeds: int = SEEDS,
+    **knobs: Unpack[Knobs],
+) -> Settings:
+    """Everything is checked here, before anything is run.
+
+    knobs: as `select` takes them, and with its defaults.
+    """
+    given = _checked(knobs)
+    views, n = list(pool.views), len(pool.rows)
+    chosen = default_methods(views) if methods is None else list(methods)
+    _check_lists(sizes, chosen, seeds, n)
+    posing = {name: given[name] for name in ("eps", "calibration")}
+    sketches = {k: sketch(pool.views, k, posing) for k in sizes}
+    for problem in sketches.values():
+        for method in chosen:
+            check_method(problem, method)
+    drawn = {m: [k for k in sizes if draws(m, given["effort"], sketches[k])] for m in chosen}
+    return Settings(
+        corpus=pool.corpus.about.checksum,
+        corpus_name=pool.corpus.about.name,
+        simulated=pool.corpus.about.simulated,
+        split=pool.split.checksum,
+        split_seed=pool.split.seed,
+        n=n,
+        features={view: pool.descriptions[view].checksum for view in views},
+        sizes=list(sizes),
+        methods=chosen,
+        seeds=seeds,
+        drawn={method: sizes for method, sizes in drawn.items() if sizes},
+        **given,
+    )
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs of a run, with the defaults of the library for those that were not given."""
+    if unknown := sorted({*given} - {*Knobs.__annotations__}):
+        raise TypeError(f"make_settings() got an unexpected keyword argument {unknown[0]!r}")
+    knobs = {name: given.get(name, default(name)) for name in Knobs.__annotations__}
+    for name in ("tau", "eps", "gap"):
+        check_positive(name, knobs[name])
+    check_effort(knobs["effort"])
+    if knobs["calibration"] not in CALIBRATIONS:
+        raise InputError(
+            f"calibration must be one of {', '.join(CALIBRATIONS)}, not {knobs['calibration']!r}"
+        )
+    return knobs
+
+
+def _check_lists(sizes: Sequence[Any], methods: Sequence[Any], seeds: Any, n: int) -> None:
+    for what, given in (("sizes", list(sizes)), ("methods", list(methods))):
+        if not given or len(set(given)) < len(given):
+            raise InputError(f"{what} must be named, each once, not {given!r}")
+    for k in sizes:
+        if type(k) is not int or not 1 <= k < n:
+            raise InputError(
+                f"k = {k} does not fit the selection pool of {n:,} items; give whole numbers from "
+                f"1 to {n - 1:,}, as in --k 100,500"
+            )
+    if type(seeds) is not int or seeds < 1:
+        raise InputError(f"seeds must be a whole number from 1 on, not {seeds!r}")
+
+
+def draws(method: str, effort: str, problem: Problem) -> bool:
+    """Whether a selector depends on the seed: some sample, and so does the default where its effort
+    leaves room for restarts and drawn starts. The paper's pipeline starts from the spectral frame.
+    """
+    if method in _DRAW:
+        return True
+    spent = check_effort(effort).for_size(problem)
+    if method not in ("auto", "exact") or spent.max_passes == 0:
+        return False
+    return not spent.limited or spent.name == "thorough"
