@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.checks import brief, check_positive
+from fairnepv.checks import brief
 from fairnepv.constraints import Constraints as Constraints
 from fairnepv.constraints import Mask as Mask
 from fairnepv.constraints import Quotas as Quotas
@@ -142,17 +142,6 @@ def check_k(k: Any, n: int) -> int:
     if not 1 <= k < n:
         raise InputError(f"k must be from 1 to n - 1 = {n - 1}, not {brief(int(k))}")
     return int(k)
-
-
-def check_tau(tau: Any) -> float:
-    return check_positive("tau", tau)
-
-
-def check_random_state(random_state: Any) -> int:
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if not whole or random_state < 0:
-        raise InputError(f"random_state must be a non-negative integer, not {brief(random_state)}")
-    return int(random_state)
 
 
 def by_view(pool: Pool, values: Floats) -> Mapping[str, float]:
