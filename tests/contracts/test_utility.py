@@ -236,7 +236,8 @@ def test_value_and_gradient_on_frames(name, case):
         ends = [f_tau(case, name, EUCLIDEAN.retract(V, t * xi)) for t in (h, -h)]
         slope = 2.0 * np.vdot(point.A_perp, xi)
         assert slope == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-6)
-    along = utility_of(problem_of(case, name)).along_frame(np.eye(case.k))
+    shares = point.weights / TWINS[name].divisor(case.k)
+    along = point.objective.utility.along_frame(np.eye(case.k), point.factors, shares)
     close(V.T @ point.A, along, 1e-7)
 
 
@@ -301,7 +302,7 @@ def test_the_majorant_is_concave_with_its_gradient(name, case):
 @NAMES
 @CASES
 def test_prices_bound_every_set(name, case):
-    """Those of a point, those that a stored proof is checked by, and those of a node."""
+    """Those of a point, and those that a stored proof is checked by."""
     merits, topk, problem = all_merits(case, name), relaxation(case, name), problem_of(case, name)
     point = topk.at(interior(case, 1))
     solver = Concave(problem, gap=1e-2)

@@ -1,7 +1,7 @@
 """The concave relaxation over the whole pool, solved on the rows that matter.
 
 x lives on a small, growing set of rows T. On those the relaxation is solved densely; one pass then
-prices every row of the pool, which both proves a bound for all of them and says who should join.
+prices every row of the pool, which both proves a bound for all of them and says which should join.
 The bound is that of the dual variables (`dual.price`), valid however far the solver got; so most
 of the solving may be done in float32.
 """
@@ -39,7 +39,7 @@ _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and wha
 _GROWTH, _DOUBLED = 0.3, 1.0  # of T, at most, by rows that join it
 _EAGER = 5.0  # more of them, the larger the gap, where passes are what takes the time:
 _CHEAP = 0.05  # of the work of a pass, for an evaluation on twice as many rows
-_LEAST_SINGLE, _MOST_SINGLE = 1e-20, 1e20  # squared norms that float32 can compute with
+_LEAST_NORM, _MOST_NORM = 1e-20, 1e20  # squared norms that float32 can compute with
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _BINS = 20  # of prices, for what x is usual at a price
@@ -199,7 +199,7 @@ class Concave:
         return self._point
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
-        """Of the relaxation; in float64 where it decides whether the bound is good enough."""
+        """The relaxed value, in float64 where it decides whether the bound is good enough."""
         if self._dtype == np.float64 or bound - point.value > self.gap:
             return point.value
         return self._exactly_at(rows, point.x).value
@@ -217,8 +217,8 @@ class Concave:
         return Dual(point.weights, rows, tuple(slope.dual(shift) for slope, shift in own))
 
     def _price(self, point: ConcavePoint, dual: Dual) -> Priced:
-        """The pass that says who should join T. In float32 it proves nothing: its bound is that of
-        the solver on T, and what the rows outside are dearer."""
+        """The pass that says which rows should join T. In float32 it proves nothing: its bound is
+        that of the solver on T, and what the rows outside are dearer."""
         with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
             if self._dtype == np.float64:
                 priced = price(self.problem, dual)
@@ -240,13 +240,13 @@ class Concave:
 
     def _first_rows(self) -> Indices:
         """Everything where that is cheap; else where a solution is expected, or an even sample."""
-        everyone = np.flatnonzero(self._open())
+        open_rows = np.flatnonzero(self._open())
         size = first_size(self.problem)
-        if len(everyone) <= size:
-            return everyone
+        if len(open_rows) <= size:
+            return open_rows
         if self._start is not None:
             return self._start
-        sample = everyone[:: math.ceil(len(everyone) / size)]
+        sample = open_rows[:: math.ceil(len(open_rows) / size)]
         rules = self.problem.constraints  # which may need others besides
         return np.union1d(sample, rules.best_set(np.zeros(self.problem.n), self.problem.k))
 
@@ -262,7 +262,7 @@ class Concave:
         open_rows = self._open()
         open_rows[state.rows] = False
         wanted = np.flatnonzero(open_rows & (prices >= (1.0 - missed) * threshold))
-        if not open_rows[best].any():  # nobody outside can be in the best set
+        if not open_rows[best].any():  # no row outside can be in the best set
             return state.rows, state.x
         idle = (state.x < _NEGLIGIBLE * state.x.mean()) & (prices[state.rows] < 0.9 * threshold)
         needed = np.zeros(problem.n, dtype=bool)
@@ -276,7 +276,7 @@ class Concave:
         if not len(joining):
             return state.rows, state.x  # this is as fine as we can afford
         rows = np.concatenate([kept, joining])
-        usual = _usual(prices[kept], x, prices[joining])
+        usual = _expected_x(prices[kept], x, prices[joining])
         order = np.argsort(rows)
         return rows[order], self._feasible(rows[order], np.concatenate([x, usual])[order])
 
@@ -321,12 +321,12 @@ def evaluation_cost(problem: Problem, m: int) -> float:
     return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
 
 
-def _usual(prices: Floats, x: Floats, newcomers: Floats) -> Floats:
-    """What x to expect at the prices of the newcomers, from those who have both."""
+def _expected_x(prices: Floats, x: Floats, joining: Floats) -> Floats:
+    """What x to expect of rows that join at these prices, from rows of T with both."""
     bins = np.array_split(np.argsort(prices, kind="stable"), min(_BINS, len(x)))
     means = np.array([x[rows].mean() for rows in bins])
     at = [prices[rows].mean() for rows in bins]
-    usual: Floats = np.interp(newcomers, at, np.maximum.accumulate(means))
+    usual: Floats = np.interp(joining, at, np.maximum.accumulate(means))
     usual = np.maximum(usual, _NEGLIGIBLE * x.mean())
     return np.minimum(usual, 0.5)
 
@@ -337,5 +337,5 @@ def _float32_suffices(problem: Problem, gap: float) -> bool:
     gap = min(gap, _COARSEST)
     norms = problem.pool.largest_norms
     error = problem.k * norms * np.finfo(np.float32).eps
-    moderate = (norms > _LEAST_SINGLE) & (norms < _MOST_SINGLE)
+    moderate = (norms > _LEAST_NORM) & (norms < _MOST_NORM)
     return bool((moderate & (error <= gap * problem.pool.eps)).all())

@@ -35,7 +35,7 @@ class Dual:
     views: tuple[ViewDual, ...]
 
     def published(self, problem: Problem) -> Dual:
-        """The same for whoever has no such device."""
+        """The same on the host, to be stored or checked without the device."""
         own = zip(self.views, problem.pool.views, strict=True)
         return replace(self, views=tuple(dual.published(view) for dual, view in own))
 
@@ -77,7 +77,7 @@ def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
         own.pricing(view, dual.rows, share)
         for own, view, share in zip(dual.views, pool.views, shares, strict=True)
     )
-    shifted = any(own.shift for own in dual.views)  # or T, which may be everyone, need not travel
+    shifted = any(own.shift for own in dual.views)  # or T, which may be all rows, need not travel
     prices = pool.map(
         _price_rows,
         (dual.rows if shifted else None, state, coarse),

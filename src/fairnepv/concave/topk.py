@@ -24,10 +24,8 @@ _LONGEST, _LONGEST_MIXED = 16.0, 4.0
 _SHORTEST = 1e-6
 _FAINTEST = 1e-200  # what multiplication may leave of an entry; its root and inverse are finite
 _CHEAPEST = 1e-6  # of the dearest price: what is cheaper falls no faster
-_EVALUATIONS, _HOPELESS = (
-    12,
-    0.2,
-)  # of candidates; a gap, beside what the value is above the best by
+_EVALUATIONS = 12  # of the relaxation on the candidates of a node
+_HOPELESS = 0.2  # a gap that small, beside how far the value is above the best set, stays above it
 _MEMORY = 6  # points that an ascent looks back on
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
 
@@ -36,7 +34,7 @@ _REGULAR = 1e-4  # of their differences, against those that hardly differ
 class TopK:
     """The relaxation on m rows: all views, the soft-min, and the rules on x.
 
-    `size` is what totals are divided by: k, or more where some items are chosen already and their
+    Totals are divided for sets of `size`: k, or more where some items are chosen already and their
     part stands in the offsets.
     """
 
@@ -52,6 +50,10 @@ class TopK:
     @property
     def m(self) -> int:
         return len(self.views[0].norms)
+
+    @property
+    def divisor(self) -> float:
+        return self.utility.divisor(self.size)
 
     def at(self, x: Floats) -> ConcavePoint:
         majorant = partial(self.utility.majorant, x=x, k=self.k)
@@ -78,7 +80,7 @@ class ConcavePoint:
 
     @functools.cached_property
     def view_values(self) -> Floats:
-        return np.array([s.value for s in self.slopes]) / self.topk.size + self.topk.offsets
+        return np.array([s.value for s in self.slopes]) / self.topk.divisor + self.topk.offsets
 
     @functools.cached_property
     def value(self) -> float:
@@ -92,7 +94,7 @@ class ConcavePoint:
     @functools.cached_property
     def prices(self) -> Floats:
         """(m,) gradient of the relaxed F_tau; its units are nats per item."""
-        shares = self.weights / self.topk.size
+        shares = self.weights / self.topk.divisor
         total: Floats = sum(c * s.prices for c, s in zip(shares, self.slopes, strict=True))
         return total
 
@@ -137,8 +139,9 @@ def price_candidates(
         HeldRows(float(e), np.diagonal(K).copy(), kernel=K)
         for e, K in zip(eps, kernels, strict=True)
     )
-    offsets, size = standing.offsets + standing.totals / standing.size, standing.size
-    topk = TopK(views, offsets, standing.tau, room, size, Constraints(), utility=standing.utility)
+    size, utility = standing.size, standing.utility
+    offsets = standing.offsets + standing.totals / utility.divisor(size)
+    topk = TopK(views, offsets, standing.tau, room, size, Constraints(), utility=utility)
     point = topk.at(topk.start())
     found, eta = point, 1.0
     for _ in range(_EVALUATIONS):

@@ -24,30 +24,24 @@ class FeatureMaps(Protocol):
 
     @property
     def geometry(self) -> Geometry:
-        """Of the arrays that `adjoint` takes and `combine` makes."""
-        ...
+        """The geometry of the arrays that `adjoint` takes and `combine` makes."""
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         """Phi_q^T V for every view, each (p_q, k)."""
-        ...
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
         """sum_q Phi_q Y_q."""
-        ...
 
     def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
         """Phi_q Y_q for every view; the same work as `combine`, M times its memory."""
-        ...
 
     @property
     def traces(self) -> Floats:
         """(M,) tr Phi_q Phi_q^T."""
-        ...
 
     @property
     def dimension(self) -> int:
-        """Of the joint range of the views, or a bound on it."""
-        ...
+        """The dimension of the joint range of the views, or a bound on it."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +146,7 @@ class Point:
         """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""
         A, inner = self.A, self.geometry.inner
         VX = inner(self.V, X)
-        along = self.objective.utility.along_frame(VX.T).T
-        return A @ VX + self.V @ (inner(A, X) + sigma * VX - along)
+        return A @ VX + self.V @ (inner(A, X) + sigma * VX - self._along(VX.T).T)
 
     def hessian(self, xi: Floats) -> Floats:
         """Half the Grassmann Hessian of f_tau applied to a horizontal xi (V^T xi = 0).
@@ -172,7 +165,11 @@ class Point:
             terms.append(share * f.hessian(Y) + change * f.J)
             ridge += share * f.N
         bent = self.objective.maps.combine(tuple(terms)) + xi @ ridge
-        return self.project(bent) - self.objective.utility.along_frame(xi)
+        return self.project(bent) - self._along(xi)
+
+    def _along(self, X: Floats) -> Floats:
+        """X (V^T A); V^T A is symmetric."""
+        return self.objective.utility.along_frame(X, self.factors, self._shares)
 
     def project(self, X: Floats) -> Floats:
         """(I - V V^T) X, the tangent part of X."""

@@ -55,8 +55,9 @@ class HeldRows:
         kernel = place.put(K.astype(dtype, copy=False))
         return cls(eps, np.diagonal(K).copy(), kernel=kernel, place=place)
 
-    @property
+    @functools.cached_property
     def exact(self) -> bool:
+        """Whether the rows are held in float64."""
         held = self.kernel if self.features is None else self.features
         return bool(held.dtype == self.place.xp.float64)
 
@@ -75,7 +76,9 @@ class HeldRows:
         """Phi U, (m, r), where Y has multiples of eigenvectors of that matrix, with eigenvalues
         lam, and U the same of X^T X; for a kernel also B with Phi^T B = U."""
         if self.features is not None:
-            chunks = list(each([partial(_image, self.features[c], Y) for c in self._chunks]))
+            chunks = list(
+                each([partial(operator.matmul, self.features[c], Y) for c in self._chunks])
+            )
             return chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks), None
         B = root[:, None] * (Y / self.place.put(np.sqrt(lam).astype(self.kind)))
         return self.kernel @ B, B
@@ -92,7 +95,3 @@ class HeldRows:
 def _gram(features: Any, root: Any) -> Any:
     weighted = root[:, None] * features
     return weighted.T @ weighted
-
-
-def _image(features: Any, Y: Any) -> Any:
-    return features @ Y

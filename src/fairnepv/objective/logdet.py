@@ -7,6 +7,7 @@ majorant is in `majorant.py`.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ class LogDet:
     def on_frame(self, Z: Floats, eps: float) -> ViewFactor:
         return ViewFactor(Z, eps)
 
-    def along_frame(self, X: Floats) -> Floats:
-        return np.asarray(X / X.shape[1])
+    def along_frame(self, X: Floats, terms: Sequence[Any], shares: Floats) -> Floats:
+        return np.asarray(X / X.shape[1])  # V^T L V G^-1 is the identity in every view
 
     def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each = one_by_one) -> Slope:
         return Slope.at(rows, x, k, each)

@@ -114,7 +114,7 @@ class ViewDual:
         return int(self.combine.shape[1])
 
     def published(self, view: View) -> ViewDual:
-        """The same for whoever has no such device."""
+        """The same on the host, to be stored or checked without the device."""
         return replace(self, combine=view.place.get(self.combine))
 
     def constant(self, view: View, rows: Indices, k: int) -> float:

@@ -7,7 +7,7 @@ frames and bounds ask about it. The log-determinant is the first; another joins 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,60 +30,48 @@ class Utility(Protocol):
 
     def divisor(self, size: int) -> float:
         """What totals of sets of this size are divided by: |S|."""
-        ...
 
     # --- sets ---
 
     def total(self, view: View, indices: Indices) -> float:
         """t(S), in float64 from the original rows: log det (K[S, S] + eps I)."""
-        ...
 
     def totals(self, view: View, sets: NDArray[np.int64]) -> Floats:
         """(m,) t of sets (m, k) of the same size, from kernels; nan where rounding leaves none."""
-        ...
 
     def contributions(self, view: View, indices: Indices) -> Floats:
         """(k,) t(s_1 .. s_j) - t(s_1 .. s_{j-1}): what each item in turn adds."""
-        ...
 
     # --- one row more, or one for another ---
 
     def gains(self, changes: Any, xp: Any = np) -> Any:
         """t(S + i) - t(S) from what greedy knows of row i: log c of its conditional variance c."""
-        ...
 
     def swap_changes(self, c: Any, pivots: Any, v: Any) -> Any:
         """What decides swaps, where the arrays are: the ratio r = c pivot + v^2 of determinants,
         for c and v of the row that comes (see `search.table`) and B_jj of the slot."""
-        ...
 
     def swap_gains(self, changes: Floats) -> Floats:
         """t(S - j + i) - t(S) from those, in float64: log r."""
-        ...
 
     def swap_ceiling(self, block: Block, w: Floats, c: Any, pivots: Floats, v: Any) -> Any:
-        """(b, k) numbers that rise with a bound on sum_q w_q gain_q: sum_q w_q r_q."""
-        ...
+        """(b, k) in place of a bound on sum_q w_q gain_q: sum_q w_q r_q, as log r <= r - 1."""
 
     def needed_ceiling(self, gain: float) -> float:
-        """What those must reach for sum_q w_q gain_q to reach `gain`: 1 + gain, as log r < r."""
-        ...
+        """What those must reach for sum_q w_q gain_q to reach `gain`: 1 + gain."""
 
     # --- frames ---
 
     def on_frame(self, Z: Floats, eps: float) -> OnFrame:
         """The total of a frame V, for Z = Phi^T V (p, k): log det (Z^T Z + eps I)."""
-        ...
 
-    def along_frame(self, X: Floats) -> Floats:
-        """X (V^T A) for A = A_tau(V) at any frame: X / k."""
-        ...
+    def along_frame(self, X: Floats, terms: Sequence[OnFrame], shares: Floats) -> Floats:
+        """X (V^T A), for the A that these terms of the views add up to by their shares: X / k."""
 
     # --- the concave majorant ---
 
     def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each) -> Tangent:
         """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S."""
-        ...
 
 
 class OnFrame(Protocol):
@@ -97,14 +85,12 @@ class OnFrame(Protocol):
     @property
     def J(self) -> Floats:
         """(p, k), and N (k, k): half the Euclidean gradient is Phi J + V N."""
-        ...
 
     @property
     def N(self) -> Floats: ...
 
     def hessian(self, Y: Floats) -> Floats:
         """(p, k) change of J along a horizontal xi with Phi^T xi = Y."""
-        ...
 
 
 class Tangent(Protocol):
@@ -116,12 +102,10 @@ class Tangent(Protocol):
     @property
     def prices(self) -> Floats:
         """(m,) the gradient in x."""
-        ...
 
     def dual(self, shift: float) -> Any:
         """What bounds t(S) by a constant and prices of all rows, small enough to be stored; the
         kernel less `shift` I is what it is about, see `majorant.ViewDual`."""
-        ...
 
 
 UTILITIES: Mapping[str, Utility] = {"diverse": LogDet()}

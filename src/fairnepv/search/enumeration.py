@@ -123,14 +123,14 @@ def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
 def misses_floors(problem: Problem, indices: Indices) -> bool:
     if problem.floors is None:
         return False
-    d = subset_scores(problem.pool, indices)
+    d = subset_scores(problem.pool, indices, problem.utility)
     return bool((d < problem.floors - FLOOR_ROUNDING).any())
 
 
 def refuse_missed_floors(problem: Problem, best: Indices) -> None:
     """For searches that have looked at everything: the best set misses a floor, so all do."""
     assert problem.floors is not None
-    d = subset_scores(problem.pool, best)
+    d = subset_scores(problem.pool, best, problem.utility)
     missed = np.flatnonzero(d < problem.floors - FLOOR_ROUNDING)
     if len(missed):
         q = int(missed[0])

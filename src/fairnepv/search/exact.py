@@ -45,7 +45,6 @@ class PriceCandidates(Protocol):
         `kernels` (M, m, m) are conditional on the chosen items, which stand as `standing` says. A
         bound of at most `best + sure` is good enough.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,10 @@ class Scores(Protocol):
 
     def fair_scores(self, gains: Floats) -> Any:
         """Scores of the set once its totals have risen by `gains` (M, ...)."""
-        ...
 
     def ceiling(self, gains: Floats) -> tuple[float, Floats]:
         """a and b >= 0 (M,) such that no score exceeds a + b . gains; meant to be tight near the
         gains given."""
-        ...
 
 
 Judge = Callable[[Floats, int], Scores]  # from the totals of a set and its size

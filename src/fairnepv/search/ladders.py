@@ -96,7 +96,7 @@ class SwapLadders(NamedTuple):
         few = rungs[np.sort(order[rank < _CROWD])]
         return self._replace(rungs=few, crowded=self.crowded or len(few) < len(rungs))
 
-    def joined(self, other: SwapLadders) -> SwapLadders:
+    def merged(self, other: SwapLadders) -> SwapLadders:
         """The ladders of two neighbouring stretches of rows, this one the lower."""
         if not len(other.rungs):
             return self

@@ -82,7 +82,7 @@ class LocalSearch:
         return self._table
 
     def _swap(self, state: LocalState) -> LocalState:
-        """One look at all swaps, and every one of them that still improves when its turn comes."""
+        """Look at all swaps once, and make each that still improves when its turn comes."""
         table = self._at(state.indices)
         above = table.subset.value + self._gain
         best = best_swaps(table, above=above)
@@ -92,7 +92,7 @@ class LocalSearch:
             moves = self._improving(table.subset, best)
         self._table = None  # until it is whole again, should this be interrupted
         after = table.after(moves, reuse=True)
-        value = self._value_of(after) if moves else state.value
+        value = self._value_of(after.subset, updated=after.age > 0) if moves else state.value
         self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
             unsure = best.crowded or table.subset.score_rounding > self._gain or self._rounded
@@ -114,14 +114,15 @@ class LocalSearch:
     def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
         """The swaps to make, each an improvement on those before it."""
         moves: list[Exchange] = []
-        value = self._judge(subset)
+        value = self._value_of(subset)
         for slot, rows in best.moves(0, above=value + self._gain - best.ties[0]):
             for row in rows:
                 indices = subset.with_row(slot, row)
                 if row in subset.indices or not self._allowed(indices):
                     continue
                 move = subset.confirm(slot, row)
-                reached = move.value if self._sure(subset) else self._score(indices)
+                trusted = self._trusts_inverses(subset)
+                reached = move.value if trusted else self._score(indices)
                 if reached > value + self._gain:
                     subset, value = subset.exchange(move), reached
                     moves.append(move)
@@ -129,7 +130,7 @@ class LocalSearch:
         return moves
 
     def _allowed(self, indices: Indices) -> bool:
-        """Quotas may have filled up since the pass; without groups nothing has changed."""
+        """Whether a set still meets the quotas, which may have filled up since the pass."""
         rules = self.problem.constraints
         return rules.quotas is None or rules.is_met(indices)
 
@@ -153,6 +154,7 @@ class LocalSearch:
         )
 
     def _try_pair(self, state: LocalState) -> LocalState:
+        """Make the next first move of the queue, and keep it if some second one makes up for it."""
         assert state.queue is not None
         (slot, row), rest = state.queue[0], state.queue[1:]
         table = self._at(state.indices)
@@ -166,19 +168,15 @@ class LocalSearch:
                     return LocalState(indices, value, state.passes + 1, state.swaps + 2)
         return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
-    def _judge(self, subset: Subset) -> float:
-        return subset.value if self._sure(subset) else self._score(subset.indices)
+    def _value_of(self, subset: Subset, *, updated: bool = False) -> float:
+        """The merit of a set. Inverses that were updated carry the rounding of every update, so
+        they are made anew: the value then depends on the set alone."""
+        if not self._trusts_inverses(subset):
+            return self._score(subset.indices)
+        return (Subset.of(self.problem, subset.indices) if updated else subset).value
 
-    def _value_of(self, table: SwapTable) -> float:
-        """Of its set, however it was arrived at: an inverse that was updated knows its history."""
-        if not self._sure(table.subset):
-            return self._score(table.subset.indices)
-        return (
-            table.subset if not table.age else Subset.of(self.problem, table.subset.indices)
-        ).value
-
-    def _sure(self, subset: Subset) -> bool:
-        """Whether inverses are accurate enough to judge by; or else the scorer itself does."""
+    def _trusts_inverses(self, subset: Subset) -> bool:
+        """Whether inverses are accurate enough to judge by; otherwise sets are scored."""
         return blur(self.problem, self.problem.k) <= self._gain and not subset.strained.any()
 
     def _score(self, indices: Indices) -> float:
@@ -207,20 +205,20 @@ class SwapPass(NamedTuple):
         return self.standing.utility
 
     def ladders(self, slots: Indices, rows: Indices, gains: Floats) -> SwapLadders:
-        """Of swaps in any order and what they add (M, m) to the totals."""
+        """The ladders of swaps in any order, which add `gains` (M, m) to the totals."""
         fair = self.standing.fair_scores(gains)
         by = [fair, *gains] if self.by_view else [fair]
         found = [
             SwapLadders.of((slots, rows), scores, fair, self.ties, criterion=q, coarse=self.coarse)
             for q, scores in enumerate(by)
         ]
-        return functools.reduce(SwapLadders.joined, found)
+        return functools.reduce(SwapLadders.merged, found)
 
 
 def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.inf) -> SwapLadders:
     """The best row for every slot over the full pool, of those whose F_tau exceeds `above`.
 
-    With `by_view` also the best row in the eyes of every view.
+    With `by_view` also the best row by the total of every view.
     """
     subset = table.subset
     problem = subset.problem
@@ -245,7 +243,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     )
     found: SwapLadders = pool.reduce(
         _rank_swaps,
-        SwapLadders.joined,
+        SwapLadders.merged,
         state,
         pool.squared_norms,
         rules.blocked,
@@ -275,12 +273,12 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
         v, c = source.responses(block, block.put(pool.squared_norms[once]))
         chosen = block.get(v[block.put(at), :, block.put(slots)])
         changes = state.utility.swap_changes(block.get(c)[at], state.pivots[:, slots].T, chosen).T
-        ladders = ladders.joined(state.ladders(slots, rows, state.utility.swap_gains(changes)))
+        ladders = ladders.merged(state.ladders(slots, rows, state.utility.swap_gains(changes)))
     return ladders
 
 
 def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
-    """The same by the function that scores, set by set."""
+    """The ladders of these swaps by the function that scores, set by set."""
     moves = found.by_row()
     if not len(moves):
         return SwapLadders.none(state.ties)

@@ -134,8 +134,8 @@ class Sprint:
         self._t += 1
 
     def _note(self, best: Any, d: Any, gains: Any, at: Any) -> None:
-        """The pick, and whether nobody beside these rows can be as good, for all that the tangent
-        of F_tau says: where the pick stands, it has d (M,)."""
+        """Note the pick, and whether no row beside these can be as good: that is bounded by the
+        tangent of F_tau at the scores d (M,) of the pick."""
         t, w = self._t, soft_min_weights(d, self._tau, self._xp)
         beside = (w.float() @ self._beside).max() + self._rounding
         most = soft_min(d, self._tau, self._xp) + (beside - w @ gains) / self._utility.divisor(

@@ -55,7 +55,7 @@ class Subset:
 
     @functools.cached_property
     def anchors(self) -> tuple[Any, ...]:
-        """Of the set, by view."""
+        """Anchors of the set, by view."""
         return tuple(view.anchor(self.indices) for view in self.problem.pool.views)
 
     @functools.cached_property
@@ -111,61 +111,62 @@ class Subset:
     def confirm(self, slot: int, row: int) -> Exchange:
         """The exchange of one slot for one row, computed from the gathered rows alone."""
         pool, rows = self.problem.pool, np.array([row], dtype=np.int64)
-        place, kernels, responses, numbers = pool.place, [], [], []
+        place, products, numbers = pool.place, [], []
         for view, B, anchor in zip(pool.views, self.inverses, self.anchors, strict=True):
             K = place.put(view.gather(rows).cross(anchor))[0]
             v = B @ K
-            kernels.append(K)
-            responses.append(v)
+            products.append((K, v, B[slot]))
             numbers += [K @ v, B[slot, slot], v[slot]]
         explained, pivots, own = place.get(place.xp.stack(numbers)).reshape(-1, 3).T
         c = np.maximum(pool.squared_norms[row] - explained, 0.0) + pool.eps
         utility = utility_of(self.problem)
         ratios = utility.swap_changes(c, pivots, own)
         gains = utility.swap_gains(ratios)
+        scales = (ratios / pivots).tolist()
+        changes = zip(products, pivots.tolist(), scales, strict=True)
         return Exchange(
             slot,
             row,
-            value=float(self.standing.fair_scores(gains)),
-            gains=gains,
-            kernels=tuple(kernels),
-            responses=tuple(responses),
-            pivots=tuple(pivots.tolist()),
-            scales=tuple((ratios / pivots).tolist()),
+            float(self.standing.fair_scores(gains)),
+            gains,
+            tuple(InverseChange(slot, *made, pivot, s) for made, pivot, s in changes),
         )
 
     def exchange(self, move: Exchange) -> Subset:
+        indices = self.with_row(move.slot, move.row)
         if self.strained.any():
-            return Subset.of(self.problem, self.with_row(move.slot, move.row))
+            return Subset.of(self.problem, indices)
         place, slot = self.problem.pool.place, move.slot
         inverses = []
-        for B, u, pivot, s in zip(
-            self.inverses, self.directions(move), move.pivots, move.scales, strict=True
-        ):
-            b = B[slot]
-            B = place.add_outer(place.copy(B), b, -1.0 / pivot)
+        for B, change in zip(self.inverses, move.changes, strict=True):
+            B = place.add_outer(place.copy(B), change.column, -1.0 / change.pivot)
             B[slot, :] = 0.0  # exactly, where the subtraction left rounding
             B[:, slot] = 0.0
-            inverses.append(place.add_outer(B, u, 1.0 / s))
-        totals = self.totals + move.gains
-        return Subset(self.problem, self.with_row(slot, move.row), tuple(inverses), totals)
+            inverses.append(place.add_outer(B, change.direction, 1.0 / change.scale))
+        return Subset(self.problem, indices, tuple(inverses), self.totals + move.gains)
 
-    def directions(self, move: Exchange) -> list[Any]:
-        """u by view."""
-        slot, found = move.slot, []
-        for B, v, pivot in zip(self.inverses, move.responses, move.pivots, strict=True):
-            u = v - B[slot] * (v[slot] / pivot)
-            u[slot] = -1.0
-            found.append(u)
-        return found
+
+class InverseChange(NamedTuple):
+    """How an exchange changes B in one view; its arrays are where the rows are."""
+
+    slot: int
+    kernel: Any  # (k,) K_i of the row that comes, with the set
+    response: Any  # (k,) v = B K_i
+    column: Any  # (k,) b, of the slot
+    pivot: float  # B_jj
+    scale: float  # s
+
+    @property
+    def direction(self) -> Any:
+        """u."""
+        u = self.response - self.column * (self.response[self.slot] / self.pivot)
+        u[self.slot] = -1.0
+        return u
 
 
 class Exchange(NamedTuple):
     slot: int
     row: int
-    value: float  # F_tau afterwards
+    value: float  # the merit afterwards
     gains: Floats  # (M,) of the totals
-    kernels: tuple[Any, ...]  # K of the row with the set, by view, where the rows are
-    responses: tuple[Any, ...]  # v = B K
-    pivots: tuple[float, ...]  # B_jj, by view
-    scales: tuple[float, ...]  # s, by view
+    changes: tuple[InverseChange, ...]  # by view

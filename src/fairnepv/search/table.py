@@ -5,8 +5,8 @@ c_i = L_ii - K_i . v_i (DESIGN 3.4). Exchanging slot j changes B by two rank-one
 and c follow from their old values and one new column of the kernel: O(n (p + k)) per view, where
 making them anew costs O(n k (p + k)).
 
-Where the ridge allows it a table is in float32: it says who is worth a closer look, and whoever is
-gets scored in float64 from gathered rows.
+Where the ridge allows it a table is in float32: it says which rows are worth a closer look, and
+those are scored in float64 from gathered rows.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class SwapTable:
 
     @classmethod
     def of(cls, subset: Subset, *, keep: bool = True, out: Any = None) -> SwapTable:
-        """Kept where it is not too large; who looks only once need not keep it. `out` is the memory
-        of a table that nobody needs any more."""
+        """The table is kept where it is not too large, and `keep` asks for it: for a single look it
+        is not needed. `out` is the memory of a table that is given up."""
         pool, size = subset.problem.pool, len(subset.indices)
         source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
         width = len(pool.views) * size
@@ -85,7 +85,7 @@ class SwapTable:
 
     @property
     def exact(self) -> SwapTable:
-        """Of the same set in float64; not kept."""
+        """The table of the same set in float64, not kept."""
         return SwapTable(self.subset, RowSource.of(self.subset, coarse=False), None)
 
     @property
@@ -104,7 +104,7 @@ class SwapTable:
             return self._anew(moves, reuse)
         pool, updates = subset.problem.pool, []
         for move in moves:
-            updates.append(_Update.of(subset, move, coarse=self.source.coarse))
+            updates.append(_updates(pool, move, self.source.coarse))
             subset = subset.exchange(move)
             if subset.strained.any():
                 return self._anew(moves, reuse)
@@ -155,28 +155,24 @@ def swap_error(problem: Problem) -> float:
 
 
 class _Update(NamedTuple):
-    """What one exchange changes, by view."""
+    """What one exchange changes in one view, in the precision of the table."""
 
-    anchors: tuple[Any, ...]  # of the row that comes in
-    kernels: tuple[Any, ...]  # its kernel with the set
-    columns: tuple[Any, ...]  # of the slot in the inverses
+    anchor: Any  # of the row that comes in
+    kernel: Any  # (k,) of that row with the set
+    column: Any  # (k,) of the slot in the inverse B
+    direction: Any  # (k,) u: the new inverse is B_- + u u^T / s
     slot: int
-    pivots: tuple[float, ...]  # where these meet
-    directions: tuple[Any, ...]  # u: the new inverse is B_- + u u^T / s
-    scales: tuple[float, ...]
+    pivot: float
+    scale: float
 
-    @classmethod
-    def of(cls, subset: Subset, move: Exchange, *, coarse: bool) -> _Update:
-        pool, row = subset.problem.pool, np.array([move.row], dtype=np.int64)
-        return cls(
-            tuple(view.anchor(row) for view in pool.views),
-            _as_kind(pool, move.kernels, coarse),
-            _as_kind(pool, [B[move.slot] for B in subset.inverses], coarse),
-            move.slot,
-            move.pivots,
-            _as_kind(pool, subset.directions(move), coarse),
-            move.scales,
-        )
+
+def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[_Update, ...]:
+    row = np.array([move.row], dtype=np.int64)
+    found = []
+    for view, own in zip(pool.views, move.changes, strict=True):
+        K, b, u = _as_kind(pool, (own.kernel, own.column, own.direction), coarse)
+        found.append(_Update(view.anchor(row), K, b, u, own.slot, own.pivot, own.scale))
+    return tuple(found)
 
 
 def _as_kind(pool: Pool, arrays: Iterable[Any], coarse: bool) -> tuple[Any, ...]:
@@ -193,7 +189,9 @@ def _respond(block: Block, source: RowSource, squared_norms: Any) -> Any:
 
 
 @portable
-def _update_responses(block: Block, state: tuple[tuple[_Update, ...], Floats], joined: Any) -> Any:
+def _update_responses(
+    block: Block, state: tuple[tuple[tuple[_Update, ...], ...], Floats], joined: Any
+) -> Any:
     """v and c after some exchanges.
 
     Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,
@@ -207,15 +205,12 @@ def _update_responses(block: Block, state: tuple[tuple[_Update, ...], Floats], j
     coarse = joined.dtype == xp.float32
     for q, view in enumerate(block.views):
         own = v[:, q]
-        for update in updates:
-            s, slot = update.scales[q], update.slot
-            b, pivot = block.put(update.columns[q]), update.pivots[q]
+        for anchor, kernel, b, u, slot, pivot, s in (by_view[q] for by_view in updates):
             gone = own[:, slot] / pivot
-            own -= gone[:, None] * b
-            anchor = update.anchors[q]
+            own -= gone[:, None] * block.put(b)
             K = view.coarse(anchor) if coarse else view.cross(anchor)
-            t = own @ block.put(update.kernels[q]) - xp.astype(K[:, 0], own.dtype, copy=False)
-            own += t[:, None] * block.put(update.directions[q] / s)
+            t = own @ block.put(kernel) - xp.astype(K[:, 0], own.dtype, copy=False)
+            own += t[:, None] * block.put(u / s)
             own[:, slot] = -t / s  # exactly, where the subtraction left rounding
             c[:, q] = (c[:, q] + gone**2 * pivot - t**2 / s).clip(float(eps[q]))
     return joined

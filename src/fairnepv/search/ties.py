@@ -1,7 +1,7 @@
-"""Who wins when scores are equal to rounding: the lowest index, at any block size.
+"""Which row wins when scores are equal to rounding: the lowest index, at any block size.
 
-Whoever could be the best, for all that a look in whatever precision has seen, is scored again in
-float64 from gathered rows; of those within the tie tolerance of the best the lowest row wins.
+Every row that could be the best, for all that a look in whatever precision has seen, is scored
+again in float64 from gathered rows; of those within the tie tolerance of the best the lowest wins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fairnepv.problem import Problem
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
 
-SLACK = 1e-8  # whoever comes this close to the best of a pass gets confirmed
+SLACK = 1e-8  # rows that come this close to the best of a pass are confirmed
 COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 _WIDEST_BLUR = 1e-3
 _LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float32 computes with
@@ -33,7 +33,7 @@ def blur(problem: Problem, size: int) -> float:
 
 
 def rounding(norms: Floats, eps: Floats, size: int) -> float:
-    """The same without a cap, for views of these largest norms and ridges."""
+    """How far rounding may move a score per item, for views of these largest norms and ridges."""
     with np.errstate(divide="ignore"):
         worst = float((norms / eps).max(initial=0.0))
     return 16.0 * float(np.finfo(np.float64).eps) * worst / size
