@@ -70,7 +70,7 @@ def test_names_of_efforts():
 
 # --- the command line -----------------------------------------------------------------------------
 
-CALLED = {"random_state": "seed", "priorities": "priority", "quotas": "quota", "floors": "floor",
+CALLED = {"priorities": "priority", "quotas": "quota", "floors": "floor",
           "views": "view"}  # fmt: skip
 # --k-more, what only Python has, and what is about the exit code there.
 NOT_THERE = {"include_counts", "oversampling", "progress", "strict"}
