@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fairnepv import Calibration, FairnepvError, InputError, Pool
+from fairnepv.checks import check_positive, check_seed
 from fairnepv.loop import run
 from fairnepv.problem import (
     Constraints,
@@ -20,8 +21,6 @@ from fairnepv.problem import (
     Tolerances,
     by_view,
     check_k,
-    check_random_state,
-    check_tau,
 )
 from fairnepv.search import Greedy
 
@@ -327,8 +326,11 @@ def test_every_purpose_has_its_own_generator():
 
 def test_streams_keep_their_numbers():
     """Or every selection of an earlier version would come out otherwise."""
-    numbers = {"RANGE": 0, "CURVATURE": 1, "PERTURB": 2, "UNIFORM": 3, "K_DPP": 4, "START": 5}
-    assert {stream.name: stream.value for stream in Stream} == {**numbers, "NEIGHBOURS": 6}
+    names = ["RANDOM_START", "CURVATURE", "PERTURB", "RANDOM_BASELINE", "KDPP_BASELINE"]
+    names += ["RELAXED_SAMPLE", "COVERAGE"]
+    assert [(stream.name, stream.value) for stream in Stream] == [
+        *zip(names, range(7), strict=True)
+    ]
     assert _problem().rng(Stream.PERTURB, 3).random() == _problem().rng(2, 3).random()
 
 
@@ -423,8 +425,8 @@ def _short(value):
 
 @pytest.mark.parametrize("tau", [1e-300, 0.05, 1, 3, np.float32(0.5), np.int8(2), 1e300, 10**30])
 def test_tau(tau):
-    assert check_tau(tau) == float(tau)
-    assert type(check_tau(tau)) is float
+    assert check_positive("tau", tau) == float(tau)
+    assert type(check_positive("tau", tau)) is float
 
 
 @pytest.mark.parametrize(
@@ -434,19 +436,19 @@ def test_tau(tau):
 )
 def test_other_tau_are_refused(tau):
     with pytest.raises(InputError, match=r"^tau must be a finite positive number"):
-        check_tau(tau)
+        check_positive("tau", tau)
 
 
 @pytest.mark.parametrize("seed", [0, 1, np.int64(7), 2**70])
 def test_random_state(seed):
-    assert check_random_state(seed) == int(seed)
-    _problem(random_state=check_random_state(seed)).rng(0)
+    assert check_seed("random_state", seed) == int(seed)
+    _problem(random_state=check_seed("random_state", seed)).rng(0)
 
 
 @pytest.mark.parametrize("seed", [-1, np.int32(-5), 1.0, None, "0", True, np.random.default_rng(0)])
 def test_other_random_states_are_refused(seed):
     with pytest.raises(InputError, match=r"^random_state must be a non-negative integer"):
-        check_random_state(seed)
+        check_seed("random_state", seed)
 
 
 # --- priorities -----------------------------------------------------------------------------------

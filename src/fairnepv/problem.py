@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief
 from fairnepv.constraints import Constraints as Constraints
 from fairnepv.constraints import Mask as Mask
 from fairnepv.constraints import Quotas as Quotas
@@ -16,7 +17,6 @@ from fairnepv.constraints import largest as largest
 from fairnepv.errors import InputError
 from fairnepv.options import default
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
@@ -28,15 +28,15 @@ DEFAULT_UTILITY = "diverse"  # of `objective.UTILITIES`: log-determinants
 
 
 class Stream(IntEnum):
-    """What random numbers are for; `Problem.rng` makes a generator of its own for each."""
+    """What random numbers are drawn for; each purpose has a stream of its own."""
 
-    RANGE = 0  # combinations of all feature columns, where frames start
-    CURVATURE = 1  # directions in which a point is looked at, by attempt
-    PERTURB = 2  # what a set exchanges before it is improved again, by restart
-    UNIFORM = 3  # the baseline of that name
-    K_DPP = 4  # the baseline of that name, by sample
-    START = 5  # the first vector of Lanczos; by sample, sets drawn from a relaxed solution
-    NEIGHBOURS = 6  # rows that isolation is judged by
+    RANDOM_START = 0  # of a relaxation on frames
+    CURVATURE = 1  # the check of what it converged to, by attempt
+    PERTURB = 2  # items replaced at a local optimum, by restart
+    RANDOM_BASELINE = 3
+    KDPP_BASELINE = 4  # by sample
+    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
+    COVERAGE = 6  # rows that coverage is measured on
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,8 @@ class Problem:
         return np.asarray(self.pool.offsets + self.lifts)
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """A generator of its own for each purpose, so that resuming needs no stored state.
-
-        A purpose is a `Stream` and, where it is asked for several times, a counter.
-        """
+        """A generator of its own for each purpose, a `Stream` and perhaps a number within it, so
+        that resuming needs no stored state."""
         seeds = np.random.SeedSequence(self.random_state, spawn_key=purpose)
         return np.random.default_rng(seeds)
 
@@ -144,17 +142,6 @@ def check_k(k: Any, n: int) -> int:
     if not 1 <= k < n:
         raise InputError(f"k must be from 1 to n - 1 = {n - 1}, not {brief(int(k))}")
     return int(k)
-
-
-def check_tau(tau: Any) -> float:
-    return check_positive("tau", tau)
-
-
-def check_random_state(random_state: Any) -> int:
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if not whole or random_state < 0:
-        raise InputError(f"random_state must be a non-negative integer, not {brief(random_state)}")
-    return int(random_state)
 
 
 def by_view(pool: Pool, values: Floats) -> Mapping[str, float]:

@@ -20,7 +20,7 @@ from fairnepv.concave import (
     refuse_unreachable_floors,
 )
 from fairnepv.errors import InputError
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.options import CertifyOptions, ProblemOptions, SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.signatures import checked, completed, part, takes
@@ -48,7 +48,7 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
 def certify_posed(problem: Problem, options: CertifyOptions) -> Certificate:
     """The same for a problem that is posed, by options that are complete."""
     refuse_unreachable_floors(problem)
-    session = Session(time_limit=options["time_limit"], progress=options["progress"])
+    session = Context(time_limit=options["time_limit"], progress=options["progress"])
     return prove(problem, options["gap"], session)
 
 

@@ -16,7 +16,7 @@ from fairnepv.api.selection import Comparison, Selection
 from fairnepv.checks import brief
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, Status
-from fairnepv.loop import Progress, Session, Step
+from fairnepv.loop import Context, Progress, Step
 from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
@@ -41,7 +41,7 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
         names = [name for name in names if refusal(problem, name) is None]
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     refuse_unreachable_floors(problem)
-    proving = Session(progress=given["progress"])
+    proving = Context(progress=given["progress"])
     certificate = prove(problem, given["gap"], proving)
     if proving.stopped is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is in hand yet
@@ -58,7 +58,7 @@ def _carry_out_all(
     began = time.monotonic()
     rows: list[Selection] = []
     for plan in plans:
-        session = Session(progress=progress)
+        session = Context(progress=progress)
         if progress is not None:
             with session.absorbing_interruption() if rows else contextlib.nullcontext():
                 progress(_turn_of(plan.method, rows, len(plans), began))

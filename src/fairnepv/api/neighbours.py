@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairnepv.compute import Block
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
 
@@ -74,4 +74,4 @@ def _look_around(block: Block, state: tuple[Anchors, int], inverse: Floats) -> S
 def usual_rows(problem: Problem) -> Indices:
     """Rows that tell how far apart neighbours usually are."""
     size = min(SAMPLE, problem.n)
-    return problem.rng(6).choice(problem.n, size=size, replace=False).astype(np.int64)
+    return problem.rng(Stream.COVERAGE).choice(problem.n, size=size, replace=False).astype(np.int64)

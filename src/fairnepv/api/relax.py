@@ -9,7 +9,7 @@ import numpy as np
 
 from fairnepv.api.inputs import pose
 from fairnepv.errors import NumericalError, UnsupportedError
-from fairnepv.loop import Session, check_progress
+from fairnepv.loop import Context, check_progress
 from fairnepv.options import ProblemOptions, RelaxOptions
 from fairnepv.signatures import checked, part, takes
 from fairnepv.stiefel import Relaxation, make_solver
@@ -40,7 +40,7 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
         sigma=given["sigma"],
     )
     listener = check_progress(given["progress"])
-    session = Session(time_limit=given["time_limit"], progress=listener)
+    session = Context(time_limit=given["time_limit"], progress=listener)
     result = solve_relaxation(problem, solver, start=given["start"], session=session)
     if given["strict"] and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")

@@ -19,7 +19,7 @@ from fairnepv.concave import Certificate
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status
 from fairnepv.io.memory import check_memory_limit
-from fairnepv.loop import Session, check_progress
+from fairnepv.loop import Context, check_progress
 from fairnepv.methods import check_method, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
@@ -61,13 +61,13 @@ def shards_wanted(problem: Problem, options: SelectOptions) -> tuple[int, ...]:
     return shards_of(problem.pool, problem.k, wanted) if wanted else ()
 
 
-def prove(problem: Problem, gap: float, session: Session) -> Certificate:
+def prove(problem: Problem, gap: float, session: Context) -> Certificate:
     """The bound on what any set can score."""
     with block_threads(problem.work()):
         return make_certificate(problem, gap=gap, session=session)
 
 
-def carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
+def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
     began = time.monotonic()
     with block_threads(problem.work()):

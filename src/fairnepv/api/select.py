@@ -17,7 +17,7 @@ from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, NumericalError, Status
-from fairnepv.loop import Session
+from fairnepv.loop import Context
 from fairnepv.options import SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.signatures import checked, takes
@@ -71,10 +71,10 @@ def select_posed(problem: Problem, options: SelectOptions) -> Selection:
     refuse_unreachable_floors(problem)
     limits: Any = {"time_limit": plan.time_limit, "progress": options["progress"]}
     with journal_of(problem, plan, options) as journal:
-        proving = Session(**limits, journal=journal)
+        proving = Context(**limits, journal=journal)
         if options["certify"]:
             plan = replace(plan, certificate=prove(problem, plan.gap, proving))
-        session = Session(**limits, journal=journal, goal=plan.goal).following(proving)
+        session = Context(**limits, journal=journal, goal=plan.goal).following(proving)
         return carry_out(problem, plan, session)
 
 

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.checks import check_count
+from fairnepv.checks import check_count, check_seed
 from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.options import default
-from fairnepv.problem import check_random_state
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
@@ -36,7 +35,7 @@ def typicality(
     view whose median density is not positive tells no outliers, and all its qualities are 1.
     """
     near, most = check_count("neighbours", neighbours), check_count("sample", sample, 2)
-    seed = check_random_state(random_state)
+    seed = check_seed("random_state", random_state)
     pool = Pool.of(data, views=views, engine=engine)
     rows = _sampled(pool.n, most, seed)
     if near >= len(rows):

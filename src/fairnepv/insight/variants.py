@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairnepv.api.search import carry_out, prove
 from fairnepv.api.selection import Selection
-from fairnepv.checks import brief, check_positive
+from fairnepv.checks import brief, check_positive, check_seed
 from fairnepv.compute import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
@@ -20,7 +20,7 @@ from fairnepv.insight.given import problem_of
 from fairnepv.loop import Context, Progress, Step, check_progress
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import fair_value, subset_scores
-from fairnepv.problem import Problem, check_random_state
+from fairnepv.problem import Problem
 from fairnepv.search import check_effort
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Indices
@@ -180,7 +180,7 @@ def _variants(
         factor = check_positive("a factor on eps", factor)
         yield ("eps", factor), _with_ridges(problem, factor)
     for seed in _listed("seeds", seeds):
-        seed = check_random_state(seed)
+        seed = check_seed("random_state", seed)
         yield ("seed", seed), replace(problem, random_state=seed)
 
 

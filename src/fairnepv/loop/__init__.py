@@ -16,15 +16,12 @@ from fairnepv.loop.driver import (
 )
 from fairnepv.loop.journal import StoredRun
 
-Session = Context  # its name before; for what still imports it
-
 __all__ = [
     "Budget",
     "Context",
     "Method",
     "Outcome",
     "Progress",
-    "Session",
     "State",
     "Step",
     "StoredRun",

@@ -151,7 +151,7 @@ class Journal:
         if status is None and began - self._written < _SHARE * self._took:
             return
         # A state that says "stopped" is in the middle of a step: the one before it is whole.
-        if self._file is None or getattr(state, "stopped", ""):
+        if self._file is None or getattr(state, "stopped", False):
             return
         blob = _blob(pack(state))
         if len(blob) > _LARGEST:

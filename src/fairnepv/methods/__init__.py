@@ -197,7 +197,7 @@ def _sampled_start(
 ) -> Found:
     """k rows drawn with the relaxed solution as weights (Gumbel noise, so that any rule can be
     kept)."""
-    noise = problem.rng(Stream.START, sample).gumbel(size=problem.n)
+    noise = problem.rng(Stream.RELAXED_SAMPLE, sample).gumbel(size=problem.n)
     rows = problem.constraints.best_set(_log_shares(problem, certificate) + noise, problem.k)
     return Found(np.sort(rows).astype(np.int64), Status.COMPLETE)
 

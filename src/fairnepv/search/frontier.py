@@ -348,8 +348,8 @@ class NewDirections(NamedTuple):
 def _explained(block: Block, state: NewDirections, known: Any) -> Any:
     """(b, M) sums of squares along the directions that rows do not know of."""
     xp, explained = block.xp, []
-    everybody = block.place.asynchronous
-    partly = slice(None) if everybody else _partly_informed(known, state.since)
+    asked = not block.place.asynchronous
+    partly = _partly_informed(known, state.since) if asked else slice(None)
     unknown = block.put(state.picks) >= known[partly, None]
     with np.errstate(**OVERFLOWS):
         for view, anchor in zip(block.views, state.anchors, strict=True):

@@ -17,9 +17,8 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 
 from fairnepv.errors import Status
-from fairnepv.objective import Point, StiefelObjective
+from fairnepv.objective import Point
 from fairnepv.objective.geometry import Geometry
-from fairnepv.options import default
 from fairnepv.stiefel.iteration import Iteration, affordable
 from fairnepv.stiefel.preconditioner import Preconditioner
 from fairnepv.views.base import Floats
@@ -50,12 +49,6 @@ class Lbfgs(Iteration):
 
     stage = "ascent"
 
-    def __init__(
-        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
-    ) -> None:
-        super().__init__(objective, start, tol=tol)
-        self._memory = affordable(start.size, 2 * _MEMORY) // 2
-
     def init(self) -> LbfgsState:
         return LbfgsState(self._start, passes=self._point.for_both)
 
@@ -84,7 +77,8 @@ class Lbfgs(Iteration):
         self._point.keep(successor)
         step, change = length * direction, gradient - 2.0 * successor.A_perp
         if geometry.dot(step, change) > 1e-12 * geometry.norm(step) * geometry.norm(change):
-            S, Y = (*S, step)[-self._memory :], (*Y, change)[-self._memory :]
+            most = affordable(step.size, 2 * _MEMORY) // 2
+            S, Y = (*S, step)[-most:], (*Y, change)[-most:]
         best = min(successor.residual, state.best_residual)
         stalled = 0 if best < state.best_residual else state.stalled + 1
         passes += self._point.for_gradient

@@ -18,8 +18,7 @@ from scipy.linalg import eigh
 from fairnepv.errors import InputError, Status
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
-from fairnepv.options import default
-from fairnepv.stiefel.iteration import Iteration
+from fairnepv.stiefel.iteration import TOL, Iteration
 from fairnepv.views.base import Floats
 
 _RENEW_EVERY = 20  # steps between explicit re-orthonormalisations
@@ -44,7 +43,7 @@ class Scf(Iteration):
         *,
         alpha: float = 1.0,
         sigma: float = 0.0,
-        tol: float = default("tol"),
+        tol: float = TOL,
     ) -> None:
         if not 0 < alpha <= 1:
             raise InputError(f"alpha must be in (0, 1], not {alpha!r}")

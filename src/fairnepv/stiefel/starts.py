@@ -97,7 +97,7 @@ def _lanczos(problem: Problem, maps: FeatureMaps) -> Floats | None:
     """The dominant subspace by ARPACK; None where clustered eigenvalues keep it from converging."""
     n = problem.n
     kernel = LinearOperator((n, n), matvec=lambda v: maps.combine(maps.adjoint(v.reshape(-1, 1))))
-    v0 = problem.rng(Stream.START).standard_normal(n)
+    v0 = problem.rng(Stream.RELAXED_SAMPLE).standard_normal(n)
     try:
         return EUCLIDEAN.orthonormalize(eigsh(kernel, k=problem.k, which="LA", v0=v0)[1])
     except ArpackNoConvergence:
@@ -140,4 +140,6 @@ def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
     """Phi Omega with views weighted to the same size, whatever their units."""
-    return maps.combine(random_coefficients(problem.pool, columns, problem.rng(Stream.RANGE)))
+    return maps.combine(
+        random_coefficients(problem.pool, columns, problem.rng(Stream.RANDOM_START))
+    )

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import Status
-from fairnepv.objective import Point, StiefelObjective
-from fairnepv.options import default
+from fairnepv.objective import Point
 from fairnepv.stiefel.iteration import Iteration
 from fairnepv.views.base import Floats
 
@@ -37,11 +36,9 @@ class TrustRegion(Iteration):
 
     stage = "newton"
 
-    def __init__(
-        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
-    ) -> None:
-        super().__init__(objective, start, tol=tol)
-        self._widest = float(np.sqrt(objective.k))
+    @property
+    def _widest(self) -> float:
+        return float(np.sqrt(self._point.objective.k))
 
     def init(self) -> TrustRegionState:
         residual = self._point(self._start).residual

@@ -21,7 +21,7 @@ K_DPP_SAMPLES = 10  # of which the sampler returns the best
 
 def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
     """k items drawn without looking at them: uniformly, or under quotas uniformly one by one."""
-    rng = problem.rng(Stream.UNIFORM)
+    rng = problem.rng(Stream.RANDOM_BASELINE)
     indices = problem.constraints.fixed_in
     while len(indices) < problem.k:
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
@@ -35,7 +35,7 @@ def k_dpp(problem: Problem, effort: Effort, session: Context) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
     insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
-    samples = [sampler.draw(problem.rng(Stream.K_DPP, i)) for i in range(K_DPP_SAMPLES)]
+    samples = [sampler.draw(problem.rng(Stream.KDPP_BASELINE, i)) for i in range(K_DPP_SAMPLES)]
     scores = [subset_merit(problem, sample) for sample in samples]
     return Found(samples[int(np.argmax(scores))], Status.COMPLETE)
 
