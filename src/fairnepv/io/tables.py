@@ -117,7 +117,7 @@ def _guarded(about: str) -> list[str]:
 
 
 def _integers(values: list[int]) -> NDArray[Any]:
-    """Of one type that holds all; NumPy would make floats of small and large ones."""
+    """Integers of one type that holds all; NumPy would make floats of small and large ones."""
     unsigned = min(values) >= 0 and 2**63 <= max(values) < 2**64
     return np.array(values, np.uint64 if unsigned else None)
 
