@@ -228,7 +228,8 @@ def _reading(file: Path) -> Iterator[None]:
 
 def _refuse_bombs(file: Path) -> None:
     """Before values that are stored once and stand in a million rows are held as often."""
-    from fairnepv.io.arrow_files import Column, column_names, counted_chunks
+    from fairnepv.io.arrow_files import column_names, counted_chunks
+    from fairnepv.io.table_rows import Column
 
     source = Source(file, None)
     for at, name in enumerate(column_names(source)):

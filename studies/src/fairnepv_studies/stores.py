@@ -278,7 +278,8 @@ def _parquet(
     import pyarrow.parquet as pq
     from pyarrow.types import is_struct
 
-    from fairnepv.io.arrow_files import Column, counted_chunks
+    from fairnepv.io.arrow_files import counted_chunks
+    from fairnepv.io.table_rows import Column
 
     try:
         file = stack.enter_context(pq.ParquetFile(path, memory_map=True))

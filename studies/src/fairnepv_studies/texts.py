@@ -80,7 +80,8 @@ def _csv(path: Path) -> Table:
 def _arrow(path: Path) -> Table:
     import pyarrow as pa
 
-    from fairnepv.io.arrow_files import Column, column_types, counted_chunks
+    from fairnepv.io.arrow_files import column_types, counted_chunks
+    from fairnepv.io.table_rows import Column
 
     source = Source(path, None)
     types = column_types(source)
