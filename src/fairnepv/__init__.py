@@ -10,60 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "select": "api.pipeline",
-    "compare": "api.pipeline",
-    "score": "api.pipeline",
-    "relax": "api.pipeline",
-    "exhaustive": "api.pipeline",
-    "certify": "api.pipeline",
-    "verify_bound": "api.pipeline",
-    "plan": "api.pipeline",
-    "open_rows": "io",
-    "FairSelector": "api.estimator",
-    "assign": "insight",
-    "curve": "insight",
-    "diff": "insight",
-    "explain": "insight",
-    "extend": "insight",
-    "stability": "insight",
-    "tradeoff": "insight",
-    "typicality": "insight",
-    "Assignment": "insight",
-    "Curve": "insight",
-    "Difference": "insight",
-    "Explanation": "insight",
-    "Stability": "insight",
-    "Tradeoff": "insight",
-    "Forecast": "planning",
-    "Selection": "api.selection",
-    "Score": "api.selection",
-    "Comparison": "api.selection",
-    "Optimum": "api.selection",
-    "Certificate": "concave",
-    "Calibration": "views",
-    "DiagonalView": "views",
-    "KernelView": "views",
-    "Pool": "views",
-    "LocalEngine": "compute",
-    "FairnepvError": "errors",
-    "InputError": "errors",
-    "NumericalError": "errors",
-    "UnsupportedError": "errors",
-    "RankWarning": "errors",
-    "Status": "errors",
+_ROOMS = {  # a test holds this and the imports for type checkers equal
+    "api.select": "select",
+    "api.compare": "compare",
+    "api.score": "score exhaustive",
+    "api.relax": "relax",
+    "api.certify": "certify verify_bound",
+    "api.plan": "plan",
+    "io": "open_rows",
+    "api.estimator": "FairSelector",
+    "insight": "assign curve diff explain extend stability tradeoff typicality "
+    "Assignment Curve Difference Explanation Stability Tradeoff",
+    "planning": "Forecast",
+    "api.selection": "Selection Score Comparison Optimum",
+    "concave": "Certificate",
+    "views": "Calibration DiagonalView KernelView Pool",
+    "compute": "LocalEngine",
+    "errors": "FairnepvError InputError NumericalError UnsupportedError RankWarning Status",
 }
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
+    from fairnepv.api.certify import certify as certify
+    from fairnepv.api.certify import verify_bound as verify_bound
+    from fairnepv.api.compare import compare as compare
     from fairnepv.api.estimator import FairSelector as FairSelector
-    from fairnepv.api.pipeline import compare as compare
-    from fairnepv.api.pipeline import exhaustive as exhaustive
-    from fairnepv.api.pipeline import plan as plan
-    from fairnepv.api.pipeline import relax as relax
-    from fairnepv.api.pipeline import score as score
-    from fairnepv.api.pipeline import select as select
+    from fairnepv.api.plan import plan as plan
+    from fairnepv.api.relax import relax as relax
+    from fairnepv.api.score import exhaustive as exhaustive
+    from fairnepv.api.score import score as score
+    from fairnepv.api.select import select as select
     from fairnepv.api.selection import Comparison as Comparison
     from fairnepv.api.selection import Optimum as Optimum
     from fairnepv.api.selection import Score as Score
@@ -75,6 +53,7 @@ if TYPE_CHECKING:
     from fairnepv.errors import NumericalError as NumericalError
     from fairnepv.errors import RankWarning as RankWarning
     from fairnepv.errors import Status as Status
+    from fairnepv.errors import UnsupportedError as UnsupportedError
     from fairnepv.insight import Assignment as Assignment
     from fairnepv.insight import Curve as Curve
     from fairnepv.insight import Difference as Difference

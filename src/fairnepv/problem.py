@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
+from fairnepv.options import default
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
@@ -260,7 +261,7 @@ class Problem:
     calibration: Calibration
     constraints: Constraints = field(default_factory=Constraints)
     tolerances: Tolerances = field(default_factory=Tolerances)
-    random_state: int = 0
+    random_state: int = default("random_state")
     priorities: Floats | None = None  # (M,) weights in the soft-min, summing to one; None: equal
     floors: Floats | None = None  # (M,) least d_q, -inf where there is none; None: none at all
     means: Means = field(default_factory=Means)

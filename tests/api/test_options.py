@@ -13,8 +13,8 @@ import pytest
 import cases
 import fairnepv
 from fairnepv import FairnepvError, FairSelector
-from fairnepv.api.inputs import Posing
-from fairnepv.views.arrays import brief
+from fairnepv.checks import brief
+from fairnepv.options import ProblemOptions
 
 N = 10
 TEXT, VISION = cases.random_views(np.random.default_rng(0), N, [4, 3])
@@ -108,16 +108,16 @@ def fit(data: Any, k: Any, **options: Any) -> Any:
 
 
 # Each with what it needs, and which options it has besides those in its signature.
-POSED = tuple(Posing.__annotations__)
+POSED = tuple(ProblemOptions.__annotations__)
 SELECTS = tuple(inspect.signature(fairnepv.select).parameters)[2:]
 FUNCTIONS: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "select": (fairnepv.select, {"data": DATA, "k": 3, **FAST}, ()),
-    "compare": (fairnepv.compare, {"data": DATA, "k": 3, "effort": "fast"}, POSED),
-    "certify": (fairnepv.certify, {"data": DATA, "k": 3}, POSED),
+    "compare": (fairnepv.compare, {"data": DATA, "k": 3, "effort": "fast"}, ()),
+    "certify": (fairnepv.certify, {"data": DATA, "k": 3}, ()),
     "score": (fairnepv.score, {"data": DATA, "indices": [0, 1]}, ()),
-    "relax": (fairnepv.relax, {"data": DATA, "k": 3}, POSED),
-    "exhaustive": (fairnepv.exhaustive, {"data": DATA, "k": 3}, POSED),
-    "plan": (fairnepv.plan, {"data": DATA, "k": 3}, ("views", "eps", "engine", "nested", "gap")),
+    "relax": (fairnepv.relax, {"data": DATA, "k": 3}, ()),
+    "exhaustive": (fairnepv.exhaustive, {"data": DATA, "k": 3}, ()),
+    "plan": (fairnepv.plan, {"data": DATA, "k": 3}, ()),
     "FairSelector": (fit, {"data": DATA, "k": 3, **FAST}, SELECTS),
     "curve": (fairnepv.curve, {"data": DATA, "k_max": 3}, POSED),
     "tradeoff": (fairnepv.tradeoff, {"data": DATA, "k": 3, "view": "text", **FAST}, SELECTS),
@@ -134,7 +134,9 @@ NOT_THERE = {  # what a function does not have, or where None or several sizes m
     ("stability", "tau"),
     ("stability", "eps"),
     ("tradeoff", "method"),
-}
+    *(("plan", name) for name in ("calibration", "quality", "ids", "include", "exclude", "groups",
+                                  "quotas", "priorities", "floors")),  # which no plan looks at
+}  # fmt: skip
 ONE_SIZE_EACH = NO_NUMBER[2], NO_NUMBER[-1]
 RIGHT = {  # (function, option): values that are right there
     ("plan", "method"): (None,),

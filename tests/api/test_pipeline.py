@@ -27,6 +27,7 @@ from fairnepv import (
     Status,
     methods,
 )
+from fairnepv.api import inputs
 from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
@@ -1227,3 +1228,28 @@ def test_results_print_in_a_line():
     assert repr(rows).count("\n") == 1
     assert "3 from 20 by 'greedy'" in repr(rows["greedy"])
     assert str(rows["greedy"].status) == Status.COMPLETE.value
+
+
+# --- one way to a search --------------------------------------------------------------------------
+
+
+def test_a_comparison_poses_its_problem_once(monkeypatch):
+    posed, pose_once = [], inputs.pose
+    monkeypatch.setattr(
+        "fairnepv.api.compare.pose",
+        lambda *given, **more: posed.append(given) or pose_once(*given, **more),
+    )
+    methods = ["greedy", "averaged", "random"]
+    rows = fairnepv.compare(low_rank_pool(), 2, methods=methods, effort="fast")
+    assert [row.method for row in rows] == methods
+    assert len(posed) == 1
+    assert len({id(row.problem) for row in rows}) == 1
+
+
+def test_tiers_are_visited_only_where_there_are_tiers(monkeypatch):
+    monkeypatch.setattr("fairnepv.api.search.find_in_tiers", None)
+    monkeypatch.setattr("fairnepv.api.search.shards_of", None)
+    fast = {"effort": "fast", "certify": False}
+    assert len(fairnepv.select(low_rank_pool(), 2, **fast).indices) == 2
+    with pytest.raises(TypeError):
+        fairnepv.select(low_rank_pool(), 2, hierarchical=2, **fast)

@@ -39,7 +39,7 @@ from fairnepv.api import pipeline
 from fairnepv.api import selection as selection_module
 from fairnepv.api.selection import Comparison
 from fairnepv.cli import commands, main, progress
-from fairnepv.cli.options import ProblemOptions
+from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.progress import StageBar
 from fairnepv.compute import LocalEngine
 from fairnepv.data import Pictograms, openmoji
@@ -2193,7 +2193,7 @@ def test_the_address_of_a_cluster_tells_no_secret(run, folder, address):
 
 
 def test_settings_have_addresses_without_secrets():
-    posed = ProblemOptions(
+    posed = ProblemFiles(
         {"a": f"s3://{SECRET}@b/a.npy?region={SECRET}", "b": "b.npy"},
         {"": f"s3://b/ids.txt?region={SECRET}"},
         {"tau": 0.05},

@@ -24,10 +24,11 @@ from fairnepv import (
     Selection,
     Status,
 )
-from fairnepv.api.selection import _usual_rows, make_selection
+from fairnepv.api.neighbours import usual_rows as _usual_rows
+from fairnepv.api.selection import make_selection
 from fairnepv.data import paper_instance
 from fairnepv.insight.floors import _settled
-from fairnepv.methods.tiers import find_in_tiers
+from fairnepv.methods import find
 from fairnepv.problem import Constraints
 from problems import (
     STORAGE,
@@ -120,7 +121,7 @@ def test_results_can_be_compared_and_hashed():
 LATE = {
     "coverage": lambda found: found.coverage,
     "isolated": lambda found: found.isolated,
-    "notes": lambda found: found.notes,
+    "neighbours": lambda found: found.neighbours(),
     "assign": fairnepv.assign,
     "explain": fairnepv.explain,
     "stability": lambda found: fairnepv.stability(found, tau=(2,), eps=(), seeds=()),
@@ -274,6 +275,8 @@ def test_junk_is_flagged_and_named_in_a_note():
 def test_the_note_names_ids_and_few_of_them():
     ids = np.array([f"item{i}" for i in range(300)])
     one = fairnepv.select(lonely_pool(), 8, ids=ids, include=["item7"], exclude=["item8"], **FAST)
+    assert one.notes == ()  # a property makes no pass over the data
+    one.neighbours()
     assert one.notes[0].startswith("1 pick is isolated in view 'text' (id item7): nothing")
     data = lonely_pool()
     data["text"] = np.hstack([data["text"], np.zeros((300, 9))])
@@ -690,8 +693,8 @@ def test_large_pools_are_searched_again_with_limited_effort(monkeypatch):
     found = fairnepv.select(pool(n=16), 3, certify=False)
     efforts = []
     monkeypatch.setattr(
-        "fairnepv.api.pipeline.find_in_tiers",
-        lambda problem, plan, session, find=find_in_tiers: (
+        "fairnepv.api.search.find",
+        lambda problem, plan, session, find=find: (
             efforts.append(plan.effort) or find(problem, plan, session)
         ),
     )

@@ -179,7 +179,7 @@ def test_the_boundaries_of_shards_are_told_apart(tmp_path, monkeypatch):
     rows = random_views(np.random.default_rng(4), 60, [5])[0]
     options = {"method": "greedy", "certify": False, "hierarchical": 3}
     fairnepv.select({"a": rows}, 4, checkpoint=tmp_path / "state", **options)
-    monkeypatch.setattr("fairnepv.api.pipeline.shards_of", lambda *_: (0, 10, 20, 60))
+    monkeypatch.setattr("fairnepv.api.search.shards_of", lambda *_: (0, 10, 20, 60))
     with pytest.raises(InputError, match="of another problem"):
         fairnepv.select({"a": rows}, 4, checkpoint=tmp_path / "state", **options)
 
@@ -196,7 +196,7 @@ def test_nobody_can_make_rows_that_pass_for_others(tmp_path):
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "fairnepv.api.pipeline.fingerprint_of", lambda *a: seen.append(a) or probe(*a)
+            "fairnepv.api.checkpoint.fingerprint_of", lambda *a: seen.append(a) or probe(*a)
         )
         fairnepv.select({"a": rows}, 4, **options)
         with pytest.raises(InputError, match="of another problem"):
@@ -430,7 +430,7 @@ def test_one_selection_at_a_time_uses_a_checkpoint(tmp_path, monkeypatch):
             fairnepv.loop.journal.Journal(path, *rest)
         return seen[0]
 
-    monkeypatch.setattr("fairnepv.api.pipeline.Journal", second)
+    monkeypatch.setattr("fairnepv.api.checkpoint.Journal", second)
     assert not _prove(tmp_path / "state").run_notes
     assert len(seen) == 1
 

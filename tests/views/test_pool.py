@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import fairnepv
 from cases import SMALL, paper_instance, random_views
 from fairnepv import Calibration, DiagonalView, InputError, KernelView, LocalEngine, Pool
-from fairnepv.api.calibration import RULES, calibrate
+from fairnepv.api.calibration import calibrate
 from fairnepv.concave import GAP, certify, diagonal_bound, spectral_bound
 from fairnepv.errors import Status
+from fairnepv.options import CALIBRATIONS as RULES
 from fairnepv.problem import Constraints, Problem
 from problems import obeys
 from reference import (

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import check_positive
 from fairnepv.compute import block_threads
 from fairnepv.concave import view_bound
 from fairnepv.errors import InputError
+from fairnepv.options import CALIBRATIONS
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.arrays import check_positive
-
-RULES = ("unit-diagonal", "trace", "none", "efficiency")
 
 
 def calibrate(
@@ -30,10 +29,10 @@ def calibrate(
         return rule
     if isinstance(rule, Mapping):
         return _explicit(pool, rule)
-    if not isinstance(rule, str) or rule not in RULES:
+    if not isinstance(rule, str) or rule not in CALIBRATIONS:
         raise InputError(
-            f"calibration must be one of {', '.join(RULES)}, or a mapping from views to factors, "
-            f"not {rule!r}"
+            f"calibration must be one of {', '.join(CALIBRATIONS)}, or a mapping from views to "
+            f"factors, not {rule!r}"
         )
     if rule == "none":
         return Calibration(rule)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fairnepv.api.pipeline import is_one_size, select
-from fairnepv.compute import Engine
+from fairnepv.api.select import is_one_size, select
+from fairnepv.checks import brief, check_flag
 from fairnepv.compute.tensors import to_device
-from fairnepv.concave import GAP
 from fairnepv.errors import InputError
+from fairnepv.options import SHARE, SelectorOptions
+from fairnepv.signatures import completed, takes
 from fairnepv.views import View
-from fairnepv.views.arrays import brief, check_flag
 
 
 class FairSelector(BaseEstimator):  # type: ignore[misc]
@@ -28,64 +27,10 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
     from y.
     """
 
-    def __init__(
-        self,
-        k: int | float = 0.1,
-        *,
-        views: Mapping[str, Any] | None = None,
-        tau: float = 0.05,
-        eps: float | Mapping[str, float] = 0.1,
-        calibration: Any = "unit-diagonal",
-        quality: Any = None,
-        priorities: Mapping[str, float] | None = None,
-        floors: Mapping[str, float] | None = None,
-        include: Any = None,
-        include_counts: bool = True,
-        exclude: Any = None,
-        groups: Any = None,
-        quotas: Any = None,
-        method: str = "auto",
-        effort: str = "balanced",
-        oversampling: float = 3.0,
-        certify: bool = True,
-        gap: float = GAP,
-        target_efficiency: float | None = None,
-        node_limit: int | None = None,
-        hierarchical: bool | int = False,
-        time_limit: float | None = None,
-        strict: bool = False,
-        memory_limit: int | str | None = None,
-        checkpoint: str | Path | None = None,
-        engine: Engine | str | None = None,
-        random_state: int = 0,
-    ) -> None:
+    @takes(SelectorOptions)
+    def __init__(self, k: int | float = SHARE, **options: Unpack[SelectorOptions]) -> None:
         self.k = k
-        self.views = views
-        self.tau = tau
-        self.eps = eps
-        self.calibration = calibration
-        self.quality = quality
-        self.priorities = priorities
-        self.floors = floors
-        self.include = include
-        self.include_counts = include_counts
-        self.exclude = exclude
-        self.groups = groups
-        self.quotas = quotas
-        self.method = method
-        self.effort = effort
-        self.oversampling = oversampling
-        self.certify = certify
-        self.gap = gap
-        self.target_efficiency = target_efficiency
-        self.node_limit = node_limit
-        self.hierarchical = hierarchical
-        self.time_limit = time_limit
-        self.strict = strict
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.engine = engine
-        self.random_state = random_state
+        self.__dict__.update(completed("FairSelector.__init__", SelectorOptions, options))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Select; the result is in `selection_`, the rows in `selected_indices_`."""

@@ -6,16 +6,15 @@ two runs differ in their seconds, and `diff` says what differs between two selec
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import Block, block_threads, few_threads
+from fairnepv.api.neighbours import Survey, coverage, survey, usual_rows
+from fairnepv.compute import block_threads, few_threads
 from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
@@ -26,13 +25,11 @@ from fairnepv.problem import Problem, by_view
 from fairnepv.search import Enumeration
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
-from fairnepv.views.cosines import Anchors, CosinePool, cosines
 from fairnepv.views.imprint import Imprint
 
 _OF_THE_DATA = ("problem", "plan", "imprint")  # fields that a stored selection leaves behind
-_SAMPLE = 64  # rows that tell how far apart neighbours usually are
-_ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
 _NAMED = 5  # isolated picks that a note names
+_SURVEY = "_survey"  # where a selection keeps what a pass has found
 
 
 class Score:
@@ -78,8 +75,10 @@ class SubsetScore(Score):
 class Selection(Score):
     """k chosen items, how well they do, and how well any k items could do.
 
-    What their neighbours say, `coverage`, `isolated` and part of `notes`, takes a pass over the
-    data, which is made when first asked for: arrays that were overwritten by then are refused.
+    `neighbours()` makes a pass over the data, about as dear as fair greedy, which most callers of
+    `select` do not need: so it is made when first asked for, and then kept. `coverage` and
+    `isolated` ask for it, as they are the names by which results of every kind are read; nothing
+    else does. Arrays that were overwritten by then are refused.
     """
 
     scores: Mapping[str, float]
@@ -111,44 +110,46 @@ class Selection(Score):
             self.imprint.check()
         return self.problem
 
-    @functools.cached_property
-    def _survey(self) -> Survey:
-        problem = self.posed
-        assert problem is not None, "stored selections have been surveyed"
-        with block_threads(problem.work()):
-            return survey(problem, self.indices, _usual_rows(problem))
+    def neighbours(self) -> Survey:
+        """How near rows and picks are to each other, by one pass over the data."""
+        if _SURVEY not in self.__dict__:
+            problem = self.posed
+            assert problem is not None, "stored selections have been surveyed"
+            with block_threads(problem.work()):
+                found = survey(problem, self.indices, usual_rows(problem))
+            self.__dict__[_SURVEY] = found
+        kept: Survey = self.__dict__[_SURVEY]
+        return kept
 
     def looked_around(self) -> Selection:
         """The same with that pass made. If it is interrupted or the data is gone by then, the
         selection says so and has no coverage: the picks are not lost for it."""
         try:
-            _ = self._survey
+            self.neighbours()
+            return self
         except KeyboardInterrupt:
-            return replace(self, status=Status.INTERRUPTED)._unsurveyed()
+            found = replace(self, status=Status.INTERRUPTED)
         except FairnepvError as error:
             note = f"coverage is not known, since the data could not be read again: {error}"
-            return replace(self, run_notes=(*self.run_notes, note))._unsurveyed()
-        return self
-
-    def _unsurveyed(self) -> Selection:
-        views, rows = len(self.scores), len(self.indices) + _SAMPLE
-        self.__dict__["_survey"] = Survey(np.full(views, np.nan), np.ones((views, rows)))
-        return self
+            found = replace(self, run_notes=(*self.run_notes, note))
+        found.__dict__[_SURVEY] = Survey.unknown(len(self.scores), len(self.indices))
+        return found
 
     @property
     def coverage(self) -> Mapping[str, float]:
-        """C_q(S), mean cosine distance to the nearest pick; low is good."""
-        means = (self._survey.distances / self.settings["n"]).tolist()
+        """C_q(S), mean cosine distance to the nearest pick; low is good. Asks `neighbours()`."""
+        means = (self.neighbours().distances / self.settings["n"]).tolist()
         return dict(zip(self.scores, means, strict=True))
 
     @property
     def isolated(self) -> Mapping[str, Indices]:
-        """Per view the positions of picks that nothing is near to."""
-        return dict(zip(self.scores, self._survey.isolated(len(self.indices)), strict=True))
+        """Per view the positions of picks that nothing is near to. Asks `neighbours()`."""
+        return dict(zip(self.scores, self.neighbours().isolated(len(self.indices)), strict=True))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self.run_notes, *self._isolation_notes())
+        """What should be known of this; of isolated picks once `neighbours()` were asked for."""
+        return (*self.run_notes, *(self._isolation_notes() if _SURVEY in self.__dict__ else ()))
 
     def _isolation_notes(self) -> Iterator[str]:
         for name, positions in self.isolated.items():
@@ -285,62 +286,3 @@ def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
 
 def _ids(problem: Problem, indices: Indices) -> NDArray[Any]:
     return indices if problem.pool.ids is None else problem.pool.ids[indices]
-
-
-# --- neighbours -----------------------------------------------------------------------------------
-
-
-def coverage(problem: Problem, indices: Indices) -> Floats:
-    """(M,) C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2]; one pass."""
-    return survey(problem, indices, indices[:0]).distances / problem.n
-
-
-class Survey(NamedTuple):
-    """What one pass tells of neighbours; surveys of stretches of rows join to one of them all."""
-
-    distances: Floats  # (M,) cosine distances of all rows to their nearest picks, summed
-    nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row
-
-    def joined(self, other: Survey) -> Survey:
-        return Survey(self.distances + other.distances, np.maximum(self.nearest, other.nearest))
-
-    def isolated(self, k: int) -> list[Indices]:
-        """Per view the picks farther from any other row than the far-out fence of the sample.
-
-        The fence is Tukey's: three interquartile ranges above the upper quartile.
-        """
-        apart = (1.0 - self.nearest).clip(min=0.0)
-        low, high = np.quantile(apart[:, k:], [0.25, 0.75], axis=1)
-        fence = high + 3.0 * (high - low) + _ROUNDING
-        return [np.flatnonzero(own > most) for own, most in zip(apart[:, :k], fence, strict=True)]
-
-
-def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
-    """One look at the neighbours of the picks and of some sampled rows."""
-    space = CosinePool.of(problem.pool)
-    anchors = space.anchors(np.concatenate([indices, sample]))
-    seen: Survey = space.pool.reduce(
-        _look_around,
-        Survey.joined,
-        (anchors, len(indices)),
-        space.inverse,
-        width=2 * len(anchors.rows),
-        fixed=True,
-    )
-    return seen
-
-
-def _look_around(block: Block, state: tuple[Anchors, int], inverse: Floats) -> Survey:
-    anchors, k = state
-    here = anchors.inside(block)
-    distances, nearest = [], []
-    for cosine in cosines(block, anchors, inverse):
-        distances.append((1.0 - cosine[:, :k].max(axis=1)).clip(min=0.0).sum())
-        cosine[here] = -np.inf  # a row is no neighbour of its own
-        nearest.append(cosine.max(axis=0))
-    return Survey(np.array(distances), np.array(nearest))
-
-
-def _usual_rows(problem: Problem) -> Indices:
-    size = min(_SAMPLE, problem.n)
-    return problem.rng(6).choice(problem.n, size=size, replace=False).astype(np.int64)

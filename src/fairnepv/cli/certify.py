@@ -8,77 +8,54 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fairnepv.cli.files import ProblemFiles, reading
 from fairnepv.cli.options import (
-    ProblemOptions,
     Size,
-    constraining,
-    debug_option,
-    force_option,
     gap_option,
-    json_option,
     memory_limit_option,
     plan_option,
-    posing,
-    reading,
+    posing_with_rules,
+    reporting,
     size_option,
     time_limit_option,
 )
+from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, show, show_plan
 from fairnepv.errors import NumericalError
 
 
 @click.command()
 @size_option
-@posing
-@constraining
+@posing_with_rules
 @gap_option
 @time_limit_option
 @memory_limit_option
 @plan_option
-@click.option("--out", metavar="FILE", help="The proof as .npz, for verify-bound.")
-@force_option
-@json_option
-@debug_option
+@reporting(out="The proof as .npz, for verify-bound.")
 def certify(
-    problem: ProblemOptions,
-    k: int | float,
-    gap: float,
-    time_limit: float | None,
-    memory_limit: str | None,
-    plan: bool,
-    out: str | None,
-    force: bool,
-    as_json: bool,
+    problem: ProblemFiles, k: int | float, plan: bool, report: Report, **options: Any
 ) -> None:
     """Prove what no k items can exceed, without choosing any.
 
     \b
     fairnepv certify --view text=t.npz --view vision=v.npy -k 200 --out bound.npz
     """
-    from fairnepv.api.pipeline import certify as prove
-    from fairnepv.api.pipeline import plan as foretell
-    from fairnepv.cli.outputs import deliver, finish, output_at, print_json, show, show_plan
+    from fairnepv.api.certify import certify as prove
+    from fairnepv.api.plan import plan as foretell
     from fairnepv.cli.progress import stage_bar
     from fairnepv.concave import proof_arrays
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
 
     again = ["-k", str(k), *problem.arguments]
-    output = output_at("--out", out, (".npz",), force=force, inputs=problem.files)
+    output = Outputs(report, problem.files).at("out", (".npz",))
     if plan:
-        given = problem.read(engine=False)
-        forecast = foretell(k=k, **given, method=None, memory_limit=memory_limit)
-        show_plan([forecast], as_json=as_json)
+        limit = options["memory_limit"]
+        forecast = foretell(k=k, **problem.read(engine=False), method=None, memory_limit=limit)
+        show_plan([forecast], as_json=report.as_json)
         return
-    with stage_bar(time_limit) as progress:
-        certificate = prove(
-            k=k,
-            **problem.read(),
-            gap=gap,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            progress=progress,
-        )
+    with stage_bar(options["time_limit"]) as progress:
+        certificate = prove(k=k, **problem.read(), **options, progress=progress)
     unwritten = deliver(output, proof_arrays(certificate.proof))
-    if as_json:
+    if report.as_json:
         print_json({**certificate_record(certificate), "settings": problem.settings})
     else:
         show(certificate_table(certificate), certificate_summary(certificate))
@@ -93,17 +70,11 @@ def certify(
 @click.command("verify-bound")
 @click.argument("bound", metavar="BOUND.npz")
 @click.option("-k", "k", type=Size(), help="How many items the bound should be about.")
-@posing
-@constraining
-@json_option
-@debug_option
+@posing_with_rules
+@reporting()
 @click.pass_context
 def verify_bound(
-    context: click.Context,
-    problem: ProblemOptions,
-    bound: str,
-    k: int | float | None,
-    as_json: bool,
+    context: click.Context, problem: ProblemFiles, bound: str, k: int | float | None, report: Report
 ) -> None:
     """Check a stored bound against the data, from its dual variables alone.
 
@@ -115,8 +86,7 @@ def verify_bound(
     \b
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
     """
-    from fairnepv.api.pipeline import verify_bound as verify
-    from fairnepv.cli.outputs import print_json, show
+    from fairnepv.api.certify import verify_bound as verify
     from fairnepv.concave import read_proof
     from fairnepv.io import read_archive
     from fairnepv.report import verified_record, verified_summary
@@ -124,7 +94,7 @@ def verify_bound(
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
     verified = verify(certificate=proof, k=k, **_named_terms(context, problem.read()))
     sources = problem.checksums()
-    if as_json:
+    if report.as_json:
         print_json({**verified_record(verified), "views": sources})
     else:
         show(verified_summary(verified, {n: f"sha256 {s}" for n, s in sources.items()}))

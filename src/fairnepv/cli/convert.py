@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from fairnepv import __version__
-from fairnepv.cli.options import debug_option, force_option, json_option
+from fairnepv.cli.options import reporting
+from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import InputError
 
 
@@ -32,9 +33,7 @@ from fairnepv.errors import InputError
 )
 @click.option("--no-ids", is_flag=True, help="Leave ids out.")
 @click.option("--verify", metavar="FOLDER", help="Only compare the checksums of such a folder.")
-@force_option
-@json_option
-@debug_option
+@reporting(force=True)
 def convert(
     sources: tuple[str, ...],
     out: str | None,
@@ -43,8 +42,7 @@ def convert(
     ids: str | None,
     no_ids: bool,
     verify: str | None,
-    force: bool,
-    as_json: bool,
+    report: Report,
 ) -> None:
     """Write rows of any format as .npy shards with ids and checksums; several sources end to end.
 
@@ -52,7 +50,6 @@ def convert(
     fairnepv convert embeddings.parquet:text --ids embeddings.parquet:id --out text
     fairnepv select --view text=text --view vision=vision -k 200
     """
-    from fairnepv.cli.outputs import print_json, show
     from fairnepv.cli.progress import rows_bar
     from fairnepv.io import convert as convert_rows
     from fairnepv.io import verify as verify_folder
@@ -76,12 +73,12 @@ def convert(
                 dtype=dtype,
                 rows_per_shard=rows_per_shard,
                 ids="" if no_ids else ids,
-                force=force,
+                force=report.force,
                 made_by=f"fairnepv {__version__}",
                 progress=progress,
             )
         said = f"Wrote {out}"
-    if as_json:
+    if report.as_json:
         print_json(about.document())
         return
     named = "with ids" if about.ids else "without ids"

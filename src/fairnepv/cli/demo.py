@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option, json_option, seed_option
+from fairnepv.cli.options import reporting, seed_option
+from fairnepv.cli.outputs import Report, finish, print_json, show
 from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
@@ -32,13 +33,10 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
     metavar="FOLDER",
     help="Where pictures and data go; those of an earlier demo are replaced.",
 )
-@force_option
-@json_option
-@debug_option
-def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
+@reporting(force=True)
+def demo(k: int, seed: int, out: str, report: Report) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
-    from fairnepv.api.pipeline import compare
-    from fairnepv.cli.outputs import finish, print_json, show
+    from fairnepv.api.compare import compare
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
     from fairnepv.report import (
@@ -48,7 +46,7 @@ def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
         selection_summary,
     )
 
-    folder = _folder(out, force)
+    folder = _folder(out, report.force)
     pool = openmoji()
     with stage_bar() as progress:
         comparison = compare(
@@ -60,7 +58,7 @@ def demo(k: int, seed: int, out: str, force: bool, as_json: bool) -> None:
             progress=progress,
         )
     files = _write(folder, pool, comparison)
-    if as_json:
+    if report.as_json:
         print_json(comparison_record(comparison))
     else:
         best = comparison.rows[0]

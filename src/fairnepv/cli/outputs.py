@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,46 @@ from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 if TYPE_CHECKING:
     from fairnepv.io import Output
     from fairnepv.planning import Forecast
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the result of a command is wanted: which files, whether as JSON, and how strictly."""
+
+    files: Mapping[str, str | None]  # by the name of the option
+    force: bool = False
+    as_json: bool = False
+    strict: bool = False
+
+
+class Outputs:
+    """Outputs of one command: checked before any work, none of them a file that is read."""
+
+    def __init__(self, report: Report, inputs: Sequence[Path] = ()) -> None:
+        self._report, self._inputs = report, inputs
+        self._claimed: list[Path] = []
+
+    def at(self, name: str, endings: tuple[str, ...], *, size: Any = None) -> Output | None:
+        """The file of an option; of one of several sizes, with the size in its name."""
+        text = self._report.files[name]
+        if text is not None and size is not None:
+            stem, ending = os.path.splitext(text)
+            text = f"{stem}-{size}{ending}"
+        force = self._report.force
+        output = output_at(f"--{name}", text, endings, force=force, inputs=self._inputs)
+        if output is not None:
+            self.claim(f"--{name}", output.path)
+        return output
+
+    def claim(self, option: str, path: Path) -> None:
+        """For this option alone, whatever the others call the same file."""
+        for others, why in (
+            (self._inputs, "is also read; write to another file"),
+            (self._claimed, "is named twice; give each output its own file"),
+        ):
+            if os.path.realpath(path) in map(os.path.realpath, others):
+                raise InputError(f"{option}: {path} {why}")
+        self._claimed.append(path)
 
 
 def output_at(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import (
-    ProblemOptions,
-    debug_option,
-    json_option,
-    posing,
-    reading,
-)
+from fairnepv.cli.files import ProblemFiles, reading
+from fairnepv.cli.options import library_option, posing, reporting
+from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import InputError, RankWarning
+
+if TYPE_CHECKING:
+    from fairnepv.io.source import Source
 
 
 @click.command()
@@ -28,17 +26,18 @@ from fairnepv.errors import InputError, RankWarning
     help="What `select --out` wrote, or row numbers (ids with --by-id): .npy, .npz, .parquet, "
     ".csv, .json, .txt.",
 )
-@click.option("--by-id", is_flag=True, help="The picks are ids, as in --ids, not row numbers.")
-@json_option
-@debug_option
-def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> None:
+@library_option("by_id", is_flag=True, show_default=False)
+@reporting()
+def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> None:
     """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
-    from fairnepv.api.pipeline import score as score_rows
-    from fairnepv.cli.outputs import print_json, show
+    from fairnepv.api.score import score as score_rows
     from fairnepv.io import read_picks
+    from fairnepv.io.source import split_source
     from fairnepv.report import score_record, score_table
 
-    chosen = reading(partial(read_picks, column="id" if by_id else "row"), "--picks", "", picks)
+    source = reading(split_source, "--picks", "", picks)
+    column = "id" if by_id else "row"
+    chosen = reading(lambda _: read_picks(source, column), "--picks", "", picks)
     if not by_id and chosen.dtype.kind not in "iu":
         raise InputError(
             f"--picks {picks}: these are names, not row numbers; add --ids and --by-id"
@@ -47,11 +46,11 @@ def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> No
     if by_id and posed["ids"] is None:
         raise InputError("--by-id needs --ids, which say what the rows are called")
     if not by_id:
-        _check_names(picks, chosen, posed["ids"])
+        _check_names(source, chosen, posed["ids"])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", RankWarning)
         result = score_rows(indices=chosen, by_id=by_id, **posed)
-    if as_json:
+    if report.as_json:
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:
         terms = ", ".join(f"{name} = {value}" for name, value in problem.knobs.items())
@@ -60,7 +59,7 @@ def score(problem: ProblemOptions, picks: str, by_id: bool, as_json: bool) -> No
         show(score_table(result), *(f"Note: {note.message}." for note in notes))
 
 
-def _check_names(picks: str, rows: Any, ids: Any) -> None:
+def _check_names(picks: Source, rows: Any, ids: Any) -> None:
     """A table that `select` wrote names its rows; other names stand there once rows have moved."""
     from fairnepv.io import read_picks
 
@@ -74,6 +73,6 @@ def _check_names(picks: str, rows: Any, ids: Any) -> None:
     for row, name in zip(rows.tolist(), written.tolist(), strict=True):
         if 0 <= row < len(names) and str(names[row]) != str(name):
             raise InputError(
-                f"--picks {picks}: row {row} is {names[row]!s} by --ids, but was {name} when it "
-                "was picked, so the rows have moved; score by --by-id"
+                f"--picks {picks.text}: row {row} is {names[row]!s} by --ids, but was {name} when "
+                "it was picked, so the rows have moved; score by --by-id"
             )

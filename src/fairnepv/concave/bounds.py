@@ -16,10 +16,11 @@ from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Session
 from fairnepv.objective import soft_min
+from fairnepv.options import default
 from fairnepv.problem import Problem, by_view
 from fairnepv.views.base import Floats, Indices
 
-GAP = 2e-3  # nats per item
+GAP: float = default("gap")  # nats per item
 _MOST_STEPS = 200
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 

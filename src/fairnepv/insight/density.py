@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairnepv.checks import check_count
 from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
+from fairnepv.options import default
 from fairnepv.problem import check_random_state
 from fairnepv.views import Pool
-from fairnepv.views.arrays import check_count
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
 
@@ -25,7 +26,7 @@ def typicality(
     neighbours: int = 10,
     sample: int = 2048,
     views: Mapping[str, Any] | None = None,
-    random_state: int = 0,
+    random_state: int = default("random_state"),
     engine: Engine | str | None = None,
 ) -> dict[str, Floats]:
     """Per view (n,) qualities for `select(quality=...)`: low where a row has nothing near it.

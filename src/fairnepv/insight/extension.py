@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
-from fairnepv.api.pipeline import select
+from fairnepv.api.select import select
 from fairnepv.api.selection import Selection
+from fairnepv.checks import brief, check_count
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
-from fairnepv.views.arrays import brief, check_count, plain_array
+from fairnepv.options import SelectOptions
+from fairnepv.signatures import takes
+from fairnepv.views.arrays import plain_array
 from fairnepv.views.intake import named_views, sketch_view
 
 _OURS = ("include", "include_counts", "nested")
@@ -18,14 +21,18 @@ _RESCALES = {"eps", "calibration", "quality"}  # options that change the scores 
 _SAME = 1e-3  # nats per item that the type of numbers may make
 
 
-def extend(selection: Selection, data: Any, more: int, **options: Any) -> Selection:
+@takes(SelectOptions)
+def extend(
+    selection: Selection, data: Any, more: int, **options: Unpack[SelectOptions]
+) -> Selection:
     """Keep every item of `selection` and choose `more` further ones out of `data`.
 
     data: the old rows and the new ones; old items are found by id, which `ids` then names, or by
         row number, for which the old rows come first.
-    options: as for `select`; tau, eps, calibration and priorities are those of the old selection
-        unless given. Quality, exclusions, groups and floors belong to rows or sizes: give them
-        anew.
+
+    The options are those of `select`; tau, eps, calibration and priorities are those of the old
+    selection unless given. Quality, exclusions, groups and floors belong to rows or sizes: give
+    them anew. What is included, and how it counts, is set here.
     """
     old = check_selection(selection)
     more = check_count("more", more)

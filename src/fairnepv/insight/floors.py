@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from fairnepv.api.pipeline import is_one_size, select
+from fairnepv.api.select import is_one_size, select
 from fairnepv.api.selection import Selection
+from fairnepv.checks import brief, check_count, check_flag
 from fairnepv.errors import InputError, Status
+from fairnepv.options import SelectOptions
 from fairnepv.search import misses_floors
-from fairnepv.views.arrays import brief, check_count, check_flag
+from fairnepv.signatures import takes
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
@@ -39,12 +41,17 @@ class Tradeoff:
         return np.array([selection.fair_score for selection in self.selections])
 
 
-def tradeoff(data: Any, k: int | float, view: str, *, points: int = 7, **options: Any) -> Tradeoff:
+@takes(SelectOptions)
+def tradeoff(
+    data: Any, k: int | float, view: str, *, points: int = 7, **options: Unpack[SelectOptions]
+) -> Tradeoff:
     """Selections under rising floors for one view, and what they cost the other views.
 
     view: the one to favour. Its floors go in even steps from its score in the fair selection to
         its score in the set that is best for it alone ('<view>-only').
-    options: as for `select`, for every point alike.
+    points: how many floors, the first of which is the fair selection's own score.
+
+    The options are those of `select`, for every point alike.
     """
     points = check_count("points", points, 2)
     others = _check_options(data, k, view, options)

@@ -9,16 +9,19 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.inputs import Posing, count_items, pose
+from fairnepv.api.inputs import count_items, pose
+from fairnepv.checks import brief, check_flag
 from fairnepv.compute import block_threads
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Progress, Session, check_progress
 from fairnepv.objective import soft_min, subset_gains
+from fairnepv.options import ProblemOptions
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
-from fairnepv.views.arrays import brief, check_flag, plain_array
+from fairnepv.signatures import takes
+from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
 _REACH = 100  # the largest size where none is asked for
@@ -62,6 +65,7 @@ class Curve:
         return int(reached.max()) if len(reached) else None
 
 
+@takes(ProblemOptions)
 def curve(
     data: Any,
     k_max: int | float | None = None,
@@ -69,15 +73,15 @@ def curve(
     sizes: Any = None,
     bounds: bool = False,
     progress: Progress | None = None,
-    **problem: Unpack[Posing],
+    **problem: Unpack[ProblemOptions],
 ) -> Curve:
     """F_tau against the size of the set, from one fair-greedy run.
 
     k_max: the largest size, also as a fraction of n; by default the largest of `sizes`, or 100.
     sizes: those to report; by default all, from the number of included items on.
     bounds: also prove what no set of these sizes can exceed; without `sizes`, at five of them.
-    problem: as for `select`: tau, eps, include, ...; what belongs to one size (quotas, floors,
-        calibration 'efficiency') has no curve.
+
+    What belongs to one size (quotas, floors, calibration 'efficiency') has no curve.
     """
     bounds = check_flag("bounds", bounds)
     _refuse_one_size(problem)
@@ -134,7 +138,7 @@ def _proven_sizes(reported: Indices, wanted: Indices | None) -> Indices:
 # --- what is asked for ----------------------------------------------------------------------------
 
 
-def _refuse_one_size(problem: Posing) -> None:
+def _refuse_one_size(problem: ProblemOptions) -> None:
     """What belongs to one size has no curve."""
     calibration = problem.get("calibration")
     if isinstance(calibration, str) and calibration == "efficiency":

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.pipeline import carry_out, prove
+from fairnepv.api.search import carry_out, prove
 from fairnepv.api.selection import Selection
+from fairnepv.checks import brief, check_positive
 from fairnepv.compute import block_threads
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
@@ -21,7 +22,7 @@ from fairnepv.methods.plan import Plan
 from fairnepv.objective import fair_value, subset_scores
 from fairnepv.problem import Problem, check_random_state
 from fairnepv.search import check_effort
-from fairnepv.views.arrays import brief, check_positive, plain_array
+from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Indices
 from fairnepv.views.cosines import check_norms
 

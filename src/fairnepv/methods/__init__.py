@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief
 from fairnepv.concave import Certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Session
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import soft_min_weights, subset_scores
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search import (
     Effort,
@@ -31,7 +33,6 @@ from fairnepv.search import (
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
 from fairnepv.stiefel import Relaxation, Solver
 from fairnepv.stiefel import relax as solve_relaxation
-from fairnepv.views.arrays import brief
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Session], Found]
@@ -42,16 +43,23 @@ _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may s
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
 
 
-def check_method(problem: Problem, name: Any) -> str:
+def known_method(problem: Problem, name: Any) -> str:
+    """The name of a method, whether or not it can be run on this problem."""
     known = (*OWN_METHODS, *baselines(problem.pool.names))
     if not isinstance(name, str) or name not in known:
         raise InputError(f"method must be one of {', '.join(known)}, not {brief(name)}")
+    return name
+
+
+def check_method(problem: Problem, name: Any) -> str:
+    """The name of a method that can be run on this problem."""
+    known_method(problem, name)
     if name == "exact":
         refuse_large(problem)
     reason = refusal(problem, name)
     if reason:
         raise UnsupportedError(reason)
-    return name
+    return str(name)
 
 
 def refusal(problem: Problem, name: str) -> str | None:
@@ -194,7 +202,7 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
 
 
 def nepv_start(
-    problem: Problem, oversampling: float, session: Session, *, start: str = "spectral"
+    problem: Problem, oversampling: float, session: Session, *, start: str = default("start")
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
     relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=session)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fairnepv.concave import GAP, Certificate
+from fairnepv.options import default
 from fairnepv.search import Effort
 
 
@@ -15,7 +16,7 @@ class Plan:
 
     method: str
     effort: Effort
-    oversampling: float = 3.0
+    oversampling: float = default("oversampling")
     node_limit: int | None = None
     certificate: Certificate | None = None  # whose relaxed solution is a start
     shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairnepv.checks import brief
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.io.rows import Columns, Shards
 from fairnepv.loop import Session
@@ -31,7 +32,6 @@ from fairnepv.objective import subset_merit
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import Found, better, check_effort, greedy, improve
 from fairnepv.views import Pool
-from fairnepv.views.arrays import brief
 from fairnepv.views.base import Indices, View
 
 TIERED = ("auto", "greedy", "nepv")  # methods for the second tier

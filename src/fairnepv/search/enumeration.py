@@ -19,11 +19,12 @@ from fairnepv.objective import (
     subset_merit,
     subset_scores,
 )
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search.ties import lost_below_zero, rounding
 from fairnepv.views.base import Floats, Indices
 
-LIMIT = 2_000_000
+LIMIT: int = default("limit")
 _MOST_WORK = 1e12  # subsets times k^3 operations of a determinant
 _BATCH_NUMBERS = 1 << 20
 

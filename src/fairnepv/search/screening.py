@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search.ties import ranked
 from fairnepv.views.base import Floats, Indices
@@ -13,7 +14,9 @@ from fairnepv.views.base import Floats, Indices
 _TIE = 1e-10  # leverage scores closer than this are tied; the lowest index goes first
 
 
-def shortlist(problem: Problem, leverage: Floats, oversampling: float = 3.0) -> Indices:
+def shortlist(
+    problem: Problem, leverage: Floats, oversampling: float = default("oversampling")
+) -> Indices:
     """The min(n, ceil(c k)) rows of largest leverage, sorted by row.
 
     Items fixed in are added and items fixed out left out; with groups, enough of each group is

@@ -20,6 +20,7 @@ from scipy.linalg.blas import daxpy
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
 from fairnepv.objective.geometry import Geometry
+from fairnepv.options import default
 from fairnepv.stiefel.frames import PointMemo, affordable, describe
 from fairnepv.stiefel.preconditioner import Preconditioner
 from fairnepv.views.base import Floats
@@ -48,7 +49,9 @@ class Lbfgs:
 
     stage = "ascent"
 
-    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
+    def __init__(
+        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
+    ) -> None:
         self.tol = tol
         self._start = start
         self._point = PointMemo(objective)

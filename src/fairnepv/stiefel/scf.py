@@ -18,6 +18,7 @@ from scipy.linalg import eigh
 from fairnepv.errors import InputError, Status
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
+from fairnepv.options import default
 from fairnepv.stiefel.frames import PointMemo, describe
 from fairnepv.views.base import Floats
 
@@ -43,7 +44,7 @@ class Scf:
         *,
         alpha: float = 1.0,
         sigma: float = 0.0,
-        tol: float = 1e-6,
+        tol: float = default("tol"),
     ) -> None:
         if not 0 < alpha <= 1:
             raise InputError(f"alpha must be in (0, 1], not {alpha!r}")

@@ -15,6 +15,7 @@ from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Outcome, Session, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights
 from fairnepv.objective.geometry import EUCLIDEAN
+from fairnepv.options import default
 from fairnepv.problem import Problem, by_view
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
@@ -42,6 +43,7 @@ _VARIANTS = {
     "damped-shifted": (0.5, 1.0),
 }
 SOLVERS = ("accelerated", *_VARIANTS)
+_START: str = default("start")
 _ESCAPES = 5
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
 _LANCZOS_STEPS = 30
@@ -104,10 +106,10 @@ class Relaxation:
 
 
 def make_solver(
-    name: str = "accelerated",
+    name: str = default("solver"),
     *,
     k: int,
-    tol: float = 1e-6,
+    tol: float = default("tol"),
     max_steps: int | None = None,
     alpha: float | None = None,
     sigma: float | None = None,
@@ -146,7 +148,7 @@ def relax(
     problem: Problem,
     solver: Solver | None = None,
     *,
-    start: Any = "spectral",
+    start: Any = _START,
     coordinates: Coordinates | None = None,
     session: Session | None = None,
 ) -> Relaxation:

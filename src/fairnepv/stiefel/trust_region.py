@@ -13,6 +13,7 @@ import numpy as np
 
 from fairnepv.errors import Status
 from fairnepv.objective import Point, StiefelObjective
+from fairnepv.options import default
 from fairnepv.stiefel.frames import PointMemo, describe
 from fairnepv.views.base import Floats
 
@@ -36,7 +37,9 @@ class TrustRegion:
 
     stage = "newton"
 
-    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = 1e-6) -> None:
+    def __init__(
+        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
+    ) -> None:
         self.tol = tol
         self._start = start
         self._point = PointMemo(objective)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, engine_of, portable
 from fairnepv.errors import InputError
 from fairnepv.io.texts import same_kind
+from fairnepv.options import default
 from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.dense import DenseView
@@ -47,7 +48,7 @@ class Pool:
         data: Any,
         *,
         views: Mapping[str, Any] | None = None,
-        eps: float | Mapping[str, float] = 0.1,
+        eps: float | Mapping[str, float] = default("eps"),
         ids: Any = None,
         quality: Any = None,
         engine: Engine | str | None = None,
@@ -87,7 +88,7 @@ class Pool:
         data: Any,
         *,
         views: Mapping[str, Any] | None = None,
-        eps: float | Mapping[str, float] = 0.1,
+        eps: float | Mapping[str, float] = default("eps"),
         engine: Engine | str | None = None,
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""

@@ -1,0 +1,113 @@
+"""`certify` and `verify_bound`: what no k items can exceed, and whether that is so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from fairnepv.api.calibration import check_calibration
+from fairnepv.api.inputs import pool_of, pose
+from fairnepv.api.plan import within_limit
+from fairnepv.api.ranks import rank_notes, warn
+from fairnepv.api.search import check_search, prove
+from fairnepv.api.selection import Selection
+from fairnepv.concave import (
+    Certificate,
+    Proof,
+    Terms,
+    Verified,
+    check_proof,
+    refuse_unreachable_floors,
+)
+from fairnepv.errors import InputError
+from fairnepv.loop import Session
+from fairnepv.options import CertifyOptions, ProblemOptions, SelectOptions
+from fairnepv.problem import Problem
+from fairnepv.signatures import checked, completed, part, takes
+from fairnepv.views import Pool
+from fairnepv.views.intake import named_views
+
+_READ = ("views", "quality", "ids", "engine")  # of what poses a problem, what belongs to its data
+
+
+@takes(CertifyOptions)
+def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Certificate:
+    """What no k items can exceed: a proven bound on F_tau, and on every view alone.
+
+    data, k: as for `select`; k is one size.
+    """
+    given = checked("certify", CertifyOptions, options)
+    bounded = completed("certify", SelectOptions, part(SelectOptions, given))
+    posing, means = within_limit(data, k, check_search(bounded), ())
+    problem = pose(data, k, **posing, means=means)
+    certificate = certify_posed(problem, given)
+    warn(rank_notes(problem, certificate))
+    return certificate
+
+
+def certify_posed(problem: Problem, options: CertifyOptions) -> Certificate:
+    """The same for a problem that is posed, by options that are complete."""
+    refuse_unreachable_floors(problem)
+    session = Session(time_limit=options["time_limit"], progress=options["progress"])
+    return prove(problem, options["gap"], session)
+
+
+@takes(ProblemOptions)
+def verify_bound(
+    data: Any,
+    certificate: Certificate | Proof | Selection,
+    *,
+    k: int | float | None = None,
+    **options: Unpack[ProblemOptions],
+) -> Verified:
+    """What the dual variables of a certificate prove for this data, whoever made them.
+
+    A certificate brings the terms of its problem along: k, tau, eps, calibration, constraints,
+    priorities. The numbers of a calibration are computed again from its rule and the data, and
+    refused where they differ. The other terms are the question, which only you can know: they are
+    in the result (`claimed.terms`), and whatever of them you hand in is compared with them.
+
+    Of the options give views, ids, quality and engine as they were, and any other term that the
+    certificate should have; those that are left out are not compared.
+    """
+    completed("verify_bound", ProblemOptions, options)  # refuses what is no option
+    if isinstance(certificate, Selection):
+        certificate = certificate.certificate  # type: ignore[assignment]
+    proof = certificate.proof if isinstance(certificate, Certificate) else certificate
+    if not isinstance(proof, Proof):
+        raise InputError(
+            "verify_bound needs a certificate: the result of certify(), a selection that has one, "
+            f"or what was read from a stored bound, not {proof!r}"
+        )
+    terms = proof.terms
+    pool = _pool_of_terms(data, terms, options)
+    _refuse_other_terms(terms, data, k, options)
+    expected = options.get("calibration")
+    check_calibration(pool, terms.calibration, expected, terms.k, terms.constraints)
+    return check_proof(pool, proof)
+
+
+def _pool_of_terms(data: Any, terms: Terms, options: Mapping[str, Any]) -> Pool:
+    """The data under the ridges of the terms; views that bring one of their own keep it."""
+    given = named_views(data, options.get("views"))
+    terms.check_views(tuple(given))
+    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
+    eps = {name: value for name, value in terms.eps.items() if name not in own}
+    pool = pool_of(data, {**options, "eps": eps})
+    terms.check_pool(pool)
+    return pool
+
+
+def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions) -> None:
+    """Terms that are not what somebody says they should be."""
+    if other := sorted({"floors", "random_state"} & set(options)):
+        raise InputError(f"a bound has no {other[0]}; leave it out")
+    expected = set(options) - {*_READ, "calibration"}  # which is checked by itself
+    if k is None and not expected:
+        return
+    plain: ProblemOptions = {**options, "calibration": "none"}
+    posed = Terms.of(pose(data, terms.k if k is None else k, **plain))
+    besides = {"k": k is not None, "quotas": "groups" in expected}
+    terms.refuse_other(
+        posed, names=expected | {name for name, is_said in besides.items() if is_said}
+    )

@@ -1,0 +1,89 @@
+"""`compare`: every selector on the same problem, which is posed once."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+from fairnepv.api.inputs import pose
+from fairnepv.api.plan import methods_within_limit, within_limit
+from fairnepv.api.ranks import rank_notes, warn
+from fairnepv.api.search import carry_out, check_search, make_plan, prove
+from fairnepv.api.selection import Comparison, Selection
+from fairnepv.checks import brief
+from fairnepv.concave import refuse_unreachable_floors
+from fairnepv.errors import InputError, Status
+from fairnepv.loop import Progress, Session, Step
+from fairnepv.methods import refusal
+from fairnepv.methods.plan import Plan
+from fairnepv.options import CompareOptions, SelectOptions
+from fairnepv.problem import Problem
+from fairnepv.signatures import checked, completed, part, takes
+
+
+@takes(CompareOptions)
+def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Comparison:
+    """One row per selector on the same problem, all with the same rounding budget.
+
+    data, k: as for `select`; k is one size.
+    """
+    given = checked("compare", CompareOptions, options)
+    searching = completed("compare", SelectOptions, part(SelectOptions, given))
+    searching = check_search(searching)
+    methods = _check_methods(given["methods"])
+    names = methods or methods_within_limit(data, k, searching)
+    posing, means = within_limit(data, k, searching, names)
+    problem = pose(data, k, **posing, means=means)
+    if methods is None:
+        names = [name for name in names if refusal(problem, name) is None]
+    plans = [make_plan(problem, {**searching, "method": name}) for name in names]
+    refuse_unreachable_floors(problem)
+    proving = Session(progress=given["progress"])
+    certificate = prove(problem, given["gap"], proving)
+    if proving.stopped is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is in hand yet
+    plans = [replace(plan, certificate=certificate) for plan in plans]
+    rows = _carry_out_all(problem, plans, given["progress"])
+    warn(rank_notes(problem, certificate))
+    return Comparison(tuple(rows))
+
+
+def _carry_out_all(
+    problem: Problem, plans: Sequence[Plan], progress: Progress | None
+) -> list[Selection]:
+    """One selection per plan; an interruption leaves those that there are."""
+    began = time.monotonic()
+    rows: list[Selection] = []
+    for plan in plans:
+        session = Session(progress=progress)
+        if progress is not None:
+            with session.absorbing_interruption() if rows else contextlib.nullcontext():
+                progress(_turn_of(plan.method, rows, len(plans), began))
+            if session.stopped:
+                rows[-1] = replace(rows[-1], status=session.stopped)
+                break
+        rows.append(carry_out(problem, plan, session))
+        if session.stopped is Status.INTERRUPTED:
+            break
+    return rows
+
+
+def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:
+    """What a listener hears before a selector of a comparison takes its turn."""
+    best = max((row.fair_score for row in rows), default=0.0)
+    details = {"selector": name, "size": len(rows), "of": of}
+    return Step("compare", len(rows), 0, time.monotonic() - began, best, details=details)
+
+
+def _check_methods(methods: Any) -> list[str] | None:
+    """Selectors by name; each is checked against the views later."""
+    if methods is None:
+        return None
+    if not isinstance(methods, str | list | tuple):
+        raise InputError(f"methods must be a list of names, not {brief(methods)}")
+    if not methods:
+        raise InputError("methods is empty; name at least one, or leave it out for all")
+    return [methods] if isinstance(methods, str) else list(methods)

@@ -1,0 +1,77 @@
+"""How near picks and rows are to each other: coverage and isolated picks, by one pass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fairnepv.compute import Block
+from fairnepv.problem import Problem
+from fairnepv.views.base import Floats, Indices
+from fairnepv.views.cosines import Anchors, CosinePool, cosines
+
+SAMPLE = 64  # rows that tell how far apart neighbours usually are
+_ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
+
+
+def coverage(problem: Problem, indices: Indices) -> Floats:
+    """(M,) C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2]; one pass."""
+    return survey(problem, indices, indices[:0]).distances / problem.n
+
+
+class Survey(NamedTuple):
+    """Neighbours as one pass finds them; surveys of stretches of rows join to one of them all."""
+
+    distances: Floats  # (M,) cosine distances of all rows to their nearest picks, summed
+    nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row
+
+    def joined(self, other: Survey) -> Survey:
+        return Survey(self.distances + other.distances, np.maximum(self.nearest, other.nearest))
+
+    @classmethod
+    def unknown(cls, views: int, k: int) -> Survey:
+        """Where the data could not be looked at: no coverage is known, and no pick is isolated."""
+        return cls(np.full(views, np.nan), np.ones((views, k + SAMPLE)))
+
+    def isolated(self, k: int) -> list[Indices]:
+        """Per view the picks farther from any other row than the far-out fence of the sample.
+
+        The fence is Tukey's: three interquartile ranges above the upper quartile.
+        """
+        apart = (1.0 - self.nearest).clip(min=0.0)
+        low, high = np.quantile(apart[:, k:], [0.25, 0.75], axis=1)
+        fence = high + 3.0 * (high - low) + _ROUNDING
+        return [np.flatnonzero(own > most) for own, most in zip(apart[:, :k], fence, strict=True)]
+
+
+def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
+    """One look at the neighbours of the picks and of some sampled rows."""
+    space = CosinePool.of(problem.pool)
+    anchors = space.anchors(np.concatenate([indices, sample]))
+    seen: Survey = space.pool.reduce(
+        _look_around,
+        Survey.joined,
+        (anchors, len(indices)),
+        space.inverse,
+        width=2 * len(anchors.rows),
+        fixed=True,
+    )
+    return seen
+
+
+def _look_around(block: Block, state: tuple[Anchors, int], inverse: Floats) -> Survey:
+    anchors, k = state
+    here = anchors.inside(block)
+    distances, nearest = [], []
+    for cosine in cosines(block, anchors, inverse):
+        distances.append((1.0 - cosine[:, :k].max(axis=1)).clip(min=0.0).sum())
+        cosine[here] = -np.inf  # a row is no neighbour of its own
+        nearest.append(cosine.max(axis=0))
+    return Survey(np.array(distances), np.array(nearest))
+
+
+def usual_rows(problem: Problem) -> Indices:
+    """Rows that tell how far apart neighbours usually are."""
+    size = min(SAMPLE, problem.n)
+    return problem.rng(6).choice(problem.n, size=size, replace=False).astype(np.int64)

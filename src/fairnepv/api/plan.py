@@ -1,0 +1,88 @@
+"""`plan`: what a run would take; and the means by which one keeps to a limit on memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Unpack
+
+from fairnepv.api.inputs import sketch
+from fairnepv.api.search import check_search, shards_wanted
+from fairnepv.compute.rates import UNTIMED, Rates
+from fairnepv.errors import InputError
+from fairnepv.io.memory import check_memory_limit
+from fairnepv.methods import OWN_METHODS, known_method
+from fairnepv.methods.baselines import baselines
+from fairnepv.methods.plan import Plan
+from fairnepv.options import PlanOptions, ProblemOptions, SelectOptions
+from fairnepv.planning import Forecast, fit, foresee
+from fairnepv.problem import Means, Problem
+from fairnepv.search import check_effort
+from fairnepv.signatures import checked, part, takes
+from fairnepv.views.intake import named_views
+
+
+@takes(PlanOptions)
+def plan(data: Any, k: int | float, **options: Unpack[PlanOptions]) -> Forecast:
+    """What `select` with the same options would take, before anything is run.
+
+    Shapes and headers say it: no row is read or checked, nor are ids, rules or weights. Seconds are
+    expected on this machine as it is now, and only known of the local engine; what depends on the
+    data is an estimate. With `method=None`: what `certify` would take.
+    """
+    given: Any = checked("plan", PlanOptions, options)
+    named, method = given["engine"], given["method"]
+    elsewhere = isinstance(named, str) and named.startswith(("ray", "local-ray"))
+    if elsewhere:
+        given["engine"] = None  # it might have to be started
+    methods = () if method is None else (method,)
+    _, forecast = _foreseen(data, k, check_search(given), methods)
+    return forecast.untimed() if elsewhere else forecast
+
+
+def within_limit(
+    data: Any, k: Any, options: SelectOptions, methods: Sequence[str]
+) -> tuple[ProblemOptions, Means]:
+    """What poses the problem under a limit on memory: the options, with the engine that works in
+    it, and what may be kept."""
+    posing = part(ProblemOptions, options)
+    if options["memory_limit"] is None:
+        return posing, Means()
+    problem, _ = _foreseen(data, k, options, methods, UNTIMED)
+    return {**posing, "engine": problem.pool.engine}, problem.means
+
+
+def methods_within_limit(data: Any, k: Any, options: SelectOptions) -> list[str]:
+    """All selectors but the one that may take for ever, less those that a limit on memory is too
+    low for; what is always run is then refused with its reason."""
+    known = (*OWN_METHODS, *baselines(tuple(named_views(data, options["views"]))))
+    names = [name for name in known if name != "exact"]
+    if options["memory_limit"] is None:
+        return names
+    return [name for name in names if name in OWN_METHODS or _fits(data, k, options, name)]
+
+
+def _fits(data: Any, k: Any, options: SelectOptions, method: str) -> bool:
+    try:
+        _foreseen(data, k, options, (method,), UNTIMED)
+    except InputError:
+        return False
+    return True
+
+
+def _foreseen(
+    data: Any, k: Any, options: SelectOptions, methods: Sequence[str], rates: Rates | None = None
+) -> tuple[Problem, Forecast]:
+    """A sketch of the problem with means that keep to the limit, and what it will take."""
+    problem = sketch(data, k, part(ProblemOptions, options))
+    effort = check_effort(options["effort"]).for_size(problem)
+    shards = shards_wanted(problem, options)
+    plans = [Plan(known_method(problem, name), effort, shards=shards) for name in methods]
+    foretell = partial(
+        foresee,
+        plans=plans,
+        certify=options["certify"],
+        efficiency=problem.calibration.rule == "efficiency",
+        rates=rates,
+    )
+    return fit(problem, check_memory_limit(options["memory_limit"]), foretell)

@@ -1,0 +1,47 @@
+"""`relax`: the continuous relaxation by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from fairnepv.api.inputs import pose
+from fairnepv.errors import NumericalError, UnsupportedError
+from fairnepv.loop import Session, check_progress
+from fairnepv.options import ProblemOptions, RelaxOptions
+from fairnepv.signatures import checked, part, takes
+from fairnepv.stiefel import Relaxation, make_solver
+from fairnepv.stiefel import relax as solve_relaxation
+from fairnepv.views.imprint import Imprint
+
+
+@takes(RelaxOptions)
+def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxation:
+    """Maximise f_tau over orthonormal frames [FairNEPv, Eq. (P-Fair)].
+
+    data, k: as for `select`; k is one size. Frames know no rows, so items and groups cannot be
+        constrained here.
+    """
+    given = checked("relax", RelaxOptions, options)
+    problem = pose(data, k, **part(ProblemOptions, given))
+    if problem.constraints or problem.floors is not None:
+        raise UnsupportedError(
+            "relax does not support include, exclude, groups or floors, since a frame has no rows "
+            "to choose; use select or certify"
+        )
+    solver = make_solver(
+        given["solver"],
+        k=problem.k,
+        tol=given["tol"],
+        max_steps=given["max_steps"],
+        alpha=given["alpha"],
+        sigma=given["sigma"],
+    )
+    listener = check_progress(given["progress"])
+    session = Session(time_limit=given["time_limit"], progress=listener)
+    result = solve_relaxation(problem, solver, start=given["start"], session=session)
+    if given["strict"] and not result.status.ok:
+        raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
+    return replace(result, imprint=Imprint.of(problem.pool, np.arange(0)))

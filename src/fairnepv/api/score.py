@@ -1,0 +1,54 @@
+"""`score` and `exhaustive`: how given rows do, and which do best in a small pool."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from fairnepv.api.calibration import calibrate
+from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, rows_of_ids
+from fairnepv.api.ranks import rank_notes, warn
+from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
+from fairnepv.compute import block_threads
+from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
+from fairnepv.problem import Problem
+from fairnepv.search import enumerate_subsets
+from fairnepv.signatures import checked, part, takes
+from fairnepv.views.base import Indices
+
+
+@takes(ScoreOptions)
+def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
+    """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
+
+    data: as for `select`.
+    indices: rows of the pool; with `ids` by view name in the order of the first view. With `by_id`
+        they are ids instead.
+    """
+    given = checked("score", ScoreOptions, options)
+    pool = pool_of(data, given)
+    by_id = given["by_id"]
+    rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)
+    rule = calibrate(pool, given["calibration"], len(rows))
+    weights = check_priorities(given["priorities"], pool.names)
+    problem = Problem(rule.apply(pool), len(rows), given["tau"], rule, priorities=weights)
+    warn(rank_notes(problem))
+    return score_posed(problem, rows)
+
+
+def score_posed(problem: Problem, rows: Indices) -> Score:
+    """The same for a problem that is posed, and rows that are checked."""
+    with block_threads(problem.work()):
+        return score_subset(problem, rows)
+
+
+@takes(ExhaustiveOptions)
+def exhaustive(data: Any, k: int | float, **options: Unpack[ExhaustiveOptions]) -> Optimum:
+    """The discrete optimum of a small pool by looking at all C(n, k) subsets.
+
+    data, k: as for `select`; k is one size.
+    """
+    given = checked("exhaustive", ExhaustiveOptions, options)
+    problem = pose(data, k, **part(ProblemOptions, given))
+    warn(rank_notes(problem))
+    with block_threads(problem.work()):
+        return make_optimum(problem, enumerate_subsets(problem, given["limit"]))

@@ -1,0 +1,129 @@
+"""A search, from the options that ask for it to the record of what it found.
+
+`select`, `compare` and the insights that search again come here, so that the same question is
+searched for in the same way, whoever asks it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from fairnepv.api.ranks import rank_notes
+from fairnepv.api.selection import Selection, make_selection
+from fairnepv.checks import brief
+from fairnepv.compute import block_threads
+from fairnepv.concave import Certificate
+from fairnepv.concave import certify as make_certificate
+from fairnepv.errors import InputError, Status
+from fairnepv.io.memory import check_memory_limit
+from fairnepv.loop import Session, check_progress
+from fairnepv.methods import check_method, find
+from fairnepv.methods.plan import Plan
+from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
+from fairnepv.options import SelectOptions
+from fairnepv.problem import Problem, by_view
+from fairnepv.search import check_effort, fair_order, misses_floors
+
+
+def check_search(options: SelectOptions) -> SelectOptions:
+    """What can be refused of a search before any data is looked at, besides single values."""
+    method = options["method"]
+    check_hierarchical(options["hierarchical"], method)
+    check_progress(options["progress"])
+    if options["target_efficiency"] is not None and not options["certify"]:
+        raise InputError("target_efficiency needs the bound; leave certify on")
+    if options["node_limit"] is not None and method != "exact":
+        raise InputError(f"node_limit is for method 'exact', not {brief(method)}; drop it")
+    return {**options, "memory_limit": check_memory_limit(options["memory_limit"])}
+
+
+def make_plan(problem: Problem, options: SelectOptions) -> Plan:
+    """How a search for this is made. `select` and `compare` ask here; whoever searches again takes
+    the plan of a selection."""
+    return Plan(
+        check_method(problem, options["method"]),
+        check_effort(options["effort"]).for_size(problem),
+        options["oversampling"],
+        options["node_limit"],
+        shards=shards_wanted(problem, options),
+        target=options["target_efficiency"],
+        gap=options["gap"],
+        time_limit=options["time_limit"],
+    )
+
+
+def shards_wanted(problem: Problem, options: SelectOptions) -> tuple[int, ...]:
+    """Where the shards of a first tier begin and end; empty where there is one tier."""
+    wanted = options["hierarchical"]
+    return shards_of(problem.pool, problem.k, wanted) if wanted else ()
+
+
+def prove(problem: Problem, gap: float, session: Session) -> Certificate:
+    """The bound on what any set can score."""
+    with block_threads(problem.work()):
+        return make_certificate(problem, gap=gap, session=session)
+
+
+def carry_out(problem: Problem, plan: Plan, session: Session) -> Selection:
+    """The search that is planned, and the record of what it finds."""
+    began = time.monotonic()
+    with block_threads(problem.work()):
+        search = find_in_tiers if len(plan.shards) > 2 else find  # one shard is no tier
+        found = search(problem, plan, session)
+        indices = found.indices
+        if not found.ordered or problem.constraints:
+            with session.absorbing_interruption():
+                indices = fair_order(problem, indices)
+        status = session.stopped or found.status
+        if status.ok and misses_floors(problem, indices):
+            status = Status.FLOORS_MISSED
+        return make_selection(
+            problem,
+            indices,
+            certificate=plan.certificate,
+            plan=plan,
+            proven=found.upper,
+            settings=settings_of(problem, plan),
+            trace=tuple(session.trace),
+            status=status,
+            seconds=time.monotonic() - began,
+            run_notes=(
+                *rank_notes(problem, plan.certificate),
+                *(plan.certificate.notes if plan.certificate else ()),
+                *session.notes,
+            ),
+        )
+
+
+def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
+    """What was asked for, by the names of the options, as a result keeps it."""
+    pool, rules = problem.pool, problem.constraints
+    return {
+        "method": plan.method,
+        "effort": plan.effort.name,
+        "n": problem.n,
+        "k": problem.k,
+        "views": {name: view.p for name, view in pool.items()},
+        "tau": problem.tau,
+        "eps": {name: view.ridge for name, view in pool.items()},
+        "calibration": problem.calibration.rule,
+        "quality": pool.quality is not None,
+        "included": len(rules.fixed_in),
+        "excluded": len(rules.fixed_out),
+        "quotas": None if rules.quotas is None else rules.quotas.described(),
+        "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
+        "floors": _floors(problem),
+        "oversampling": plan.oversampling,
+        "hierarchical": len(plan.shards) - 1 if plan.shards else None,  # shards
+        "random_state": problem.random_state,
+    }
+
+
+def _floors(problem: Problem) -> dict[str, float] | None:
+    if problem.floors is None:
+        return None
+    floors = by_view(problem.pool, problem.floors)
+    return {name: value for name, value in floors.items() if np.isfinite(value)}

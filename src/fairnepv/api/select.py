@@ -1,0 +1,102 @@
+"""`select`: the whole method on one screen, from the user's arrays to a Selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Unpack, overload
+
+import numpy as np
+
+from fairnepv.api.checkpoint import journal_of
+from fairnepv.api.inputs import count_items, pose, sizes_in_all
+from fairnepv.api.plan import within_limit
+from fairnepv.api.ranks import rank_notes, warn
+from fairnepv.api.search import carry_out, check_search, make_plan, prove
+from fairnepv.api.selection import Selection
+from fairnepv.checks import brief
+from fairnepv.concave import refuse_unreachable_floors
+from fairnepv.errors import InputError, NumericalError, Status
+from fairnepv.loop import Session
+from fairnepv.options import SelectOptions
+from fairnepv.problem import Problem
+from fairnepv.signatures import checked, takes
+from fairnepv.views import Pool
+
+
+@overload
+def select(data: Any, k: int | float, **options: Unpack[SelectOptions]) -> Selection: ...
+@overload
+def select(
+    data: Any, k: Sequence[int | float], **options: Unpack[SelectOptions]
+) -> dict[int, Selection]: ...
+@takes(SelectOptions)
+def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
+    """Choose k items so that no view is left behind, and say how good the choice is.
+
+    data: mapping from view names to (n, p) arrays, SciPy sparse matrices or views, or a list of
+        them; with `views`, one (n, p) array whose columns `views` maps to names.
+    k: how many, or a fraction of n; a list of sizes gives a mapping from size to Selection, each
+        contained in the next where `nested` is true.
+    """
+    given = check_search(checked("select", SelectOptions, options))
+    if is_one_size(k):
+        if given["nested"]:
+            raise InputError("nested needs several sizes, as in k=[100, 500]")
+        return _select_one(data, k, given)
+    if given["checkpoint"] is not None:
+        raise InputError("checkpoint is for one size; call select for each of them")
+    return _select_sizes(data, k, given)
+
+
+def is_one_size(k: Any) -> bool:
+    """Whether k is meant as one size, right or wrong, and not as a list of them."""
+    return not isinstance(k, list | tuple) and np.ndim(k) == 0
+
+
+def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 4) -> Selection:
+    posing, means = within_limit(data, k, options, [options["method"]])
+    problem = pose(data, k, **posing, means=means)
+    selection = select_posed(problem, options)
+    warn(rank_notes(problem, selection.certificate), depth)
+    if options["strict"] and not selection.status.ok:
+        raise NumericalError(f"selection: {selection.status.value}")
+    return selection
+
+
+def select_posed(problem: Problem, options: SelectOptions) -> Selection:
+    """The same for a problem that is posed, by options that are complete, without `strict`: whoever
+    asks much of one pool poses it once."""
+    plan = make_plan(problem, options)
+    refuse_unreachable_floors(problem)
+    limits: Any = {"time_limit": plan.time_limit, "progress": options["progress"]}
+    with journal_of(problem, plan, options) as journal:
+        proving = Session(**limits, journal=journal)
+        if options["certify"]:
+            plan = replace(plan, certificate=prove(problem, plan.gap, proving))
+        session = Session(**limits, journal=journal, goal=plan.goal).following(proving)
+        return carry_out(problem, plan, session)
+
+
+def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Selection]:
+    """A selection per size, in the order given; nested ones grow from the smallest."""
+    wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
+    if not wanted or not all(map(is_one_size, wanted)):
+        raise InputError(f"k must be a size or a list of sizes, each once, not {brief(sizes)}")
+    n = Pool.sketch(data, views=options["views"], eps=options["eps"]).n
+    whole = sizes_in_all(wanted, n, options)  # fractions are resolved before sizes are compared
+    if len(set(whole)) < len(whole):
+        raise InputError(
+            f"k must be a size or a list of sizes, each once, not {brief(sizes)}, which come to "
+            f"{brief(whole)} items"
+        )
+    included = 0 if options["include_counts"] else count_items(options["include"])
+    options = {**options, "include_counts": True}
+    found: dict[int, Selection] = {}
+    for size in sorted(whole):
+        found[size] = _select_one(data, size, options, 5)
+        if found[size].status is Status.INTERRUPTED:
+            break
+        if options["nested"]:
+            options = {**options, "include": found[size]}
+    return {size - included: found[size] for size in whole if size in found}

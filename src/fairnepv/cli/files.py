@@ -1,0 +1,211 @@
+"""The problem that a command line poses: its files, read when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairnepv.cli.words import (
+    arguments_of,
+    calibration_of,
+    eps_of,
+    files_by_view,
+    numbers,
+    quotas_of,
+    views_of,
+)
+from fairnepv.display import shown_uri
+from fairnepv.errors import InputError
+
+if TYPE_CHECKING:
+    from fairnepv.io.source import Source
+
+
+@dataclass(frozen=True)
+class ProblemFiles:
+    """What a command line says of the problem: values, and where everything else lies."""
+
+    views: Mapping[str, str]  # where each view lies
+    ids: Mapping[str, str]  # where the ids lie, by view; "" for ids common to all
+    knobs: Mapping[str, Any]
+    quality: Mapping[str, str] = field(default_factory=dict)  # likewise
+    rules: Mapping[str, str] = field(default_factory=dict)  # files of include, exclude, groups
+    engine: str | None = None
+    workers: int | None = None  # that it starts
+    device: str | None = None  # of these
+    _sources: dict[str, Source] = field(default_factory=dict, init=False, repr=False)
+
+    def source(self, text: str) -> Source:
+        """Where a text points to, taken apart once: that may take round trips, and a source keeps
+        what a remote file has said of itself."""
+        from fairnepv.io.source import split_source
+
+        if text not in self._sources:
+            self._sources[text] = split_source(text)
+        return self._sources[text]
+
+    @property
+    def files(self) -> list[Path]:
+        """What will be read of local disks, so that no output replaces it."""
+        named = (self.views, self.ids, self.quality, self.rules)
+        paths = [self.source(text).path for files in named for text in files.values()]
+        return [path for path in paths if isinstance(path, Path)]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options that pose this problem again, as a command line has them."""
+        files = {"view": self.views, "ids": self.ids, "quality": self.quality}
+        values = {**files, **self.rules, **self.knobs}
+        more = ["--k-more"] if values.pop("include_counts", True) is False else []
+        return [*more, *arguments_of(values)]
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of what every view is read from, as `sha256sum` prints it."""
+        from fairnepv.io.checksums import sha256_of
+
+        return {name: sha256_of(self.source(text).path) for name, text in self.views.items()}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the problem was, for records that should be reproducible and tell no secrets."""
+        files = {"views": self.views, "ids": self.ids, "quality": self.quality}
+        shown = {
+            **{kind: {n: shown_uri(f) for n, f in named.items()} for kind, named in files.items()},
+            **{name: shown_uri(file) for name, file in self.rules.items()},
+        }
+        return {**{name: value for name, value in shown.items() if value}, **self.knobs}
+
+    def read(self, *, engine: bool = True) -> dict[str, Any]:
+        """The keyword arguments that every library call takes, `data` among them.
+
+        Plans need but the name of an `engine`: one may take seconds to start.
+        """
+        from fairnepv.io import read_features, read_ids, read_numbers, read_picks
+
+        data = self._read_each(read_features, "--view", self.views)
+        ids = self._read_each(read_ids, "--ids", self.ids) or self._own_ids()
+        quality = self._read_each(read_numbers, "--quality", self.quality)
+        item = "id" if ids else "row"
+        columns = {"include": item, "exclude": item, "groups": "group"}
+        rules = {
+            name: self._read(partial(read_picks, column=columns[name]), f"--{name}", text)
+            for name, text in self.rules.items()
+        }
+        named = self._engine() if engine else self.engine
+        return {
+            "data": data,
+            "ids": ids.get("", ids or None),
+            **({"quality": quality.get("", quality)} if quality else {}),
+            **rules,
+            **self.knobs,
+            **({"engine": named} if named else {}),
+        }
+
+    def _read_each(
+        self, read: Callable[[Source], Any], option: str, files: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Files by view as values by view; of several views a complaint names which."""
+        is_view = option == "--view"
+        return {
+            name: self._read(read, option, text, f"{name}=" if is_view else "")
+            for name, text in files.items()
+        }
+
+    def _read(self, read: Callable[[Source], Any], option: str, text: str, prefix: str = "") -> Any:
+        return reading(lambda given: read(self.source(given)), option, prefix, text)
+
+    def _own_ids(self) -> dict[str, Any]:
+        """Ids by view where every view is a converted folder with ids; nothing otherwise.
+
+        A column `id` of a table does not rename the rows, but where two views differ in it they
+        are not aligned, and nobody has said how they should be.
+        """
+        from fairnepv.io import converted_ids
+
+        brought = self._read_each(converted_ids, "--view", self.views)
+        if all(ids is not None for ids in brought.values()):
+            return brought
+        known = {
+            name: _column(self.source(self.views[name])) if ids is None else ids
+            for name, ids in brought.items()
+        }
+        told = [(name, ids) for name, ids in known.items() if ids is not None]
+        for other in told[1:]:
+            _refuse_other_order(told[0], other)
+        return {}
+
+    def _engine(self) -> Any:
+        from fairnepv.compute import engine_of
+
+        if (self.engine, self.workers, self.device) == (None, None, None):
+            return None
+        return engine_of(self.engine, self.workers, self.device)
+
+
+def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
+    """The problem that the options of a command pose; those of rules may be missing."""
+    views = views_of(given["view"])
+    names = list(views)
+    knobs = {
+        "tau": given["tau"],
+        "eps": eps_of(given["eps"], names),
+        "calibration": calibration_of(given["calibration"], names),
+    }
+    if given["priority"]:
+        wanted = "NAME=WEIGHT for each view"
+        knobs["priorities"] = numbers("--priority", given["priority"], names, wanted)
+    if given.get("k_more"):
+        knobs["include_counts"] = False
+    if given.get("quota"):
+        knobs["quotas"] = quotas_of(given["quota"])
+    if given.get("floor"):
+        wanted = "NAME=VALUE for each view that has one"
+        knobs["floors"] = numbers("--floor", given["floor"], names, wanted)
+    rules = {name: given.get(name) for name in ("include", "exclude", "groups")}
+    return ProblemFiles(
+        views,
+        files_by_view("--ids", given["ids"], names),
+        knobs,
+        files_by_view("--quality", given["quality"], names),
+        {name: text for name, text in rules.items() if text is not None},
+        engine=given["engine"],
+        workers=given["workers"],
+        device=given["device"],
+    )
+
+
+def reading(read: Callable[[str], Any], option: str, prefix: str, text: str) -> Any:
+    """A file as a library value; a complaint names the option that brought it."""
+    try:
+        return read(text)
+    except InputError as error:
+        raise InputError(f"{option} {prefix}{shown_uri(text)}: {error}") from error
+
+
+def _column(source: Source) -> Any:
+    """A column `id`, if it can be read as such: other columns of that name prove nothing."""
+    from fairnepv.io import id_column
+
+    try:
+        return id_column(source)
+    except InputError:
+        return None
+
+
+def _refuse_other_order(first: tuple[str, Any], other: tuple[str, Any]) -> None:
+    from fairnepv.io.texts import same_kind
+
+    (name, ids), (other_name, others) = first, other
+    if len(ids) != len(others) or not same_kind(ids, others):
+        return  # a pool refuses different lengths; names of different kinds prove nothing
+    differ = (ids != others).nonzero()[0]
+    if len(differ):
+        row = int(differ[0])
+        raise InputError(
+            f"views {name!r} and {other_name!r} are not in the same order: row {row:,} has the id "
+            f"{ids.tolist()[row]!r} in one and {others.tolist()[row]!r} in the other; give "
+            "--ids NAME=FILE:id for each view to align them"
+        )
