@@ -558,7 +558,7 @@ def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkey
     monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
     monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
     monkeypatch.setattr(arrow_files, "_decode_group", None)
-    monkeypatch.setattr(arrow_batches, "_sound", None)
+    monkeypatch.setattr(arrow_batches, "_valid_column", None)
     for action, part in ((read_features, "rows"), (read_ids, "id")):
         message = refused(action, f"{name}:{part}")
         assert message.startswith(name)

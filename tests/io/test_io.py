@@ -567,6 +567,19 @@ def test_a_file_without_ids_is_refused(name, content, words):
     assert all(word in message for word in words)
 
 
+def test_a_csv_without_rows_has_no_ids():
+    Path("i.csv").write_text("id,value\n")
+    assert read_ids("i.csv").tolist() == []
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_a_csv_may_have_any_ends_of_lines_long_cells_and_nuls(ends):
+    cells = ["a" * 200_000, "b\0c", 'd"e', "f,g\nh"]
+    quoted = [cells[0], cells[1], '"d""e"', '"f,g\nh"']
+    Path("i.csv").write_text(ends.join(["\ufeffid", *quoted]) + ends, newline="")
+    assert read_ids("i.csv").tolist() == cells
+
+
 def test_a_csv_without_the_column_lists_the_columns():
     Path("i.csv").write_text("name,value\na,1\n")
     assert refused(read_ids, "i.csv:id") == "i.csv has no column 'id'; it has name, value"

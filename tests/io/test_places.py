@@ -280,12 +280,24 @@ def test_nothing_that_a_source_says_of_itself_is_asked_for_twice(name, bucket):
     assert kinds.count(source.path.name) == 1 or not source.path.is_dir()
 
 
-def test_a_selection_asks_for_a_header_once(bucket):
-    np.save("a.npy", np.random.default_rng(0).standard_normal((3000, 8)))
-    uri = put(bucket, "a.npy")
+@pytest.mark.parametrize("name", ["a.npy", "t.parquet:rows", "rows"])
+def test_a_selection_asks_for_a_header_once(name, bucket):
+    many = np.random.default_rng(0).standard_normal((3000, 8))
+    np.save("a.npy", many)
+    write_parquet("t.parquet", table(fixed_lists(many)), 1000)
+    if name == "rows":
+        convert(["a.npy"], "rows", rows_per_shard=1000)
+    uri = put(bucket, name)
     bucket.requests.clear()
     _select("--view", f"a={uri}", "-k", "2", "--effort=fast")
-    assert [first for first, _ in gets(bucket)].count(0) == 1
+    headers = []
+    for verb, key, span, _ in bucket.requests:
+        if verb == "GET" and key:
+            first, last = map(int, re.findall(r"\d+", span))
+            size = len(bucket.objects[key][0])
+            if last == size - 1 if key.endswith(".parquet") else first == 0:
+                headers.append(key)
+    assert sorted(headers) == sorted(bucket.objects)
 
 
 # --- trouble --------------------------------------------------------------------------------------

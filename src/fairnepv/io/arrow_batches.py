@@ -44,43 +44,46 @@ class Batches:
 
 
 def open_batches(source: Source, at: int, *, whole: bool = False) -> Batches:
-    """Column number `at`; `whole` where all batches will be held together."""
+    """The batches of column number `at`; `whole` where all will be held together."""
     content = _mapped(source)
     if not _is_ipc_file(source):
-        return _stream(source, content, at)
+        return _open_stream(source, content, at)
     parts = file_batches(_view(content))
     _refuse_bomb(source, content, [part for part in parts if part.dictionary or whole])
-    mapped = None if any(part.compressed for part in parts) else _views(content, at)
-    return mapped or _decoded(source, content, at, parts)
+    mapped = None if any(part.compressed for part in parts) else _open_views(content, at)
+    return mapped or _open_compressed(source, content, at, parts)
 
 
-def _views(content: Any, at: int) -> Batches | None:
-    """Of all columns, since to leave some out Arrow copies the others."""
+def _open_views(content: Any, at: int) -> Batches | None:
+    """Batches that are views of the map, or None where they cannot be.
+
+    All columns are read, since to leave some out Arrow copies the others.
+    """
     reader = pa.ipc.open_file(content)
     where = content.read_buffer(content.size())
     arrays = []
     for b in range(reader.num_record_batches):
-        arrays.append(_sound(reader.get_batch(b), at))
+        arrays.append(_valid_column(reader.get_batch(b), at))
         if not _lies_in(arrays[-1], where):
             return None
     return Batches.held(reader.schema.types[at], arrays)
 
 
-def _decoded(source: Source, content: Any, at: int, parts: list[Batch]) -> Batches:
-    """Decoded again whenever it is asked for."""
+def _open_compressed(source: Source, content: Any, at: int, parts: list[Batch]) -> Batches:
+    """Batches that are decoded again whenever they are asked for."""
     reader = pa.ipc.open_file(content, options=pa.ipc.IpcReadOptions(included_fields=[at]))
     batches = [part for part in parts if not part.dictionary]
 
     def decode(b: int) -> Any:
         _refuse_bomb(source, content, [batches[b]])
-        return _sound(reader.get_batch(b), 0)
+        return _valid_column(reader.get_batch(b), 0)
 
     lengths = [batch.rows for batch in batches]
     return Batches(reader.schema.types[0], lengths, decode, at_hand=False)
 
 
-def _stream(source: Source, content: Any, at: int) -> Batches:
-    """A stream has no directory, so that its batches are found by walking through it."""
+def _open_stream(source: Source, content: Any, at: int) -> Batches:
+    """The batches of a stream, which has no directory: they are found by walking through it."""
     whole = _view(content)
     _refuse_bomb(source, content, list(stream_batches(whole)))
     reader = pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(included_fields=[at]))
@@ -88,7 +91,7 @@ def _stream(source: Source, content: Any, at: int) -> Batches:
     rows = 0
     try:
         for batch in reader:
-            arrays.append(_sound(batch, 0))
+            arrays.append(_valid_column(batch, 0))
             rows += len(batch)
     except (pa.ArrowException, OSError) as error:
         raise InputError(
@@ -107,7 +110,7 @@ def _view(content: Any) -> memoryview:
 
 
 def _refuse_bomb(source: Source, content: Any, batches: list[Batch]) -> None:
-    """What is decompressed at once, before it is."""
+    """Refuse batches whose decompression would take too much memory."""
     if any(batch.compressed for batch in batches):
         expanded = sum(batch.expanded for batch in batches)
         refuse_expansion(str(source.path), content.size(), expanded, _REMEDY)
@@ -140,7 +143,7 @@ def _is_ipc_file(source: Source) -> bool:
     return magic.startswith(_IPC_FILE)
 
 
-def _sound(batch: Any, at: int) -> Any:
+def _valid_column(batch: Any, at: int) -> Any:
     """A column whose length is that of its batch and within its buffers."""
     batch.validate()
     return batch.column(at)

@@ -21,7 +21,8 @@ BINARY_KINDS = {"float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64"
 
 
 def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) -> NDArray[Any]:
-    """Lists of equal length as (n, p), without a copy where Arrow allows it; plain values as (n,).
+    """An Arrow array: lists of equal length as (n, p), without a copy where Arrow allows it, and
+    plain values as (n,).
 
     `first` is the number of the first row, for messages; `kind` says what numbers binary values
     are made of. Offsets are compared with the values first: Arrow follows them without looking,
@@ -145,7 +146,7 @@ def _equal_lengths(lengths: Any, what: str, first: int) -> int:
 def refuse_ragged(
     lengths: NDArray[Any], expected: int, expected_row: int, what: str, first: int
 ) -> None:
-    """All rows against the length of one."""
+    """Refuse rows of another length than one that is known."""
     other = np.flatnonzero(lengths != expected)
     if len(other):
         raise InputError(

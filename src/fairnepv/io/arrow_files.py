@@ -82,13 +82,13 @@ class Chunks(Protocol):
 
 
 class RowGroups:
-    """Those of a Parquet file."""
+    """The row groups of a Parquet file."""
 
     at_hand = False
 
     def __init__(self, column: Column, *, whole: bool) -> None:
-        """Where all of it will be held, texts come as a dictionary: one that is stored once may
-        stand in all rows, and would be as often in memory."""
+        """With `whole`, texts come as a dictionary: one that is stored once may stand in all rows,
+        and would be as often in memory."""
         self._column, self._about = column, _footer(column.source)
         self._stored = file_version(column.source).size
         self.kind = column_types(column.source)[column.at][1]
@@ -131,7 +131,7 @@ def _decode_group(file: Any, group: int, name: str) -> list[Any]:
 
 
 def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
-    """`whole` where all chunks will be held together."""
+    """The chunks of a column; `whole` where all will be held together."""
     with reading_table(column.source):
         if column.source.ending == ".parquet":
             return RowGroups(column, whole=whole)

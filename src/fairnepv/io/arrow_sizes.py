@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 def file_batches(content: memoryview) -> list[Batch]:
-    """Of an IPC file, by the directory at its end: dictionaries first."""
+    """The batches of an IPC file, by the directory at its end: dictionaries first."""
     footer_size = _number(content, len(content) - _FILE_END, "<i")
     begin = len(content) - _FILE_END - footer_size  # of the footer, where the batches end
     footer = _Table.root(content, begin)
@@ -51,7 +51,7 @@ def file_batches(content: memoryview) -> list[Batch]:
 
 
 def stream_batches(content: memoryview) -> Iterator[Batch]:
-    """Of an IPC stream, one message after the other, up to its end or where it is cut short."""
+    """The batches of an IPC stream, up to its end or where it is cut short."""
     at = 0
     while at + 8 <= len(content):
         begin, body = _message(content, at)
@@ -66,7 +66,7 @@ def stream_batches(content: memoryview) -> Iterator[Batch]:
 
 
 def _message(content: memoryview, at: int) -> tuple[int, int]:
-    """Where a message begins and ends; that is one at the end of a stream."""
+    """Where a message begins and ends, which is the same at the end of a stream."""
     size = _number(content, at, "<I")
     if size == _CONTINUES:
         at += 4
@@ -95,7 +95,7 @@ def _batch(content: memoryview, message: _Table, body: int) -> Batch:
 
 
 def _expanded(content: memoryview, at: int, size: int) -> int:
-    """What a compressed buffer says of itself; -1 if it was left as it is."""
+    """The size that a compressed buffer names; it names -1 if it was left as it is."""
     told = _number(content, at, "<q") if size else 0
     return size - 8 if told == -1 else told
 
@@ -122,7 +122,7 @@ class _Table:
         return 0 if at is None else _number(self._content, at, kind)
 
     def is_old_and_annotated(self) -> bool:
-        """Of a message: where one before version 5 names its compression, if it has any."""
+        """Whether a message is of before version 5 and has the field that names its compression."""
         return self.number(0, "<h") < _VERSION_5 and self._find(4) is not None
 
     def table(self, field: int) -> _Table | None:

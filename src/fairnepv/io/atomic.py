@@ -18,7 +18,7 @@ _PREFIX = 40  # letters of a name before that of the one beside it: names have 2
 
 
 def check_writable(folder: Path) -> None:
-    """Whether something can be put there, before any work is done."""
+    """Refuse a folder that nothing can be put into, before any work is done."""
     if not folder.is_dir():
         raise InputError(f"the folder {folder} does not exist; make it first")
     if not os.access(folder, os.W_OK):
@@ -58,14 +58,14 @@ def _new_file(path: Path) -> Path:
 
 
 def _link_first(part: Path, path: Path) -> None:
-    """Of several that come at the same time only one gets the place."""
+    """Link `part` to its place, which only the first of several gets."""
     with contextlib.suppress(FileExistsError):
         os.link(part, path)
     part.unlink()
 
 
 def write_file(path: Path, content: bytes, *, same_name: bool = False) -> None:
-    """A file with this content."""
+    """Write a file with this content."""
     with whole_file(path, same_name=same_name) as part:
         part.write_bytes(content)
 
@@ -97,7 +97,7 @@ def _put_folder(part: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def write_errors(path: Path, remedy: str = "") -> Iterator[None]:
-    """What keeps `path` from being written, as one sentence."""
+    """Say in one sentence what keeps `path` from being written."""
     try:
         yield
     except OSError as error:

@@ -16,8 +16,8 @@ def fingerprint(path: AnyPath) -> dict[str, Any]:
 
 
 def sha256_of(path: AnyPath) -> str:
-    """As `sha256sum` prints it; of a folder that of its listing: a line per file as `sha256sum`
-    would print it, in order of their names."""
+    """The SHA-256 of a file; of a folder that of its listing: a line per file as `sha256sum` would
+    print it, in order of their names."""
     if not path.is_dir():
         return str(fingerprint(path)["sha256"])
     names = sorted(file.name for file in path.iterdir())

@@ -110,7 +110,7 @@ def _check_target(target: Path, sources: Sequence[Source], force: bool) -> None:
 
 
 def _check_space(target: Path, needed: int) -> None:
-    """At once, and not after hours of writing."""
+    """Refuse a full disk at once, and not after hours of writing."""
     free = shutil.disk_usage(target.parent).free
     if needed > free:
         raise InputError(
@@ -126,7 +126,7 @@ def _write_shards(
     size: int,
     progress: Progress | None,
 ) -> Iterator[Shard]:
-    """Shards of `size` rows; the last one has what is left."""
+    """Write shards of `size` rows; the last one has what is left."""
     n, p = sum(map(len, rows)), rows[0].shape[1]
     pieces = _pieces(rows, dtype, size)
     about = {"descr": dtype.newbyteorder("<").str, "fortran_order": False}

@@ -87,7 +87,7 @@ def _whole_number(text: str) -> int:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one name some readers see the first, and some the last."""
+    """An object without a name that occurs twice: some readers see the first, and some the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
@@ -96,7 +96,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_levels(document: Any) -> None:
-    """Level by level, since whoever calls himself for every level has a limit of his own."""
+    """Refuse deep nesting, level by level: recursion has a limit of its own."""
     level = [document]
     for _ in range(DEEPEST + 1):
         inner = [value for value in level if isinstance(value, dict | list)]

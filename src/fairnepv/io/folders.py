@@ -20,7 +20,7 @@ from fairnepv.io import manifest, table_rows
 from fairnepv.io.arrow_files import column_names
 from fairnepv.io.documents import read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import AnyPath, regular_file, spread
+from fairnepv.io.places import AnyPath, map_each, regular_file
 from fairnepv.io.rows import Reordered, RowFile, Shards
 from fairnepv.io.source import TABLE_ENDINGS, Source, choose_part
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 def open_folder(source: Source) -> RowFile:
     """The rows of a folder; PART is a column of tables, or which shards where there are several."""
     if manifest.is_at(source):
-        return manifest.open_rows(_whole(source))
+        return manifest.open_rows(_without_part(source))
     if _is_data_set(source):
         return _open_tables(source, *_data_set(source))
     arrays = _files(source, (".npy",))
@@ -49,7 +49,7 @@ def open_folder(source: Source) -> RowFile:
 def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
     """One value per row: ids of a converted folder, or a column of tables."""
     if manifest.is_at(source):
-        ids = manifest.read_ids(_whole(source))
+        ids = manifest.read_ids(_without_part(source))
         if ids is None:
             raise InputError(
                 f"{source.path} was converted without ids; convert it again with --ids"
@@ -63,9 +63,9 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
         return read_folder_ids(source.inside(_METADATA), default)
     else:
         raise InputError(f"{source.path} holds no tables with ids; name a file of ids")
-    columns = _each(source, names, lambda file: table_rows.read_column(file, default))
+    columns = _read_each(source, names, lambda file: table_rows.read_column(file, default))
     values = np.concatenate(columns)
-    return values if order is None else values[_taken(source.path, order, len(values))]
+    return values if order is None else values[_check_order(source.path, order, len(values))]
 
 
 def table_columns(source: Source) -> list[str]:
@@ -79,9 +79,9 @@ def table_columns(source: Source) -> list[str]:
     return column_names(source.inside(names[0])) if names else []
 
 
-def _each(source: Source, names: Sequence[str], read: Callable[[Source], T]) -> list[T]:
-    """What is read of these files; of remote ones several at once, as it waits."""
-    return spread(read, [source.inside(name) for name in names], waits=source.is_remote)
+def _read_each(source: Source, names: Sequence[str], read: Callable[[Source], T]) -> list[T]:
+    """What is read of each of these files."""
+    return map_each(read, [source.inside(name) for name in names], waits=source.is_remote)
 
 
 def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
@@ -100,7 +100,7 @@ def _open_arrays(source: Source, names: Sequence[str]) -> RowFile:
         )
     prefix = choose_part(source, list(groups), "shard name")
     files = _in_order(source.path, groups[prefix])
-    return Shards(_each(source, files, _matrix), str(source))
+    return Shards(_read_each(source, files, _matrix), str(source))
 
 
 def _matrix(source: Source) -> RowFile:
@@ -122,8 +122,8 @@ def _open_tables(
         rows.close()  # there may be more files than may be open at once
         return rows
 
-    rows = Shards(_each(source, names, open_table), str(source))
-    return rows if order is None else Reordered(rows, _taken(source.path, order, len(rows)))
+    rows = Shards(_read_each(source, names, open_table), str(source))
+    return rows if order is None else Reordered(rows, _check_order(source.path, order, len(rows)))
 
 
 def _is_data_set(source: Source) -> bool:
@@ -142,10 +142,10 @@ def _data_set(source: Source) -> tuple[list[str], NDArray[np.int64] | None]:
     """The files of a Hugging Face data set in their order, and the rows that it takes of them."""
     folder = source.path
     state = read_document(folder / _STATE, _REMEDY)
-    files = _listed(folder, state, "_data_files")
+    files = _named_files(folder, state, "_data_files")
     if not files:
         raise InputError(f"{folder / _STATE} names no data files; save the data set again")
-    indices = _listed(folder, state, "_indices_data_files")
+    indices = _named_files(folder, state, "_indices_data_files")
     return files, np.concatenate([_row_numbers(folder / f) for f in indices]) if indices else None
 
 
@@ -160,7 +160,7 @@ def _row_numbers(path: AnyPath) -> NDArray[np.int64]:
     return rows
 
 
-def _taken(folder: AnyPath, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _check_order(folder: AnyPath, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     if len(order) and not 0 <= order.min() <= order.max() < n:
         worst = order.max() if order.max() >= n else order.min()
         raise InputError(
@@ -170,7 +170,7 @@ def _taken(folder: AnyPath, order: NDArray[np.int64], n: int) -> NDArray[np.int6
     return order
 
 
-def _listed(folder: AnyPath, state: dict[str, Any], key: str) -> list[str]:
+def _named_files(folder: AnyPath, state: dict[str, Any], key: str) -> list[str]:
     """The files that a state names under a key."""
     entries = state.get(key)
     if entries is not None and not isinstance(entries, list):
@@ -216,7 +216,7 @@ def _tables(source: Source) -> list[str]:
     groups = _numbered(names)
     if sum(map(len, groups.values())) < len(names):
         _refuse_odd_digits(folder, names)
-        return sorted(names, key=_natural)  # names with numbers elsewhere, such as Spark's
+        return sorted(names, key=_natural_key)  # names with numbers elsewhere, such as Spark's
     if len(groups) > 1:
         raise InputError(
             f"{folder} has several sets of tables ({', '.join(groups)}); give each its own folder"
@@ -234,8 +234,8 @@ def _refuse_odd_digits(folder: AnyPath, names: Sequence[str]) -> None:
 
 
 def _files(source: Source, endings: tuple[str, ...]) -> list[str]:
-    """Those with one of these endings; one among them that is no file is no gap to be passed over,
-    while folders alone may have whatever names they like."""
+    """Names of files with one of these endings. One among them that is no file is refused, since it
+    would leave a gap; folders alone may have whatever names they like."""
     found = [
         path
         for path in source.entries.values()
@@ -257,7 +257,7 @@ def _numbered(names: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
 
 
 def _in_order(folder: AnyPath, numbered: list[tuple[int, str]]) -> list[str]:
-    """By number, without gaps or repeats; all of them where the names say how many."""
+    """Names by number, without gaps or repeats; all of them where the names say how many."""
     numbered = sorted(numbered)
     for (number, name), (following, other) in itertools.pairwise(numbered):
         if following == number:
@@ -286,12 +286,12 @@ def _renumbered(name: str, number: int) -> str:
     return f"{name[:begin]}{number:0{end - begin}d}{name[end:]}"
 
 
-def _natural(name: str) -> list[Any]:
-    """Text and numbers in turn, so that 2 comes before 10."""
+def _natural_key(name: str) -> list[Any]:
+    """The texts and numbers of a name in turn, so that 2 comes before 10."""
     return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", name)]
 
 
-def _whole(source: Source) -> Source:
+def _without_part(source: Source) -> Source:
     if source.part is not None:
         raise InputError(f"{source.path} is one set of rows and has no part {source.part!r}")
     return source

@@ -14,7 +14,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.checksums import sha256_of
 from fairnepv.io.documents import is_size, read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import AnyPath, regular_file, spread
+from fairnepv.io.places import AnyPath, map_each, regular_file
 from fairnepv.io.rows import RowFile, Shards, row_range
 from fairnepv.io.source import Source
 
@@ -101,7 +101,7 @@ def open_rows(source: Source) -> RowFile:
     """The rows of a converted folder; shapes and sizes are checked, checksums by `verify`."""
     about = read(source)
     files = [source.inside(shard.file) for shard in about.shards]
-    parts = spread(lambda file: read_npy(_existing(file)), files, waits=source.is_remote)
+    parts = map_each(lambda file: read_npy(_existing(file)), files, waits=source.is_remote)
     for shard, rows in zip(about.shards, parts, strict=True):
         _check_shard(source.path, about, shard, rows)
     return Shards(parts, str(source))

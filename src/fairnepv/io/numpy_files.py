@@ -176,7 +176,7 @@ def _read_header(stream: IO[bytes], where: str) -> Header:
 
 
 def _check_header_length(stream: IO[bytes], where: str, field: str) -> None:
-    """Before it is read as a whole: the file may be one large hole."""
+    """Refuse a long header before it is read: the file may be one large hole."""
     begin = stream.tell()
     (length,) = struct.unpack(field, stream.read(struct.calcsize(field)))
     if length > _LONGEST_HEADER:
@@ -185,7 +185,7 @@ def _check_header_length(stream: IO[bytes], where: str, field: str) -> None:
 
 
 def _check_shape(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """NumPy takes -1 and True for sizes, and one of 2^62 beside one of 0."""
+    """Refuse shapes that NumPy takes: -1 and True for sizes, and one of 2^62 beside one of 0."""
     largest = math.prod(filter(None, shape)) * dtype.itemsize
     if not all(is_size(size) for size in shape) or not is_size(largest):
         raise InputError(f"{where} has the impossible shape {shape}; write it again")
@@ -194,7 +194,7 @@ def _check_shape(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
 
 
 def _check_size(where: str, header: Header, size: int) -> None:
-    """The bytes that are there against those that the header promises."""
+    """Compare the bytes that are there with those that the header promises."""
     missing = header.offset + header.bytes - size
     if missing < 0:
         raise InputError(

@@ -109,7 +109,7 @@ class RemotePath:
 
     @functools.cached_property
     def _kind(self) -> str:
-        """Of the names of PyArrow's `FileType`, asked for once."""
+        """What it is, in the words of PyArrow's `FileType`; asked for once."""
         kind: str = self.listed or self._info().type.name
         return kind
 
@@ -121,7 +121,7 @@ class RemotePath:
             filesystem, base = _filesystem(self.root, self.options)
             return question(filesystem, f"{base}/{self.inner}".rstrip("/"))
 
-        return _in_time(ask, str(self))
+        return _with_timeout(ask, str(self))
 
 
 AnyPath = Path | RemotePath
@@ -188,7 +188,7 @@ def is_uri(text: str) -> bool:
 
 
 def check_slashes(text: str) -> None:
-    """A URI that went through `Path` is short of a slash."""
+    """Refuse a URI that went through `Path`, which drops a slash."""
     if _LOST_SLASH.match(text) and not Path(text).exists():
         raise InputError(
             f"{shown_uri(text)} is no local file, and a URI has two slashes, as in "
@@ -221,7 +221,7 @@ def split_uri(text: str) -> tuple[RemotePath, str | None]:
 
 
 def local_text(text: str) -> str:
-    """What stands for a local file, with or without file:// before it."""
+    """The name of a local file without file:// before it; other texts as they are."""
     if not text.lower().startswith("file://"):
         return text
     path = unquote(text[len("file://") :])
@@ -233,7 +233,7 @@ def local_text(text: str) -> str:
 
 
 def local_path(text: str) -> Path:
-    """Where something is to be written."""
+    """The path of a file or folder to be written, which must be local."""
     plain = local_text(text)
     if is_uri(plain):
         raise InputError(
@@ -243,8 +243,8 @@ def local_path(text: str) -> Path:
 
 
 def real_path(path: Path) -> Path:
-    """What is written to, so that a link stays a link; one that leads to itself, of which
-    `Path.resolve` makes an error that is none of the system's, stands for itself."""
+    """Where a link leads, so that it stays a link when its file is replaced; one that leads to
+    itself, of which `Path.resolve` makes an error of its own, stands for itself."""
     return Path(os.path.realpath(path))
 
 
@@ -253,8 +253,8 @@ def for_arrow(place: AnyPath) -> Any:
     return regular_file(place) if isinstance(place, Path) else place.opened()
 
 
-def spread(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> list[T]:
-    """One after the other, or several at once where the function mostly waits."""
+def map_each(function: Callable[[U], T], things: Sequence[U], *, waits: bool) -> list[T]:
+    """The results for all things, several at once where the function mostly `waits`."""
     if not waits or len(things) < 2:
         return list(map(function, things))
     with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as threads:
@@ -278,7 +278,7 @@ def _filesystem(root: str, options: str) -> tuple[Any, str]:
 
 
 def _s3(root: str, options: str) -> tuple[Any, str]:
-    """As `FileSystem.from_uri` would, but with limits of time, which it has no words for."""
+    """The filesystem that `FileSystem.from_uri` would make, but with limits of time."""
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
 
     user, _, bucket = root.removeprefix("s3://").rpartition("@")
@@ -308,7 +308,7 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
     return filesystem, bucket
 
 
-def _in_time(ask: Callable[[], T], what: str) -> T:
+def _with_timeout(ask: Callable[[], T], what: str) -> T:
     """The answer, or one sentence: some filesystems try again for a quarter of an hour."""
     answer: Future[T] = Future()
 
@@ -327,12 +327,12 @@ def _in_time(ask: Callable[[], T], what: str) -> T:
         )
     error = answer.exception()
     if error is not None:
-        raise in_words(what, error) from error
+        raise filesystem_error(what, error) from error
     return answer.result()
 
 
-def in_words(what: str, error: BaseException) -> BaseException:
-    """What a filesystem says, as one sentence; what is none of its business as it is."""
+def filesystem_error(what: str, error: BaseException) -> BaseException:
+    """What a filesystem says, as one sentence; other errors as they are."""
     import pyarrow as pa
 
     theirs = (OSError, pa.ArrowException, ImportError)

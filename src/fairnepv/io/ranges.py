@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import in_words, spread
+from fairnepv.io.places import filesystem_error, map_each
 from fairnepv.io.rows import FileVersion, Indices, MappedRows, NumberRows, Rows, row_range
 
 _LARGEST = 1 << 24  # bytes of one request: one that fails is repeated as a whole
@@ -26,7 +26,7 @@ def number_rows(file: FileVersion, *layout: Any, **about: Any) -> NumberRows:
 
 
 class RangedRows(NumberRows):
-    """Of a remote file, by ranges; rows that lie close together come in one request."""
+    """Rows of a remote file, by ranges; those that lie close together come in one request."""
 
     waits = True
 
@@ -82,20 +82,20 @@ class RangedRows(NumberRows):
                 pieces.append((self.offset + first * size, content[at : at + length]))
                 at += length
         where = row_range(spans[0][0], spans[-1][1])
-        spread(lambda piece: self._fill(piece[0], piece[1], where), pieces, waits=True)
+        map_each(lambda piece: self._fill(piece[0], piece[1], where), pieces, waits=True)
         return numbers
 
     def _fill(self, offset: int, content: memoryview, where: str) -> None:
         try:
             found = self._opened.read_at(len(content), offset)
         except Exception as error:
-            raise in_words(f"{self.origin} at {where}", error) from error
+            raise filesystem_error(f"{self.origin} at {where}", error) from error
         if len(found) != len(content):
             raise InputError(f"{self.origin} ends before {where}; write or copy it again")
         content[:] = found
 
 
 def _spans(wanted: Indices, apart: int) -> list[Span]:
-    """Runs of sorted rows, none of which are further apart than that within one run."""
+    """Runs of sorted rows, which are no further apart than that within one run."""
     cuts = np.flatnonzero(np.diff(wanted) > apart) + 1
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(wanted, cuts)]

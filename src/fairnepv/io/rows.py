@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.places import AnyPath, regular_file, spread
+from fairnepv.io.places import AnyPath, map_each, regular_file
 from fairnepv.io.source import Source
 
 Rows = NDArray[Any]
@@ -52,7 +52,7 @@ class FileVersion:
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A worker may stand in another folder."""
+        """With an absolute path, since a worker may run in another folder."""
         return {**vars(self), "path": self.path.absolute()}
 
     def check(self, start: int, stop: int) -> None:
@@ -94,7 +94,7 @@ class RowFile(ABC):
         """These rows, within bounds and not negative, in this order."""
 
     def squared_norms(self) -> Rows | None:
-        """(n,) in float64, where that takes no reading."""
+        """Squared row norms, (n,) in float64, where they take no reading."""
         return None
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class RowFile(ABC):
             if step == 1:
                 return self.read(start, max(start, stop))
             return self.gather(np.arange(start, stop, step, dtype=np.int64))
-        return self.gather(_within(np.asarray(key), len(self), self.origin))
+        return self.gather(_checked_indices(np.asarray(key), len(self), self.origin))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Rows:
         """All rows in memory, for those who ask for an array."""
@@ -134,7 +134,7 @@ def row_range(start: int, stop: int) -> str:
 
 
 def missing_rows(n: int, row_bytes: int, stored: int) -> str:
-    """Those of n rows for which there are no bytes, in words."""
+    """The rows, of n, for which there are no bytes, in words."""
     return f"{row_range(max(0, stored) // max(1, row_bytes), n)} of {n:,}"
 
 
@@ -181,7 +181,7 @@ class NumberRows(RowFile):
 
 
 class MappedRows(NumberRows):
-    """Of a local file, mapped into memory."""
+    """Numbers in a local file, mapped into memory."""
 
     @cached_property
     def _opened(self) -> Rows:
@@ -233,7 +233,7 @@ class Joined(RowFile):
                 break
             if low < high:
                 wanted.append((s, slice(low - self.starts[s], high - self.starts[s])))
-        pieces = spread(lambda x: self.part(x[0])[x[1]], wanted, waits=self.waits)
+        pieces = map_each(lambda x: self.part(x[0])[x[1]], wanted, waits=self.waits)
         if not pieces:
             return np.empty((0, self.shape[1]), self.dtype)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -248,7 +248,7 @@ class Joined(RowFile):
             rows[mine] = self.part(s)[indices[mine] - self.starts[s]]
 
         parts = [(s, mine) for s, mine in enumerate(np.split(order, inner)) if len(mine)]
-        spread(fill, parts, waits=self.waits)
+        map_each(fill, parts, waits=self.waits)
         return rows
 
 
@@ -259,7 +259,7 @@ class Shards(Joined):
         self.parts, self.origin = tuple(parts), origin
         first = self.parts[0]
         for part in self.parts[1:]:
-            _same_kind(first, part)
+            _check_same_kind(first, part)
         self.starts = part_starts(map(len, self.parts))
         self.shape, self.dtype = (self.starts[-1], first.shape[1]), first.dtype
         self.file_bytes = sum(part.file_bytes for part in self.parts)
@@ -289,7 +289,7 @@ class Reordered(RowFile):
 
     def __init__(self, rows: RowFile, order: Indices) -> None:
         self.rows = rows
-        self.order = _within(np.asarray(order), len(rows), rows.origin)
+        self.order = _checked_indices(np.asarray(order), len(rows), rows.origin)
         self.origin = f"{rows.origin} (in another order)"
         self.shape, self.dtype = (len(self.order), rows.shape[1]), rows.dtype
         self.file_bytes, self.resident = rows.file_bytes, rows.resident
@@ -319,7 +319,7 @@ class Columns(RowFile):
         return self.rows.gather(indices)[:, self.columns]
 
 
-def _same_kind(first: RowFile, part: RowFile) -> None:
+def _check_same_kind(first: RowFile, part: RowFile) -> None:
     if part.shape[1] != first.shape[1]:
         raise InputError(
             f"{first} has {first.shape[1]:,} columns and {part} has {part.shape[1]:,}; all shards "
@@ -332,7 +332,7 @@ def _same_kind(first: RowFile, part: RowFile) -> None:
         )
 
 
-def _within(indices: NDArray[Any], n: int, origin: str) -> Indices:
+def _checked_indices(indices: NDArray[Any], n: int, origin: str) -> Indices:
     """Row numbers from 0, where negative ones counted from the end."""
     if indices.dtype == bool and indices.shape == (n,):
         return np.flatnonzero(indices).astype(np.int64)

@@ -34,7 +34,7 @@ class Source:
         return str(self.path) if self.part is None else f"{self.path}:{self.part}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Whoever unpickles this may stand in another folder, and asks for himself."""
+        """With an absolute path, since a worker may run in another folder, and nothing learned."""
         return {**vars(self), "path": self.path.absolute(), "_known": {}}
 
     @property
@@ -68,8 +68,8 @@ class Source:
         return self.once(f"/{name}", lambda: Source(path)).with_part(self.part)
 
     def once(self, what: str, find: Callable[[], T]) -> T:
-        """What is found, without a second request; a local file is asked again, as it may have
-        changed and answers at once."""
+        """What `find` finds, asked for once; a local file is asked again, as it may have changed
+        and answers at once."""
         if not self.is_remote:
             return find()
         if what not in self._known:
@@ -148,7 +148,7 @@ def split_source(given: str | Source) -> Source:
 
 
 def _split_local(text: str) -> tuple[Path, str | None]:
-    """At the colon behind a folder or an ending, so that colons elsewhere belong to names."""
+    """Cut at the colon behind a folder or an ending; colons elsewhere belong to names."""
     colons = [at for at, letter in enumerate(text) if letter == ":"]
     folder = next((at for at in colons if at and Path(text[:at]).is_dir()), None)
     if folder is not None and not Path(text).exists():

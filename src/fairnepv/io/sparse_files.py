@@ -66,7 +66,7 @@ def _shape(source: Source, shape: NDArray[Any]) -> tuple[int, int]:
 
 
 def refuse_unbounded(what: str, shape: tuple[int, int]) -> None:
-    """A shape is two numbers, whatever they are; a vector of that length is memory."""
+    """Refuse a shape, which is two numbers, of which a vector would not fit into memory."""
     rows, columns = shape
     needed = 8 * (max(rows, columns) + 1)
     told = f"{what} has shape ({rows:,}, {columns:,}), of which a row or a column alone needs"
@@ -113,7 +113,7 @@ def _check_compressed(
 
 
 def _check_diagonals(source: Source, offsets: NDArray[Any], shape: tuple[int, int]) -> None:
-    """SciPy makes 32-bit numbers of them, whatever they were."""
+    """Refuse diagonals out of bounds: SciPy makes 32-bit numbers of them, whatever they were."""
     rows, columns = shape
     for offset in offsets.tolist():
         if not -rows < offset < columns:

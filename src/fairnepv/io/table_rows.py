@@ -18,12 +18,12 @@ from fairnepv.io.arrow_columns import decoded_bytes, is_binary, refuse_ragged, t
 from fairnepv.io.arrow_files import (
     REPEATED,
     Chunks,
-    Column,
     choose_column,
     counted_chunks,
     open_chunks,
     reading_table,
 )
+from fairnepv.io.arrow_files import Column as Column
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.rows import Joined, Rows, file_version, part_starts, row_range
 from fairnepv.io.source import Source

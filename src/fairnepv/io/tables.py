@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -49,10 +48,12 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         rows = csv_rows(source.path)
         names = next(rows)
         column = choose_part(source, names, "column", default)
-        at = names.index(column)
-        first = next(rows, [])
-        about = first[names.index(SETTINGS)] if first and names.count(SETTINGS) == 1 else ""
-        cells = [row[at] if row else "" for row in itertools.chain([first], rows)]
+        at, about = names.index(column), ""
+        cells: list[str] = []
+        for row in rows:
+            if row and not cells and names.count(SETTINGS) == 1:
+                about = row[names.index(SETTINGS)]
+            cells.append(row[at] if row else "")
     what = f"{source.path}, column {column!r}"
     gaps = [row for row, cell in enumerate(cells) if not cell]
     if gaps:
@@ -117,7 +118,7 @@ def _guarded(about: str) -> list[str]:
 
 
 def _integers(values: list[int]) -> NDArray[Any]:
-    """Of one type that holds all; NumPy would make floats of small and large ones."""
+    """Integers of one type that holds all; NumPy would make floats of small and large ones."""
     unsigned = min(values) >= 0 and 2**63 <= max(values) < 2**64
     return np.array(values, np.uint64 if unsigned else None)
 

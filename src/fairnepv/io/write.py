@@ -76,7 +76,7 @@ def write_table(output: Output, table: Table) -> None:
 
 
 def to_json(document: Any, indent: int | None = 1) -> str:
-    """Letters of ASCII alone, none of which a terminal obeys; a number that is not finite, for
+    """JSON in letters of ASCII, none of which a terminal obeys; a number that is not finite, for
     which JSON has no word, is null."""
     text = json.dumps(_finite(document), indent=indent, allow_nan=False)
     return text.replace("\x7f", "\\u007f")
@@ -133,14 +133,14 @@ def _parquet(table: Table) -> bytes:
 
 
 def _arrow(values: NDArray[Any]) -> Any:
-    """Of NumPy's texts Arrow takes what stands before a NUL, and of Python's all."""
+    """An Arrow array. Of NumPy's texts Arrow takes what stands before a NUL, of Python's all."""
     if values.dtype.kind in "OU":
         return pa.array(values.tolist(), pa.string())
     return pa.array(values)
 
 
 def _csv(table: Table) -> bytes:
-    """What a spreadsheet would run begins with an apostrophe, and so do texts that begin so."""
+    """CSV, in which what a spreadsheet would run, or begins so, has an apostrophe before it."""
     columns, about = _columns(table, _FORMULA.match, _apostrophe)
     rows = [[*columns, SETTINGS], *zip(*columns.values(), itertools.repeat(""))]
     if len(rows) > 1:
@@ -153,7 +153,7 @@ def _apostrophe(cell: str) -> str:
 
 
 def csv_line(cells: Iterable[Any]) -> str:
-    """Of a table that we do not read again: what a spreadsheet would run is marked as text."""
+    """A line of a table that we do not read again; what a spreadsheet would run is guarded."""
     texts = (
         GUARD + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in cells
     )
@@ -161,7 +161,7 @@ def csv_line(cells: Iterable[Any]) -> str:
 
 
 def _quoted(cell: str) -> str:
-    """As the module csv does, which leaves carriage returns bare."""
+    """A cell as the module csv writes it, but for carriage returns, which that leaves bare."""
     special = any(mark in cell for mark in ',"\r\n')
     return '"{}"'.format(cell.replace('"', '""')) if special else cell
 
@@ -171,7 +171,7 @@ def _json(table: Table) -> bytes:
 
 
 def _text(table: Table) -> bytes:
-    """A column with a text that would not survive tabs and lines has all of them as JSON."""
+    """Lines of tabs; a column with a text that would not survive those has all of them as JSON."""
     columns, about = _columns(table, _BLANKS.search, json.dumps)
     lines = [TEXT_MARK + about, "# " + "\t".join(map(shown, columns))]
     lines += map("\t".join, zip(*columns.values(), strict=True))
