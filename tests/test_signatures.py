@@ -56,7 +56,7 @@ def test_misspelt_options_are_refused_in_the_words_of_python(verb):
     with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'tua'"):
         getattr(fairnepv, verb)([[1.0]], 1, tua=0.1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'tua'"):
-        fairnepv.FairSelector(tua=0.1)
+        fairnepv.FairSelector(tua=0.1)  # type: ignore[call-arg]
 
 
 def test_defaults_are_right_values():

@@ -399,8 +399,9 @@ def test_type_checkers_see_every_public_name():
     tree = ast.parse(inspect.getsource(fairnepv))
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {
-        alias.asname: line.module.removeprefix("fairnepv.")
+        alias.asname: str(line.module).removeprefix("fairnepv.")
         for line in block.body
+        if isinstance(line, ast.ImportFrom)
         for alias in line.names
         if alias.asname == alias.name
     }

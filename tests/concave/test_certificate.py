@@ -20,7 +20,6 @@ from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.concave import Dual, ViewDual, certify, check_proof, price, view_bound
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave.concave import Concave, ConcaveState
-from fairnepv.concave.topk import TopK
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.objective import entropy_price
 from fairnepv.objective.majorant import conjugate

@@ -15,7 +15,6 @@ import pickletools
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -276,7 +276,7 @@ def test_junk_is_flagged_and_named_in_a_note():
 def test_the_note_names_ids_and_few_of_them():
     ids = np.array([f"item{i}" for i in range(300)])
     one = fairnepv.select(lonely_pool(), 8, ids=ids, include=["item7"], exclude=["item8"], **FAST)
-    assert one.notes == ()  # a property makes no pass over the data
+    assert not one.notes  # a property makes no pass over the data
     one.neighbours()
     assert one.notes[0].startswith("1 pick is isolated in view 'text' (id item7): nothing")
     data = lonely_pool()

@@ -238,7 +238,7 @@ def test_nonsense_is_refused(data, k, options, complaint):
 
 def test_other_options_are_refused():
     with pytest.raises(TypeError, match=r"plan\(\) got an unexpected keyword argument 'colour'"):
-        fairnepv.plan(np.zeros((10, 3)), 3, colour=1)
+        fairnepv.plan(np.zeros((10, 3)), 3, colour=1)  # type: ignore[call-arg]
 
 
 def test_every_option_of_select_is_taken():
