@@ -64,8 +64,9 @@ def test_defaults_are_right_values():
     assert checked("select", options.SelectOptions, given) == given
 
 
-def test_names_of_efforts():
+def test_names_of_efforts_and_calibrations():
     assert tuple(EFFORTS) == options.EFFORTS
+    assert ALL["calibration"].help.startswith(", ".join(options.CALIBRATIONS))
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -48,15 +48,12 @@ def check_count(argument: str, value: Any, least: int = 1) -> int:
 def check_positive(argument: str, value: Any, view: str | None = None) -> float:
     """A finite, positive real number."""
     where = f" for view {view!r}" if view else ""
-    message = f"{argument}{where} must be a finite positive number, not {brief(value)}"
-    if not _is_real(value):
-        raise InputError(message)
     try:
-        number = float(value)
+        number = float(value) if _is_real(value) else math.nan
     except OverflowError:
-        raise InputError(message) from None
+        number = math.inf
     if not 0 < number < math.inf:
-        raise InputError(message)
+        raise InputError(f"{argument}{where} must be a finite positive number, not {brief(value)}")
     return number
 
 
@@ -76,18 +73,17 @@ def check_share(argument: str, value: Any) -> float:
     return share
 
 
-def check_whole(argument: str, value: Any) -> int:
+def check_whole(argument: str, value: Any, least: int = 1) -> int:
     """An integer above zero, as `check_count` in other words."""
-    if not _is_whole(value) or value < 1:
-        raise InputError(f"{argument} must be a positive integer, not {brief(value)}")
+    if not _is_whole(value) or value < least:
+        kind = "positive" if least else "non-negative"
+        raise InputError(f"{argument} must be a {kind} integer, not {brief(value)}")
     return int(value)
 
 
 def check_seed(argument: str, value: Any) -> int:
     """An integer that is not negative."""
-    if not _is_whole(value) or value < 0:
-        raise InputError(f"{argument} must be a non-negative integer, not {brief(value)}")
-    return int(value)
+    return check_whole(argument, value, least=0)
 
 
 def check_path(argument: str, value: Any) -> Any:

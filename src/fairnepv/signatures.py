@@ -10,7 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from fairnepv.checks import Check
 
@@ -18,23 +18,20 @@ Taken = TypeVar("Taken")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Option:
     """A knob: `help` is one line for the command line and for Python, `more` is for Python."""
 
     default: Any
-    help: str
-    more: str = ""
     check: Check | None = None
+    help: str = ""
+    more: str = ""
 
 
 def options_of(kind: Any) -> dict[str, Option]:
     """The options of a function by name, as its typed dictionary lists them."""
-    return {name: hint.__metadata__[0] for name, hint in _hints(kind).items()}
-
-
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
 def completed(function: str, kind: type[Taken], given: Mapping[str, Any]) -> Taken:
@@ -43,18 +40,16 @@ def completed(function: str, kind: type[Taken], given: Mapping[str, Any]) -> Tak
     for name in given:
         if name not in known:  # in the words of Python
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-    whole = {name: given.get(name, option.default) for name, option in known.items()}
-    return cast(Taken, whole)
+    return cast(Taken, {name: given.get(name, known[name].default) for name in known})
 
 
 def checked(function: str, kind: type[Taken], given: Mapping[str, Any]) -> Taken:
     """The same with every value checked as far as it can be by itself; numbers are plain ones."""
-    known = options_of(kind)
     whole: Any = completed(function, kind, given)
+    known = options_of(kind)
     for name in given:
         check = known[name].check
-        if check is not None:
-            whole[name] = check(name, whole[name])
+        whole[name] = check(name, whole[name]) if check else whole[name]
     return cast(Taken, whole)
 
 
@@ -68,30 +63,19 @@ def takes(kind: Any) -> Callable[[Function], Function]:
 
     def shown(function: Function) -> Function:
         plain = inspect.signature(function)
-        own = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        named = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=hint.__metadata__[0].default,
-                annotation=get_args(hint)[0],
+        parameters = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        texts = []
+        hints = get_type_hints(kind)
+        for name, option in options_of(kind).items():
+            shape: Any = {"default": option.default, "annotation": hints[name]}
+            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **shape))
+            text = f"{name}: {option.help} {option.more}".strip()
+            texts.append(
+                textwrap.fill(text, 100, initial_indent=" " * 4, subsequent_indent=" " * 8)
             )
-            for name, hint in _hints(kind).items()
-        ]
-        function.__signature__ = plain.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+        function.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
         if function.__doc__:
-            function.__doc__ = f"{function.__doc__.rstrip()}\n\n{_described(kind)}\n    "
+            function.__doc__ = "\n".join([function.__doc__.rstrip(), "", *texts, "    "])
         return function
 
     return shown
-
-
-def _described(kind: Any) -> str:
-    """A paragraph per option, indented as a docstring is."""
-    texts = (
-        f"{name}: {option.help} {option.more}".strip() for name, option in options_of(kind).items()
-    )
-    return "\n".join(
-        textwrap.fill(text, 100, initial_indent=" " * 4, subsequent_indent=" " * 8)
-        for text in texts
-    )

@@ -30,7 +30,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import fairnepv
 from cases import random_views
 from fairnepv import InputError, LocalEngine, Pool
-from fairnepv.api import pipeline
 from fairnepv.compute import (
     Engine,
     block_threads,
@@ -571,7 +570,7 @@ def _run_everything(data, recorder=None):
     fairnepv.assign(picks)
     fairnepv.explain(picks)
     fairnepv.typicality(data, sample=20, engine=recorder)
-    pipeline.relax(data, K, start=picks.indices, solver="damped", max_steps=2, engine=recorder)
+    fairnepv.relax(data, K, start=picks.indices, solver="damped", max_steps=2, engine=recorder)
     problem = Problem(Pool.of(data, engine=recorder), K, 0.05, Calibration("none"))
     for kind in (Ambient, Reduced, Spanned):
         solver = make_solver(k=K, tol=1e-2, max_steps=5)

@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Engine, Place, RowBlock
-from fairnepv.views.arrays import check_positive
 from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
 from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import check_finite, check_magnitude, check_shape

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
 from fairnepv.options import default
-from fairnepv.views.arrays import check_positive
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.ids import align, check_ids
 from fairnepv.views.intake import check_quality, check_view, named_views, sketch_view

@@ -1,0 +1,45 @@
+"""Public names and where they live, for type checkers and for `__init__.py`, which loads them."""
+
+from fairnepv.api.certify import certify as certify
+from fairnepv.api.certify import verify_bound as verify_bound
+from fairnepv.api.compare import compare as compare
+from fairnepv.api.estimator import FairSelector as FairSelector
+from fairnepv.api.plan import plan as plan
+from fairnepv.api.relax import relax as relax
+from fairnepv.api.score import exhaustive as exhaustive
+from fairnepv.api.score import score as score
+from fairnepv.api.select import select as select
+from fairnepv.api.selection import Comparison as Comparison
+from fairnepv.api.selection import Optimum as Optimum
+from fairnepv.api.selection import Score as Score
+from fairnepv.api.selection import Selection as Selection
+from fairnepv.compute import LocalEngine as LocalEngine
+from fairnepv.concave import Certificate as Certificate
+from fairnepv.errors import FairnepvError as FairnepvError
+from fairnepv.errors import InputError as InputError
+from fairnepv.errors import NumericalError as NumericalError
+from fairnepv.errors import RankWarning as RankWarning
+from fairnepv.errors import Status as Status
+from fairnepv.errors import UnsupportedError as UnsupportedError
+from fairnepv.insight import Assignment as Assignment
+from fairnepv.insight import Curve as Curve
+from fairnepv.insight import Difference as Difference
+from fairnepv.insight import Explanation as Explanation
+from fairnepv.insight import Stability as Stability
+from fairnepv.insight import Tradeoff as Tradeoff
+from fairnepv.insight import assign as assign
+from fairnepv.insight import curve as curve
+from fairnepv.insight import diff as diff
+from fairnepv.insight import explain as explain
+from fairnepv.insight import extend as extend
+from fairnepv.insight import stability as stability
+from fairnepv.insight import tradeoff as tradeoff
+from fairnepv.insight import typicality as typicality
+from fairnepv.io import open_rows as open_rows
+from fairnepv.planning import Forecast as Forecast
+from fairnepv.views import Calibration as Calibration
+from fairnepv.views import DiagonalView as DiagonalView
+from fairnepv.views import KernelView as KernelView
+from fairnepv.views import Pool as Pool
+
+__version__: str
