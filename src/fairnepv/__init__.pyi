@@ -42,4 +42,5 @@ from fairnepv.views import DiagonalView as DiagonalView
 from fairnepv.views import KernelView as KernelView
 from fairnepv.views import Pool as Pool
 
+__all__: list[str]
 __version__: str

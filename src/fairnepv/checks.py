@@ -1,14 +1,13 @@
 """Simple checks of what a user hands in: flags, counts, positive numbers, choices, paths.
 
-They know the numbers of NumPy by name, since the command line checks and documents its options
-before anything is loaded.
+The numbers of NumPy are known as `numbers`, where it registers them, since the command line checks
+and documents its options before anything is loaded.
 """
-
-from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
+from numbers import Integral, Rational, Real
 from typing import Any
 
 from fairnepv.errors import InputError
@@ -31,7 +30,7 @@ def brief(value: Any) -> str:
 
 def check_flag(argument: str, value: Any) -> bool:
     """True or False and nothing else: "no" and 0 may be meant either way."""
-    if not _is_flag(value):
+    if type(value).__name__ != "bool":  # of Python or NumPy
         raise InputError(f"{argument} must be True or False, not {brief(value)}")
     return bool(value)
 
@@ -48,13 +47,19 @@ def check_count(argument: str, value: Any, least: int = 1) -> int:
 def check_positive(argument: str, value: Any, view: str | None = None) -> float:
     """A finite, positive real number."""
     where = f" for view {view!r}" if view else ""
-    try:
-        number = float(value) if _is_real(value) else math.nan
-    except OverflowError:
-        number = math.inf
-    if not 0 < number < math.inf:
+    number = float(value) if is_finite(value) else 0.0
+    if not number > 0:
         raise InputError(f"{argument}{where} must be a finite positive number, not {brief(value)}")
     return number
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a real number that float64 can hold."""
+    try:
+        real = isinstance(value, Real) and not isinstance(value, Rational)
+        return (real or _is_whole(value)) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_ratio(argument: str, value: Any) -> float:
@@ -109,17 +114,5 @@ def optional(check: Check) -> Check:
     return lambda argument, value: None if value is None else check(argument, value)
 
 
-def _is_flag(value: Any) -> bool:
-    return type(value).__name__ == "bool"  # of Python or NumPy
-
-
 def _is_whole(value: Any) -> bool:
-    return (isinstance(value, int) and not _is_flag(value)) or _is_of_numpy(value, "integer")
-
-
-def _is_real(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float) or _is_of_numpy(value, "floating")
-
-
-def _is_of_numpy(value: Any, kind: str) -> bool:
-    return any((t.__module__, t.__name__) == ("numpy", kind) for t in type(value).__mro__)
+    return isinstance(value, Integral) and not isinstance(value, bool)

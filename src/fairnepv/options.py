@@ -11,18 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from fairnepv.checks import (
-    check_count,
-    check_flag,
-    check_path,
-    check_positive,
-    check_ratio,
-    check_seed,
-    check_share,
-    check_whole,
-    one_of,
-    optional,
-)
+from fairnepv import checks
 from fairnepv.signatures import Option, options_of
 
 EFFORTS = ("fast", "balanced", "thorough")
@@ -95,7 +84,7 @@ class Scale(TypedDict, total=False):
     """Views and how their scores become one."""
 
     views: Annotated[Mapping[str, Any] | None, Option(None)]
-    tau: Annotated[float, Option(0.05, check_positive)]
+    tau: Annotated[float, Option(0.05, checks.check_positive)]
     eps: Annotated[float | ByView, Option(0.1)]
     calibration: Annotated[Any, Option("unit-diagonal")]
     quality: Annotated[Any, Option(None)]
@@ -107,12 +96,12 @@ class Rules(TypedDict, total=False):
     """What may be chosen."""
 
     include: Annotated[Any, Option(None)]
-    include_counts: Annotated[bool, Option(True, check_flag)]
+    include_counts: Annotated[bool, Option(True, checks.check_flag)]
     exclude: Annotated[Any, Option(None)]
     groups: Annotated[Any, Option(None)]
     quotas: Annotated[Any, Option(None)]
     floors: Annotated[ByView | None, Option(None)]
-    random_state: Annotated[int, Option(0, check_seed)]
+    random_state: Annotated[int, Option(0, checks.check_seed)]
 
 
 class Ids(TypedDict, total=False):
@@ -120,21 +109,21 @@ class Ids(TypedDict, total=False):
 
 
 class Budget(TypedDict, total=False):
-    effort: Annotated[str, Option("balanced", one_of(*EFFORTS))]
-    oversampling: Annotated[float, Option(3.0, check_ratio)]
+    effort: Annotated[str, Option("balanced", checks.one_of(*EFFORTS))]
+    oversampling: Annotated[float, Option(3.0, checks.check_ratio)]
 
 
 class Bound(TypedDict, total=False):
-    gap: Annotated[float, Option(2e-3, check_positive)]
+    gap: Annotated[float, Option(2e-3, checks.check_positive)]
     memory_limit: Annotated[int | str | None, Option(None)]
 
 
 class Timed(TypedDict, total=False):
-    time_limit: Annotated[float | None, Option(None, optional(check_positive))]
+    time_limit: Annotated[float | None, Option(None, checks.optional(checks.check_positive))]
 
 
 class Strict(TypedDict, total=False):
-    strict: Annotated[bool, Option(False, check_flag)]
+    strict: Annotated[bool, Option(False, checks.check_flag)]
 
 
 class Listened(TypedDict, total=False):
@@ -144,17 +133,17 @@ class Listened(TypedDict, total=False):
 class Search(Scale, Rules, Budget, Bound, Timed, Strict, total=False):
     """All of a search but its method."""
 
-    certify: Annotated[bool, Option(True, check_flag)]
-    target_efficiency: Annotated[float | None, Option(None, optional(check_share))]
-    node_limit: Annotated[int | None, Option(None, optional(check_whole))]
+    certify: Annotated[bool, Option(True, checks.check_flag)]
+    target_efficiency: Annotated[float | None, Option(None, checks.optional(checks.check_share))]
+    node_limit: Annotated[int | None, Option(None, checks.optional(checks.check_whole))]
     hierarchical: Annotated[bool | int, Option(False)]
-    checkpoint: Annotated[str | Path | None, Option(None, optional(check_path))]
+    checkpoint: Annotated[str | Path | None, Option(None, checks.optional(checks.check_path))]
 
 
 class Call(Ids, Listened, total=False):
     """What belongs to one set of rows and to one call."""
 
-    nested: Annotated[bool, Option(False, check_flag)]
+    nested: Annotated[bool, Option(False, checks.check_flag)]
 
 
 # --- what the functions take ----------------------------------------------------------------------
@@ -189,7 +178,7 @@ class CompareOptions(ProblemOptions, Budget, Bound, Listened, total=False):
 
 
 class ScoreOptions(Scale, Ids, total=False):
-    by_id: Annotated[bool, Option(False, check_flag)]
+    by_id: Annotated[bool, Option(False, checks.check_flag)]
 
 
 class RelaxOptions(ProblemOptions, Timed, Strict, Listened, total=False):
@@ -202,7 +191,7 @@ class RelaxOptions(ProblemOptions, Timed, Strict, Listened, total=False):
 
 
 class ExhaustiveOptions(ProblemOptions, total=False):
-    limit: Annotated[int, Option(2_000_000, check_count)]
+    limit: Annotated[int, Option(2_000_000, checks.check_count)]
 
 
 ALL: dict[str, Option] = {

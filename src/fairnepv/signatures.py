@@ -4,8 +4,6 @@ A field is `Annotated[type, Option(...)]`: a type checker reads the type, and th
 signatures and docstrings of the functions that take them are read from the `Option`.
 """
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping

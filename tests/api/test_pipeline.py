@@ -1267,7 +1267,7 @@ def test_results_print_in_a_line():
 def test_a_comparison_poses_its_problem_once(monkeypatch):
     posed, pose_once = [], inputs.pose
     monkeypatch.setattr(
-        "fairnepv.api.compare.pose",
+        "fairnepv.api.plan.pose",
         lambda *given, **more: posed.append(given) or pose_once(*given, **more),
     )
     methods = ["greedy", "averaged", "random"]

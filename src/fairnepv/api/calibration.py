@@ -1,7 +1,5 @@
 """The fixed rules that put views on one scale before anything is selected [FairNEPv, Remark 1]."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,15 +1,12 @@
 """`certify` and `verify_bound`: what no k items can exceed, and whether that is so."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import check_calibration
 from fairnepv.api.inputs import pool_of, pose
-from fairnepv.api.plan import within_limit
-from fairnepv.api.ranks import rank_notes, warn
-from fairnepv.api.search import check_search, prove
+from fairnepv.api.plan import pose_within_limit
+from fairnepv.api.search import check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
 from fairnepv.concave import (
     Certificate,
@@ -38,10 +35,9 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
     """
     given = checked("certify", CertifyOptions, options)
     bounded = completed("certify", SelectOptions, part(SelectOptions, given))
-    posing, means = within_limit(data, k, check_search(bounded), ())
-    problem = pose(data, k, **posing, means=means)
+    problem = pose_within_limit(data, k, check_search(bounded), ())
     certificate = certify_posed(problem, given)
-    warn(rank_notes(problem, certificate))
+    warn_of_ranks(problem, certificate)
     return certificate
 
 
@@ -107,7 +103,6 @@ def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions
         return
     plain: ProblemOptions = {**options, "calibration": "none"}
     posed = Terms.of(pose(data, terms.k if k is None else k, **plain))
-    besides = {"k": k is not None, "quotas": "groups" in expected}
-    terms.refuse_other(
-        posed, names=expected | {name for name, is_said in besides.items() if is_said}
-    )
+    expected |= {"k"} if k is not None else set()
+    expected |= {"quotas"} if "groups" in expected else set()
+    terms.refuse_other(posed, names=expected)

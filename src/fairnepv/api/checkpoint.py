@@ -1,9 +1,6 @@
 """The journal of a selection: a file that knows which problem it belongs to."""
 
-from __future__ import annotations
-
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,18 +16,14 @@ from fairnepv.views import KernelView, Pool
 from fairnepv.views.base import Floats
 
 
-@contextlib.contextmanager
-def journal_of(problem: Problem, plan: Plan, options: SelectOptions) -> Iterator[Journal | None]:
+def journal_of(
+    problem: Problem, plan: Plan, options: SelectOptions
+) -> AbstractContextManager[Journal | None]:
     """The journal of this very selection; only the limits need not be the same."""
     if options["checkpoint"] is None:
-        yield None
-        return
+        return nullcontext()
     path, key = local_path(str(options["checkpoint"])), own_key()
-    journal = Journal(path, _fingerprint(problem, plan, options, key), key)
-    try:
-        yield journal
-    finally:
-        journal.close()
+    return closing(Journal(path, _fingerprint(problem, plan, options, key), key))
 
 
 def _fingerprint(problem: Problem, plan: Plan, options: SelectOptions, key: bytes) -> Any:

@@ -1,17 +1,13 @@
 """`compare`: every selector on the same problem, which is posed once."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from fairnepv.api.inputs import pose
-from fairnepv.api.plan import methods_within_limit, within_limit
-from fairnepv.api.ranks import rank_notes, warn
-from fairnepv.api.search import carry_out, check_search, make_plan, prove
+from fairnepv.api.plan import methods_within_limit, pose_within_limit
+from fairnepv.api.search import carry_out, check_search, make_plan, prove, warn_of_ranks
 from fairnepv.api.selection import Comparison, Selection
 from fairnepv.checks import brief
 from fairnepv.concave import refuse_unreachable_floors
@@ -31,12 +27,10 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     data, k: as for `select`; k is one size.
     """
     given = checked("compare", CompareOptions, options)
-    searching = completed("compare", SelectOptions, part(SelectOptions, given))
-    searching = check_search(searching)
+    searching = check_search(completed("compare", SelectOptions, part(SelectOptions, given)))
     methods = _check_methods(given["methods"])
     names = methods or methods_within_limit(data, k, searching)
-    posing, means = within_limit(data, k, searching, names)
-    problem = pose(data, k, **posing, means=means)
+    problem = pose_within_limit(data, k, searching, names)
     if methods is None:
         names = [name for name in names if refusal(problem, name) is None]
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
@@ -47,7 +41,7 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
         raise KeyboardInterrupt  # nothing is in hand yet
     plans = [replace(plan, certificate=certificate) for plan in plans]
     rows = _carry_out_all(problem, plans, given["progress"])
-    warn(rank_notes(problem, certificate))
+    warn_of_ranks(problem, certificate)
     return Comparison(tuple(rows))
 
 
@@ -61,7 +55,10 @@ def _carry_out_all(
         session = Context(progress=progress)
         if progress is not None:
             with session.absorbing_interruption() if rows else contextlib.nullcontext():
-                progress(_turn_of(plan.method, rows, len(plans), began))
+                best = max((row.fair_score for row in rows), default=0.0)
+                turn = {"selector": plan.method, "size": len(rows), "of": len(plans)}
+                took = time.monotonic() - began
+                progress(Step("compare", len(rows), 0, took, best, details=turn))
             if session.stopped:
                 rows[-1] = replace(rows[-1], status=session.stopped)
                 break
@@ -69,13 +66,6 @@ def _carry_out_all(
         if session.stopped is Status.INTERRUPTED:
             break
     return rows
-
-
-def _turn_of(name: str, rows: list[Selection], of: int, began: float) -> Step:
-    """What a listener hears before a selector of a comparison takes its turn."""
-    best = max((row.fair_score for row in rows), default=0.0)
-    details = {"selector": name, "size": len(rows), "of": of}
-    return Step("compare", len(rows), 0, time.monotonic() - began, best, details=details)
 
 
 def _check_methods(methods: Any) -> list[str] | None:

@@ -1,7 +1,5 @@
 """`FairSelector`: the scikit-learn face of `select`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
@@ -72,8 +70,9 @@ def _rows(data: Any, indices: Any) -> Any:
         return data.iloc[indices]
     if hasattr(data, "tocsr"):
         return data.tocsr()[indices]
-    if hasattr(data, "index_select"):
-        return _rows_of_tensor(data, indices)
+    if hasattr(data, "index_select"):  # where it is, in its layout or, of a sparse one, as COO
+        tensor = data if str(data.layout) == "torch.strided" else data.to_sparse_coo()
+        return tensor.index_select(0, to_device(indices, tensor.device))
     if hasattr(data, "__array__"):
         return np.asarray(data)[indices]
     if isinstance(data, list | tuple):
@@ -81,9 +80,3 @@ def _rows(data: Any, indices: Any) -> Any:
             return [_rows(value, indices) for value in data]
         return [data[int(i)] for i in indices]
     raise InputError(f"cannot take rows of {type(data).__name__}; pass arrays")
-
-
-def _rows_of_tensor(tensor: Any, indices: Any) -> Any:
-    """Where it is, in its layout or, of a sparse one, as COO."""
-    tensor = tensor if str(tensor.layout) == "torch.strided" else tensor.to_sparse_coo()
-    return tensor.index_select(0, to_device(indices, tensor.device))

@@ -1,8 +1,5 @@
 """From what a user hands in to the calibrated problem: every check, and the rules of the choice."""
 
-from __future__ import annotations
-
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -12,16 +9,11 @@ from numpy.typing import NDArray
 from fairnepv.api.calibration import calibrate
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
-from fairnepv.checks import brief, check_flag
+from fairnepv.checks import brief, check_flag, is_finite
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.options import ProblemOptions
-from fairnepv.problem import (
-    Constraints,
-    Means,
-    Problem,
-    check_k,
-)
+from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import plain_array
@@ -44,7 +36,8 @@ def pose(
     rules = Constraints(fixed_in, fixed_out, quotas)
     rules.check(pool.n, k, pool.ids)
     weights = check_priorities(given["priorities"], pool.names)
-    least = check_floors(given["floors"], pool.names)
+    floors = _by_view("floors", given["floors"], pool.names)
+    least = np.array([floors.get(name, -np.inf) for name in pool.names]) if floors else None
     means = means or Means()
     rule = calibrate(pool, given["calibration"], k, rules, means)
     return Problem(
@@ -103,17 +96,16 @@ def rows_named(pool: Pool, items: Any, what: str) -> Indices:
     """Rows that a user names: by id where the data has ids, else by number; or a Selection."""
     if items is None:
         return np.empty(0, dtype=np.int64)
+    by_id = pool.ids is not None
     if isinstance(items, Selection):
         what = f"{what} (a selection)"
-        if pool.ids is not None and items.has_ids:
-            return rows_of_ids(items.ids, pool.ids, what)
-        return check_indices(items.indices, pool.n, what)
-    given = plain_array(items, what)
-    if given.size == 0:
-        return np.empty(0, dtype=np.int64)
-    if pool.ids is not None:
-        return rows_of_ids(given, pool.ids, what)
-    return check_indices(given, pool.n, what)
+        by_id = by_id and items.has_ids
+        given = items.ids if by_id else items.indices
+    else:
+        given = plain_array(items, what)
+        if given.size == 0:
+            return np.empty(0, dtype=np.int64)
+    return rows_of_ids(given, pool.ids, what) if by_id else check_indices(given, pool.n, what)
 
 
 def count_items(items: Any) -> int:
@@ -186,15 +178,9 @@ def check_priorities(priorities: Any, names: tuple[str, ...]) -> Floats | None:
     return np.asarray(weights / weights.sum())
 
 
-def check_floors(floors: Any, names: tuple[str, ...]) -> Floats | None:
-    """(M,) least d_q, -inf for views without one."""
-    if floors is None:
-        return None
-    values = _by_view("floors", floors, names)
-    return np.array([values.get(name, -np.inf) for name in names]) if values else None
-
-
 def _by_view(what: str, values: Any, names: tuple[str, ...]) -> dict[str, float]:
+    if values is None:
+        return {}
     if not isinstance(values, Mapping):
         raise InputError(
             f"{what} must map views to numbers, as in {{{names[0]!r}: 0.5}}, not {brief(values)}"
@@ -205,14 +191,6 @@ def _by_view(what: str, values: Any, names: tuple[str, ...]) -> dict[str, float]
             f"{what} name {sorted(map(str, unknown))}, which are not views: {list(names)}"
         )
     for name, value in values.items():
-        if not _is_finite(value):
+        if not is_finite(value):
             raise InputError(f"{what} of view {name!r} must be a finite number, not {brief(value)}")
     return {name: float(value) for name, value in values.items()}
-
-
-def _is_finite(value: Any) -> bool:
-    real = isinstance(value, int | float | np.integer | np.floating)
-    try:
-        return real and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
-        return False

@@ -15,13 +15,11 @@ SAMPLE = 64  # rows that tell how far apart neighbours usually are
 _ROUNDING = 1e-9  # of a cosine, so that exact duplicates are not told apart
 
 
-def coverage(problem: Problem, indices: Indices) -> Floats:
-    """(M,) C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2]; one pass."""
-    return survey(problem, indices, indices[:0]).distances / problem.n
-
-
 class Survey(NamedTuple):
-    """Neighbours as one pass finds them; surveys of stretches of rows join to one of them all."""
+    """Neighbours as one pass finds them; surveys of stretches of rows join to one of them all.
+
+    Coverage is C_q(S) = (1/n) sum_i min_j (1 - cos(i, j)) [FairNEPv, section 6.2].
+    """
 
     distances: Floats  # (M,) cosine distances of all rows to their nearest picks, summed
     nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row

@@ -1,12 +1,11 @@
-"""`plan`: what a run would take; and the means by which one keeps to a limit on memory."""
+"""`plan`: what a run would take; and problems that are posed within a limit on memory."""
 
-from __future__ import annotations
-
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
-from fairnepv.api.inputs import sketch
+from fairnepv.api.inputs import pose, sketch
 from fairnepv.api.search import check_search, shards_wanted
 from fairnepv.compute.rates import UNTIMED, Rates
 from fairnepv.errors import InputError
@@ -16,7 +15,7 @@ from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.options import PlanOptions, ProblemOptions, SelectOptions
 from fairnepv.planning import Forecast, fit, foresee
-from fairnepv.problem import Means, Problem
+from fairnepv.problem import Problem
 from fairnepv.search import check_effort
 from fairnepv.signatures import checked, part, takes
 from fairnepv.views.intake import named_views
@@ -40,34 +39,27 @@ def plan(data: Any, k: int | float, **options: Unpack[PlanOptions]) -> Forecast:
     return forecast.untimed() if elsewhere else forecast
 
 
-def within_limit(
-    data: Any, k: Any, options: SelectOptions, methods: Sequence[str]
-) -> tuple[ProblemOptions, Means]:
-    """What poses the problem under a limit on memory: the options, with the engine that works in
-    it, and what may be kept."""
+def pose_within_limit(data: Any, k: Any, options: SelectOptions, methods: Sequence[str]) -> Problem:
+    """The posed problem; under a limit on memory, with the engine and the means that keep to it."""
     posing = part(ProblemOptions, options)
     if options["memory_limit"] is None:
-        return posing, Means()
-    problem, _ = _foreseen(data, k, options, methods, UNTIMED)
-    return {**posing, "engine": problem.pool.engine}, problem.means
+        return pose(data, k, **posing)
+    foreseen, _ = _foreseen(data, k, options, methods, UNTIMED)
+    posing["engine"] = foreseen.pool.engine
+    return pose(data, k, **posing, means=foreseen.means)
 
 
 def methods_within_limit(data: Any, k: Any, options: SelectOptions) -> list[str]:
     """All selectors but the one that may take for ever, less those that a limit on memory is too
     low for; what is always run is then refused with its reason."""
     known = (*OWN_METHODS, *baselines(tuple(named_views(data, options["views"]))))
-    names = [name for name in known if name != "exact"]
-    if options["memory_limit"] is None:
-        return names
-    return [name for name in names if name in OWN_METHODS or _fits(data, k, options, name)]
-
-
-def _fits(data: Any, k: Any, options: SelectOptions, method: str) -> bool:
-    try:
-        _foreseen(data, k, options, (method,), UNTIMED)
-    except InputError:
-        return False
-    return True
+    names = []
+    for name in known:
+        with contextlib.suppress(InputError):
+            if name not in OWN_METHODS and options["memory_limit"] is not None:
+                _foreseen(data, k, options, (name,), UNTIMED)
+            names.append(name)
+    return [name for name in names if name != "exact"]
 
 
 def _foreseen(

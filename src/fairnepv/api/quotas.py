@@ -1,7 +1,5 @@
 """Groups of rows and how many may be chosen of each, from what a user hands in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,14 +67,9 @@ def _looked_up(labels: list[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     names = [label.item() if isinstance(label, np.integer) else label for label in seen]
     _refuse_missing(names, codes)
     _refuse_mixed(labels)
-    order = sorted(range(len(names)), key=lambda g: _in_order(names[g]))
-    position = np.empty(len(names), dtype=np.int64)
-    position[order] = np.arange(len(names))
-    return [names[g] for g in order], position[codes]
-
-
-def _in_order(label: Any) -> Any:
-    return label if isinstance(label, int | str | bytes) else str(label)
+    keys = [name if isinstance(name, int | str | bytes) else str(name) for name in names]
+    order = sorted(range(len(names)), key=keys.__getitem__)
+    return [names[g] for g in order], np.argsort(order)[codes]
 
 
 def _refuse_missing(names: list[Any], codes: NDArray[np.int64]) -> None:

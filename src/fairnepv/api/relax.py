@@ -1,7 +1,5 @@
 """`relax`: the continuous relaxation by itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Unpack
 

@@ -1,12 +1,10 @@
 """`score` and `exhaustive`: how given rows do, and which do best in a small pool."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import calibrate
 from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, rows_of_ids
-from fairnepv.api.ranks import rank_notes, warn
+from fairnepv.api.search import warn_of_ranks
 from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
 from fairnepv.compute import block_threads
 from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
@@ -31,7 +29,7 @@ def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     rule = calibrate(pool, given["calibration"], len(rows))
     weights = check_priorities(given["priorities"], pool.names)
     problem = Problem(rule.apply(pool), len(rows), given["tau"], rule, priorities=weights)
-    warn(rank_notes(problem))
+    warn_of_ranks(problem)
     return score_posed(problem, rows)
 
 
@@ -49,6 +47,6 @@ def exhaustive(data: Any, k: int | float, **options: Unpack[ExhaustiveOptions]) 
     """
     given = checked("exhaustive", ExhaustiveOptions, options)
     problem = pose(data, k, **part(ProblemOptions, given))
-    warn(rank_notes(problem))
+    warn_of_ranks(problem)
     with block_threads(problem.work()):
         return make_optimum(problem, enumerate_subsets(problem, given["limit"]))

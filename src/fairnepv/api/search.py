@@ -4,20 +4,18 @@
 searched for in the same way, whoever asks it.
 """
 
-from __future__ import annotations
-
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 
-from fairnepv.api.ranks import rank_notes
 from fairnepv.api.selection import Selection, make_selection
 from fairnepv.checks import brief
 from fairnepv.compute import block_threads
 from fairnepv.concave import Certificate
 from fairnepv.concave import certify as make_certificate
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import InputError, RankWarning, Status
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Context, check_progress
 from fairnepv.methods import check_method, find
@@ -101,6 +99,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
 def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
     """What was asked for, by the names of the options, as a result keeps it."""
     pool, rules = problem.pool, problem.constraints
+    floors = {} if problem.floors is None else by_view(pool, problem.floors)
     return {
         "method": plan.method,
         "effort": plan.effort.name,
@@ -115,15 +114,28 @@ def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
         "excluded": len(rules.fixed_out),
         "quotas": None if rules.quotas is None else rules.quotas.described(),
         "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
-        "floors": _floors(problem),
+        "floors": {name: d for name, d in floors.items() if np.isfinite(d)} if floors else None,
         "oversampling": plan.oversampling,
         "hierarchical": len(plan.shards) - 1 if plan.shards else None,  # shards
         "random_state": problem.random_state,
     }
 
 
-def _floors(problem: Problem) -> dict[str, float] | None:
-    if problem.floors is None:
-        return None
-    floors = by_view(problem.pool, problem.floors)
-    return {name: value for name, value in floors.items() if np.isfinite(value)}
+def rank_notes(problem: Problem, certificate: Certificate | None = None) -> tuple[str, ...]:
+    """Views whose rank is below k, by the ranks that a certificate has found, else by widths."""
+    ranks = {name: min(view.n, view.p) for name, view in problem.pool.items()}
+    if certificate is not None:
+        ranks |= {name: rank for name, rank in certificate.ranks.items() if rank is not None}
+    k = problem.k
+    return tuple(
+        f"k = {k} exceeds the rank {rank} of view {name!r}, so its score fills with log eps "
+        f"({k - rank} of {k} terms); lower k or drop the view"
+        for name, rank in ranks.items()
+        if k > rank
+    )
+
+
+def warn_of_ranks(problem: Problem, certificate: Certificate | None = None, depth: int = 3) -> None:
+    """Seen from the caller of the front door, `depth` calls up."""
+    for note in rank_notes(problem, certificate):
+        warnings.warn(note, RankWarning, stacklevel=depth)

@@ -1,7 +1,5 @@
 """`select`: the whole method on one screen, from the user's arrays to a Selection."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack, overload
@@ -9,10 +7,9 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from fairnepv.api.checkpoint import journal_of
-from fairnepv.api.inputs import count_items, pose, sizes_in_all
-from fairnepv.api.plan import within_limit
-from fairnepv.api.ranks import rank_notes, warn
-from fairnepv.api.search import carry_out, check_search, make_plan, prove
+from fairnepv.api.inputs import count_items, sizes_in_all
+from fairnepv.api.plan import pose_within_limit
+from fairnepv.api.search import carry_out, check_search, make_plan, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
 from fairnepv.concave import refuse_unreachable_floors
@@ -55,10 +52,9 @@ def is_one_size(k: Any) -> bool:
 
 
 def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 4) -> Selection:
-    posing, means = within_limit(data, k, options, [options["method"]])
-    problem = pose(data, k, **posing, means=means)
+    problem = pose_within_limit(data, k, options, [options["method"]])
     selection = select_posed(problem, options)
-    warn(rank_notes(problem, selection.certificate), depth)
+    warn_of_ranks(problem, selection.certificate, depth)
     if options["strict"] and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection

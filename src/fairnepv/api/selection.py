@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from fairnepv.api.neighbours import Survey, coverage, survey, usual_rows
+from fairnepv.api.neighbours import Survey, survey, usual_rows
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.concave import Certificate
 from fairnepv.display import shown
@@ -32,6 +32,7 @@ _NAMED = 5  # isolated picks that a note names
 _SURVEY = "_survey"  # where a selection keeps what a pass has found
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Score:
     """How one subset does: d_q(S) per view in nats per item, and what follows from it."""
 
@@ -62,9 +63,6 @@ class Score:
 class SubsetScore(Score):
     """The score of a subset that somebody has chosen: numbers alone, which are compared."""
 
-    scores: Mapping[str, float]
-    fair_score: float
-    view_weights: Mapping[str, float]
     coverage: Mapping[str, float]
 
     def __hash__(self) -> int:
@@ -81,9 +79,6 @@ class Selection(Score):
     else does. Arrays that were overwritten by then are refused.
     """
 
-    scores: Mapping[str, float]
-    fair_score: float
-    view_weights: Mapping[str, float]
     indices: Indices  # in order of selection: the first j are a sensible subset
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
     gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
@@ -242,8 +237,9 @@ class Comparison:
 
 def score_subset(problem: Problem, indices: Indices) -> SubsetScore:
     """The record of one subset, from the original rows in float64."""
-    covered = by_view(problem.pool, coverage(problem, indices))
-    return SubsetScore(**_score_fields(problem, indices), coverage=covered)
+    covered = survey(problem, indices, indices[:0]).distances / problem.n
+    fields = _score_fields(problem, indices)
+    return SubsetScore(**fields, coverage=by_view(problem.pool, covered))
 
 
 def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
@@ -273,15 +269,9 @@ def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
 
 
 def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
-    indices = found.indices
-    return Optimum(
-        **_score_fields(problem, indices),
-        coverage=by_view(problem.pool, coverage(problem, indices)),
-        indices=indices,
-        ids=_ids(problem, indices),
-        subsets=found.subsets,
-        ties=found.ties,
-    )
+    score = vars(score_subset(problem, found.indices))
+    ids = _ids(problem, found.indices)
+    return Optimum(**score, indices=found.indices, ids=ids, subsets=found.subsets, ties=found.ties)
 
 
 def _ids(problem: Problem, indices: Indices) -> NDArray[Any]:

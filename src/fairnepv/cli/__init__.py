@@ -1,7 +1,5 @@
 """The command `fairnepv`: arguments, one library call, a report."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io
@@ -96,16 +94,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (
-    select,
-    certify,
-    verify_bound,
-    score,
-    compare,
-    relax,
-    convert,
-    demo,
-):
+for _command in (select, certify, verify_bound, score, compare, relax, convert, demo):
     commands.add_command(_command)
 
 
@@ -127,15 +116,11 @@ def main() -> None:
     except click.Abort:
         _leave(130, "interrupted")
     except OSError as error:
-        _leave(2, _said_of(error))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make room on the disk" if full else "check the path and its rights"
+        _leave(2, f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}")
     except MemoryError:
         _leave(2, "there is not enough memory for this; try fewer rows, or float32 views")
-
-
-def _said_of(error: OSError) -> str:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "make room on the disk" if full else "check the path and its rights"
-    return f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}"
 
 
 def _leave(code: int, message: str) -> None:

@@ -1,7 +1,5 @@
 """`fairnepv certify` and `fairnepv verify-bound`: a bound, and whether it holds."""
 
-from __future__ import annotations
-
 from shlex import join
 from typing import Any
 
@@ -11,7 +9,7 @@ from click.core import ParameterSource
 import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles, reading
-from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, show, show_plan
+from fairnepv.cli.outputs import Report, print_json, show, show_plan
 from fairnepv.errors import NumericalError
 
 
@@ -36,24 +34,23 @@ def certify(
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
 
     again = ["-k", str(k), *problem.arguments]
-    output = Outputs(report, problem.files).at("out", (".npz",))
+    report.inputs = problem.files
+    output = report.output("out", (".npz",))
     if plan:
-        limit = options["memory_limit"]
-        given = problem.read(engine=False)
-        forecast = fairnepv.plan(k=k, **given, method=None, memory_limit=limit)
-        show_plan([forecast], as_json=report.as_json)
+        given = {**problem.read(engine=False), "memory_limit": options["memory_limit"]}
+        show_plan([fairnepv.plan(k=k, method=None, **given)], as_json=report.as_json)
         return
     with stage_bar(options["time_limit"]) as progress:
         certificate = fairnepv.certify(k=k, **problem.read(), **options, progress=progress)
-    unwritten = deliver(output, proof_arrays(certificate.proof))
+    written = report.write(output, proof_arrays(certificate.proof))
     if report.as_json:
         print_json({**certificate_record(certificate), "settings": problem.settings})
     else:
         show(certificate_table(certificate), certificate_summary(certificate))
-        if output is not None and not unwritten:
-            show(f"Wrote {output.path}. To check it against this very problem:")
-            show("  " + join(["fairnepv", "verify-bound", str(output.path), *again]))
-    finish(certificate.status, strict=False, written=output, unwritten=unwritten)
+        if written is not None:
+            show(f"Wrote {written}. To check it against this very problem:")
+            show("  " + join(["fairnepv", "verify-bound", str(written), *again]))
+    report.finish(certificate.status, output)
 
 
 @click.command("verify-bound")
@@ -80,7 +77,10 @@ def verify_bound(
     from fairnepv.report import verified_record, verified_summary
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
-    terms = _named_terms(context, problem.read())
+    terms = problem.read()
+    for name in ("tau", "eps", "calibration"):  # what nobody named is no term to compare
+        if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+            del terms[name]
     verified = fairnepv.verify_bound(certificate=proof, k=k, **terms)
     sources = problem.checksums()
     if report.as_json:
@@ -89,12 +89,3 @@ def verify_bound(
         show(verified_summary(verified, {n: f"sha256 {s}" for n, s in sources.items()}))
     if not verified.holds:
         raise NumericalError(f"{bound}: what is claimed does not follow for this data")
-
-
-def _named_terms(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    """What was read, without the defaults of options that nobody named."""
-    default = ParameterSource.DEFAULT
-    unsaid = {
-        n for n in ("tau", "eps", "calibration") if context.get_parameter_source(n) is default
-    }
-    return {name: value for name, value in given.items() if name not in unsaid}

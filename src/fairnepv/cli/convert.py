@@ -1,6 +1,6 @@
 """`fairnepv convert`: rows in any format become shards that are read without loading them."""
 
-from __future__ import annotations
+from typing import Any
 
 import click
 
@@ -37,12 +37,11 @@ from fairnepv.errors import InputError
 def convert(
     sources: tuple[str, ...],
     out: str | None,
-    dtype: str,
-    rows_per_shard: int | None,
     ids: str | None,
     no_ids: bool,
     verify: str | None,
     report: Report,
+    **options: Any,
 ) -> None:
     """Write rows of any format as .npy shards with ids and checksums; several sources end to end.
 
@@ -70,8 +69,7 @@ def convert(
             about = convert_rows(
                 sources,
                 out,
-                dtype=dtype,
-                rows_per_shard=rows_per_shard,
+                **options,
                 ids="" if no_ids else ids,
                 force=report.force,
                 made_by=f"fairnepv {__version__}",

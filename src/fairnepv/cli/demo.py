@@ -12,7 +12,7 @@ import click
 
 import fairnepv
 from fairnepv.cli import options as cli
-from fairnepv.cli.outputs import Report, finish, print_json, show
+from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
 
 @click.command()
 @click.option("-k", default=50, show_default=True, help="How many items to choose.")
-@cli.seed_option
+@cli.random_state_option
 @click.option(
     "--out",
     default="fairnepv-demo",
@@ -35,16 +35,11 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
     help="Where pictures and data go; those of an earlier demo are replaced.",
 )
 @cli.reporting(force=True)
-def demo(k: int, seed: int, out: str, report: Report) -> None:
+def demo(k: int, random_state: int, out: str, report: Report) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
-    from fairnepv.report import (
-        comparison_record,
-        comparison_table,
-        left_behind,
-        selection_summary,
-    )
+    from fairnepv.report import comparison_record, comparison_table, left_behind, selection_summary
 
     folder = _folder(out, report.force)
     pool = openmoji()
@@ -54,7 +49,7 @@ def demo(k: int, seed: int, out: str, report: Report) -> None:
             k,
             ids=pool.ids,
             calibration="efficiency",
-            random_state=seed,
+            random_state=random_state,
             progress=progress,
         )
     files = _write(folder, pool, comparison)
@@ -68,7 +63,7 @@ def demo(k: int, seed: int, out: str, report: Report) -> None:
         show("First picks: " + ", ".join(map(str, pool.titles[best.indices[:8]])) + ".")
         show(f"Look at {files[0]} (the picks) and {files[1]} (the scores).")
         show("Try next:", f"  {_next_command(folder)}", CREDIT)
-    finish(comparison.rows[-1].status, strict=False)
+    report.finish(comparison.rows[-1].status)
 
 
 def _folder(out: str, force: bool) -> Path:

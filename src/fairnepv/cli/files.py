@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairnepv.cli.words import (
-    arguments_of,
-    calibration_of,
-    eps_of,
-    files_by_view,
-    numbers,
-    quotas_of,
-    views_of,
-)
+from fairnepv.cli import words
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 
@@ -60,7 +53,7 @@ class ProblemFiles:
         files = {"view": self.views, "ids": self.ids, "quality": self.quality}
         values = {**files, **self.rules, **self.knobs}
         more = ["--k-more"] if values.pop("include_counts", True) is False else []
-        return [*more, *arguments_of(values)]
+        return [*more, *words.arguments_of(values)]
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of what every view is read from, as `sha256sum` prints it."""
@@ -83,6 +76,7 @@ class ProblemFiles:
 
         Plans need but the name of an `engine`: one may take seconds to start.
         """
+        from fairnepv.compute import engine_of
         from fairnepv.io import read_features, read_ids, read_numbers, read_picks
 
         data = self._read_each(read_features, "--view", self.views)
@@ -94,7 +88,9 @@ class ProblemFiles:
             name: self._read(partial(read_picks, column=columns[name]), f"--{name}", text)
             for name, text in self.rules.items()
         }
-        named = self._engine() if engine else self.engine
+        chosen = (self.engine, self.workers, self.device)
+        started = engine and chosen != (None, None, None)
+        named: Any = engine_of(*chosen) if started else self.engine
         return {
             "data": data,
             "ids": ids.get("", ids or None),
@@ -108,9 +104,9 @@ class ProblemFiles:
         self, read: Callable[[Source], Any], option: str, files: Mapping[str, str]
     ) -> dict[str, Any]:
         """Files by view as values by view; of several views a complaint names which."""
-        is_view = option == "--view"
+        prefix = "{}=" if option == "--view" else ""
         return {
-            name: self._read(read, option, text, f"{name}=" if is_view else "")
+            name: self._read(read, option, text, prefix.format(name))
             for name, text in files.items()
         }
 
@@ -123,53 +119,45 @@ class ProblemFiles:
         A column `id` of a table does not rename the rows, but where two views differ in it they
         are not aligned, and nobody has said how they should be.
         """
-        from fairnepv.io import converted_ids
+        from fairnepv.io import converted_ids, id_column
 
         brought = self._read_each(converted_ids, "--view", self.views)
         if all(ids is not None for ids in brought.values()):
             return brought
-        known = {
-            name: _column(self.source(self.views[name])) if ids is None else ids
-            for name, ids in brought.items()
-        }
-        told = [(name, ids) for name, ids in known.items() if ids is not None]
+        for name in [name for name, ids in brought.items() if ids is None]:
+            with contextlib.suppress(InputError):  # other columns of that name prove nothing
+                brought[name] = id_column(self.source(self.views[name]))
+        told = [(name, ids) for name, ids in brought.items() if ids is not None]
         for other in told[1:]:
             _refuse_other_order(told[0], other)
         return {}
 
-    def _engine(self) -> Any:
-        from fairnepv.compute import engine_of
-
-        if (self.engine, self.workers, self.device) == (None, None, None):
-            return None
-        return engine_of(self.engine, self.workers, self.device)
-
 
 def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
     """The problem that the options of a command pose; those of rules may be missing."""
-    views = views_of(given["view"])
+    views = words.views_of(given["view"])
     names = list(views)
     knobs = {
         "tau": given["tau"],
-        "eps": eps_of(given["eps"], names),
-        "calibration": calibration_of(given["calibration"], names),
+        "eps": words.eps_of(given["eps"], names),
+        "calibration": words.calibration_of(given["calibration"], names),
     }
     if given["priority"]:
         wanted = "NAME=WEIGHT for each view"
-        knobs["priorities"] = numbers("--priority", given["priority"], names, wanted)
+        knobs["priorities"] = words.numbers("--priority", given["priority"], names, wanted)
     if given.get("k_more"):
         knobs["include_counts"] = False
     if given.get("quota"):
-        knobs["quotas"] = quotas_of(given["quota"])
+        knobs["quotas"] = words.quotas_of(given["quota"])
     if given.get("floor"):
         wanted = "NAME=VALUE for each view that has one"
-        knobs["floors"] = numbers("--floor", given["floor"], names, wanted)
+        knobs["floors"] = words.numbers("--floor", given["floor"], names, wanted)
     rules = {name: given.get(name) for name in ("include", "exclude", "groups")}
     return ProblemFiles(
         views,
-        files_by_view("--ids", given["ids"], names),
+        words.files_by_view("--ids", given["ids"], names),
         knobs,
-        files_by_view("--quality", given["quality"], names),
+        words.files_by_view("--quality", given["quality"], names),
         {name: text for name, text in rules.items() if text is not None},
         engine=given["engine"],
         workers=given["workers"],
@@ -183,16 +171,6 @@ def reading(read: Callable[[str], Any], option: str, prefix: str, text: str) -> 
         return read(text)
     except InputError as error:
         raise InputError(f"{option} {prefix}{shown_uri(text)}: {error}") from error
-
-
-def _column(source: Source) -> Any:
-    """A column `id`, if it can be read as such: other columns of that name prove nothing."""
-    from fairnepv.io import id_column
-
-    try:
-        return id_column(source)
-    except InputError:
-        return None
 
 
 def _refuse_other_order(first: tuple[str, Any], other: tuple[str, Any]) -> None:

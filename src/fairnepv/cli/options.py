@@ -1,7 +1,5 @@
 """Options of the commands, made from those of the library, and the records they become."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -102,17 +100,9 @@ _RULES = {
 }
 
 
-def posing(command: Command) -> Command:
+def _posing(decorators: Mapping[str, Decorator], command: Command) -> Command:
     """What poses a problem, handed on as one `ProblemFiles`."""
-    return _gathered(command, _POSING)
 
-
-def posing_with_rules(command: Command) -> Command:
-    """The same with --include, --exclude, --groups, --quota and --floor."""
-    return _gathered(command, _POSING | _RULES)
-
-
-def _gathered(command: Command, decorators: Mapping[str, Decorator]) -> Command:
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:
         own = {name: given.pop(name) for name in decorators}
@@ -120,6 +110,9 @@ def _gathered(command: Command, decorators: Mapping[str, Decorator]) -> Command:
 
     return together(*decorators.values())(wrapped)  # type: ignore[no-any-return]
 
+
+posing = functools.partial(_posing, _POSING)
+posing_with_rules = functools.partial(_posing, _POSING | _RULES)
 
 # --- the report -----------------------------------------------------------------------------------
 
@@ -129,9 +122,6 @@ debug_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
-strict_option = click.option(
-    "--strict", is_flag=True, help="Exit with 1 unless the run ended well."
-)
 
 
 def reporting(
@@ -140,17 +130,20 @@ def reporting(
     """Files that a command may write, with their help, --force, --json and perhaps --strict, handed
     on as one `Report`; and --debug. With `force` it writes where another option says."""
     outputs = [click.option(f"--{name}", metavar="FILE", help=files[name]) for name in files]
-    replaces = [force_option] if files or force else []
-    ends = [*replaces, json_option, *([strict_option] if strict else [])]
+    outputs += [force_option] if files or force else []
+    outputs.append(json_option)
+    if strict:
+        ended_well = "Exit with 1 unless the run ended well."
+        outputs.append(click.option("--strict", is_flag=True, help=ended_well))
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**given: Any) -> None:
-            wanted: Mapping[str, Any] = {name: given.pop(name) for name in files}
+            wanted = {name: given.pop(name) for name in files}
             marks = {name: given.pop(name, False) for name in ("force", "as_json", "strict")}
             command(report=Report(wanted, **marks), **given)
 
-        return together(*outputs, *ends, debug_option)(wrapped)  # type: ignore[no-any-return]
+        return together(*outputs, debug_option)(wrapped)  # type: ignore[no-any-return]
 
     return decorate
 
@@ -178,14 +171,6 @@ effort_option = library_option("effort", type=click.Choice(EFFORTS))
 gap_option = library_option("gap", type=_POSITIVE)
 time_limit_option = library_option("time_limit", type=_POSITIVE, metavar="SECONDS")
 memory_limit_option = library_option("memory_limit", metavar="SIZE")
-hierarchical_option = library_option(
-    "hierarchical",
-    type=Shards(),
-    is_flag=False,
-    flag_value=SHARDS_OF_THE_POOL,
-    show_default=False,
-    metavar="[SHARDS]",
-)
 search_options = together(
     library_option("method"),
     effort_option,
@@ -193,7 +178,14 @@ search_options = together(
     gap_option,
     library_option("target_efficiency", type=click.FloatRange(0, 1, min_open=True)),
     library_option("node_limit", type=click.IntRange(min=1)),
-    hierarchical_option,
+    library_option(
+        "hierarchical",
+        type=Shards(),
+        is_flag=False,
+        flag_value=SHARDS_OF_THE_POOL,
+        show_default=False,
+        metavar="[SHARDS]",
+    ),
     time_limit_option,
     memory_limit_option,
     library_option("checkpoint", metavar="FILE"),

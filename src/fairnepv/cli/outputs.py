@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,86 +18,85 @@ if TYPE_CHECKING:
     from fairnepv.planning import Forecast
 
 
-@dataclass(frozen=True)
+@dataclass
 class Report:
-    """How the result of a command is wanted: which files, whether as JSON, and how strictly."""
+    """How the result of a command is wanted, and its files: checked before any work, written after
+    it, and none of them a file that is read."""
 
-    files: Mapping[str, str | None]  # by the name of the option
+    files: dict[str, str | None]  # by the name of the option
     force: bool = False
     as_json: bool = False
     strict: bool = False
+    inputs: Sequence[Path] = ()  # what will be read
+    claimed: list[Path] = field(default_factory=list)
+    failures: list[FairnepvError] = field(default_factory=list)  # why files were not written
 
-
-class Outputs:
-    """Outputs of one command: checked before any work, none of them a file that is read."""
-
-    def __init__(self, report: Report, inputs: Sequence[Path] = ()) -> None:
-        self._report, self._inputs = report, inputs
-        self._claimed: list[Path] = []
-
-    def at(self, name: str, endings: tuple[str, ...], *, size: Any = None) -> Output | None:
+    def output(self, name: str, endings: tuple[str, ...], *, size: Any = None) -> Output | None:
         """The file of an option; of one of several sizes, with the size in its name."""
-        text = self._report.files[name]
+        text = self.files[name]
         if text is not None and size is not None:
             stem, ending = os.path.splitext(text)
             text = f"{stem}-{size}{ending}"
-        force = self._report.force
-        output = output_at(f"--{name}", text, endings, force=force, inputs=self._inputs)
+        output = output_at(f"--{name}", text, endings, force=self.force)
         if output is not None:
             self.claim(f"--{name}", output.path)
         return output
 
     def claim(self, option: str, path: Path) -> None:
         """For this option alone, whatever the others call the same file."""
-        for others, why in (
-            (self._inputs, "is also read; write to another file"),
-            (self._claimed, "is named twice; give each output its own file"),
-        ):
-            if os.path.realpath(path) in map(os.path.realpath, others):
-                raise InputError(f"{option}: {path} {why}")
-        self._claimed.append(path)
+        for read in self.inputs:
+            if _is_same(read, path) or (read.exists() and path.exists() and read.samefile(path)):
+                raise InputError(f"{option}: {read} is also read; write to another file")
+        if any(_is_same(other, path) for other in self.claimed):
+            raise InputError(f"{option}: {path} is named twice; give each output its own file")
+        self.claimed.append(path)
+
+    def write(self, output: Output | None, content: Any) -> Path | None:
+        """Write a table, a picture or named arrays, and return where. What keeps a file from being
+        written is raised at the end, so that the result is shown before."""
+        from fairnepv.io import Table, write_arrays, write_table
+
+        if output is None:
+            return None
+        try:
+            if isinstance(content, Table):
+                write_table(output, content)
+            elif isinstance(content, bytes):
+                output.write(content)
+            else:
+                write_arrays(output, content)
+        except FairnepvError as error:
+            self.failures.append(error)
+            return None
+        return output.path
+
+    def finish(self, status: Status, written: Output | None = None) -> None:
+        """Exit 130 after an interruption, 1 under --strict unless all went well, and with the first
+        reason why a file was not written, if there is one; `written` is a file that says itself how
+        the run ended."""
+        if self.failures:
+            raise self.failures[0]
+        where = f"; {written.path} holds it, marked {status.name}" if written else ""
+        if status is Status.INTERRUPTED:
+            raise Interrupted(f"{status.value}{where}")
+        if self.strict and not status.ok:
+            raise NumericalError(f"--strict: {status.value}{where}")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def output_at(
-    option: str,
-    text: str | None,
-    endings: tuple[str, ...],
-    *,
-    force: bool,
-    inputs: Sequence[Path] = (),
+    option: str, text: str | None, endings: tuple[str, ...], *, force: bool
 ) -> Output | None:
     """The checked output of an option, or None where it was not given."""
     from fairnepv.io import Output
 
-    if text is None:
-        return None
     try:
-        output = Output.at(text, endings, force=force)
+        return None if text is None else Output.at(text, endings, force=force)
     except InputError as error:
         raise InputError(f"{option}: {error}") from error
-    for path in inputs:
-        if path.exists() and output.path.exists() and path.samefile(output.path):
-            raise InputError(f"{option}: {path} is also read; write to another file")
-    return output
-
-
-def deliver(output: Output | None, content: Any) -> list[FairnepvError]:
-    """Write a table, a picture or named arrays; what kept a file from being written is returned,
-    so that the result can be shown before it is raised."""
-    from fairnepv.io import Table, write_arrays, write_table
-
-    if output is None:
-        return []
-    try:
-        if isinstance(content, Table):
-            write_table(output, content)
-        elif isinstance(content, bytes):
-            output.write(content)
-        else:
-            write_arrays(output, content)
-    except FairnepvError as error:
-        return [error]
-    return []
 
 
 def show(*parts: Any) -> None:
@@ -140,25 +139,6 @@ def print_json(document: Any) -> None:
     from fairnepv.io.write import to_json
 
     click.echo(to_json(document))
-
-
-def finish(
-    status: Status,
-    *,
-    strict: bool,
-    written: Output | None = None,
-    unwritten: Sequence[FairnepvError] = (),
-) -> None:
-    """Exit 130 after an interruption, 1 under --strict unless all went well, and with the first
-    reason why a file is `unwritten`, if there is one; `written` is a file that says itself how the
-    run ended."""
-    if unwritten:
-        raise unwritten[0]
-    where = f"; {written.path} holds it, marked {status.name}" if written else ""
-    if status is Status.INTERRUPTED:
-        raise Interrupted(f"{status.value}{where}")
-    if strict and not status.ok:
-        raise NumericalError(f"--strict: {status.value}{where}")
 
 
 class Interrupted(FairnepvError):

@@ -5,24 +5,13 @@ relaxation has a residual to bring down to its tolerance. A local search ends wh
 which nobody can foretell, so it shows the time left only under a time limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 from fairnepv.display import shown
@@ -30,40 +19,42 @@ from fairnepv.loop import Progress as Listener
 from fairnepv.loop import Step
 
 
-class PlainColumn(TextColumn):
+class PlainColumn(bars.TextColumn):
     """Text with names from data, which Rich must not take for markup."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: bars.Task) -> Text:
         return Text(shown(self.text_format.format(task=task)))
 
 
 _COLUMNS = (
-    SpinnerColumn(),
+    bars.SpinnerColumn(),
     PlainColumn("{task.description:<14}"),
-    BarColumn(bar_width=24),
+    bars.BarColumn(bar_width=24),
     PlainColumn("{task.fields[said]:<28}"),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
-    TextColumn("left"),
+    bars.TimeElapsedColumn(),
+    bars.TimeRemainingColumn(),
+    bars.TextColumn("left"),
 )
 
 
-def _bar() -> Progress:
+def progress_bar() -> bars.Progress:
+    """Lines with a clock; they have a field `said`."""
     console = Console(stderr=True)
-    return Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal)
+    silent = not console.is_terminal
+    return bars.Progress(*_COLUMNS, console=console, transient=True, disable=silent)
 
 
 @contextlib.contextmanager
 def stage_bar(time_limit: float | None = None) -> Iterator[Listener]:
     """A listener for `progress=` that shows the running stage, its step and the fair score."""
-    with _bar() as bar:
+    with progress_bar() as bar:
         yield StageBar(bar, time_limit)
 
 
 @contextlib.contextmanager
 def rows_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A listener that is told how many rows of how many are done."""
-    with _bar() as bar:
+    with progress_bar() as bar:
         task = bar.add_task(what, total=None, said="")
 
         def listen(done: int, of: int) -> None:
@@ -72,28 +63,14 @@ def rows_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         yield listen
 
 
-@contextlib.contextmanager
-def steps_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A listener that is told the step at hand, how much of it is done, and of how much."""
-    tasks: dict[str, TaskID] = {}
-    with _bar() as bar:
-
-        def listen(step: str, done: int, of: int) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=of, said="")
-            bar.update(tasks[step], total=of, completed=done, said=f"{done:,} of {of:,}")
-
-        yield listen
-
-
 class StageBar:
     """One line for the stage at hand, and one above it for a comparison of selectors."""
 
-    def __init__(self, bar: Progress, time_limit: float | None) -> None:
+    def __init__(self, bar: bars.Progress, time_limit: float | None) -> None:
         self._bar, self._limit = bar, time_limit
         self._began = time.monotonic()
-        self._overall: TaskID | None = None
-        self._stage: TaskID | None = None
+        self._overall: bars.TaskID | None = None
+        self._stage: bars.TaskID | None = None
         self._first_residual: float | None = None
 
     def __call__(self, row: Step) -> None:
@@ -104,20 +81,16 @@ class StageBar:
             self._enter(row)
         assert self._stage is not None
         share = self._share(row)
-        self._bar.update(
-            self._stage,
-            total=None if share is None else 1.0,
-            completed=0.0 if share is None else share,
-            said=f"step {row.step:>5}  value {row.objective:.5f}{_above(row)}",
-        )
+        total = None if share is None else 1.0
+        said = f"step {row.step:>5}  value {row.objective:.5f}{_above(row)}"
+        self._bar.update(self._stage, total=total, completed=share or 0.0, said=said)
 
     def _compare(self, row: Step) -> None:
         said = f"now: {row.details['selector']}"
         if self._overall is None:
             self._overall = self._bar.add_task("selectors", said=said)
-        self._bar.update(
-            self._overall, total=row.details["of"], completed=row.details["size"], said=said
-        )
+        total, done = row.details["of"], row.details["size"]
+        self._bar.update(self._overall, total=total, completed=done, said=said)
 
     def _enter(self, row: Step) -> None:
         """A fresh line, so that its clock and its pace are those of the stage."""

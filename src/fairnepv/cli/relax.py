@@ -1,7 +1,5 @@
 """`fairnepv relax`: the continuous relaxation by itself, and how a solver got there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click
@@ -9,7 +7,7 @@ import click
 import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.outputs import Outputs, Report, deliver, finish, output_at, print_json, show
+from fairnepv.cli.outputs import Report, print_json, show
 
 
 @click.command()
@@ -43,22 +41,22 @@ def relax(
     from fairnepv.io.write import TABLES, array_content, table_document
     from fairnepv.report import draw_traces, relaxation_summary, trace_lines, trace_table
 
-    printed, inputs = trace == "-", problem.files
-    wanted = None if printed else trace
-    trace_file = output_at("--trace", wanted, (*TABLES, ".png"), force=report.force, inputs=inputs)
-    basis_file = Outputs(report, inputs).at("out", (".npy",))
+    printed = trace == "-"
+    report.files["trace"] = None if printed else trace
+    report.inputs = problem.files
+    trace_file = report.output("trace", (*TABLES, ".png"))
+    basis_file = report.output("out", (".npy",))
     with stage_bar(options["time_limit"]) as progress:
         relaxation = fairnepv.relax(k=k, **problem.read(), **options, progress=progress)
     settings = {name: options[name] for name in ("start", "random_state")}
     steps = trace_table(relaxation, {**problem.settings, **settings})
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
     drawn = draw_traces({options["solver"]: steps.columns}) if picture else steps
-    unwritten = deliver(trace_file, drawn)
+    report.write(trace_file, drawn)
     if basis_file is not None:
-        unwritten += deliver(basis_file, array_content(relaxation.basis))
+        report.write(basis_file, array_content(relaxation.basis))
     if report.as_json:
         print_json(table_document(steps) if printed else steps.about)
     else:
         show(*(trace_lines(steps) if printed else ()), relaxation_summary(relaxation))
-    written = None if picture else trace_file
-    finish(relaxation.status, strict=report.strict, written=written, unwritten=unwritten)
+    report.finish(relaxation.status, None if picture else trace_file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +10,9 @@ import click
 import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, show, show_plan
+from fairnepv.cli.outputs import Report, print_json, show, show_plan
 from fairnepv.display import visible
-from fairnepv.errors import FairnepvError, InputError
+from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
     from fairnepv.api.selection import Selection
@@ -46,18 +45,17 @@ def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options:
     sizes = k if isinstance(k, list) else None
     tables, others = _outputs(problem, sizes, report, options)
     if plan:
-        given = problem.read(engine=False)
-        forecasts = [fairnepv.plan(k=size, **given, **options) for size in sizes or [k]]
+        given = problem.read(engine=False) | options
+        forecasts = [fairnepv.plan(k=size, **given) for size in sizes or [k]]
         show_plan(forecasts, as_json=report.as_json)
         return
     with stage_bar(options["time_limit"]) as progress:
         found: Any = fairnepv.select(k=k, **problem.read(), **options, progress=progress)
         whole = _by_size(found, sizes) if sizes else {None: found}
         chosen = {size: selection.looked_around() for size, selection in whole.items()}
-    unwritten = _show_all(chosen, tables, as_json=report.as_json, extras=others)
+    _show_all(chosen, tables, others, report)
     worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
-    ended, written = chosen[worst].status, tables[worst]
-    finish(ended, strict=report.strict, written=written, unwritten=unwritten)
+    report.finish(chosen[worst].status, tables[worst])
 
 
 def _outputs(
@@ -72,41 +70,41 @@ def _outputs(
         raise InputError("--bound, --explain and --assign are for one size; leave the others out")
     if report.files["bound"] and not options["certify"]:
         raise InputError("--bound needs a bound; leave --no-certify out")
-    outputs = Outputs(report, problem.files)
-    tables = {size: outputs.at("out", TABLES, size=size) for size in sizes or [None]}
-    others = {name: outputs.at(name, ends) for name, ends in endings.items()}
+    report.inputs = problem.files
+    tables = {size: report.output("out", TABLES, size=size) for size in sizes or [None]}
+    others = {name: report.output(name, ends) for name, ends in endings.items()}
     if options["checkpoint"] is not None:
-        outputs.claim("--checkpoint", local_path(options["checkpoint"]))
+        report.claim("--checkpoint", local_path(options["checkpoint"]))
     return tables, others
 
 
 def _show_all(
     chosen: Mapping[Any, Selection],
     tables: Mapping[Any, Output | None],
-    *,
-    as_json: bool,
-    extras: Mapping[str, Output | None],
-) -> list[FairnepvError]:
-    """Write and print every selection; what kept files from being written is returned."""
+    others: Mapping[str, Output | None],
+    report: Report,
+) -> None:
+    """Write and print every selection."""
     from fairnepv.io.write import table_document
-    from fairnepv.report import selection_table
+    from fairnepv.report import score_table, selection_summary, selection_table
 
     made = {size: selection_table(selection) for size, selection in chosen.items()}
-    failed = {size: deliver(tables[size], table) for size, table in made.items()}
-    unwritten: list[FairnepvError] = [error for errors in failed.values() for error in errors]
+    written = {size: report.write(tables[size], table) for size, table in made.items()}
     try:
-        if as_json:
+        if report.as_json:
             documents = [table_document(table) for table in made.values()]
             print_json(documents if None not in chosen else documents[0])
         else:
             for size, selection in chosen.items():
-                output = tables[size]
-                _show(selection, output.path if output and not failed[size] else None)
+                show(score_table(selection), selection_summary(selection))
+                if written[size] is None:
+                    click.echo("Picks in order: " + ", ".join(map(visible, selection.ids.tolist())))
+                else:
+                    show(f"Wrote {written[size]}.")
     finally:  # whoever reads along may leave
-        for name, output in extras.items():
-            extra = _extra(name, next(iter(chosen.values()))) if output else None
-            unwritten += deliver(output, extra)
-    return unwritten
+        for name, output in others.items():
+            if output is not None:
+                report.write(output, _extra(name, next(iter(chosen.values()))))
 
 
 def _by_size(found: Mapping[int, Selection], sizes: Sequence[Any]) -> dict[Any, Selection]:
@@ -119,16 +117,6 @@ def _by_size(found: Mapping[int, Selection], sizes: Sequence[Any]) -> dict[Any, 
     counts = sorted(count for count in found if count not in whole)
     named = whole | dict(zip(fractions, (found[count] for count in counts), strict=False))
     return {size: named[size] for size in sizes if size in named}
-
-
-def _show(selection: Selection, written: Path | None) -> None:
-    from fairnepv.report import score_table, selection_summary
-
-    show(score_table(selection), selection_summary(selection))
-    if written is None:
-        click.echo("Picks in order: " + ", ".join(map(visible, selection.ids.tolist())))
-    else:
-        show(f"Wrote {written}.")
 
 
 def _extra(name: str, selection: Selection) -> Mapping[str, Any] | Any:

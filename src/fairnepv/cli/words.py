@@ -1,7 +1,5 @@
 """Words of a command line as values of the library: sizes, shards, NAME=VALUE, quotas."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -115,14 +113,14 @@ def eps_of(texts: Sequence[str], views: Sequence[str]) -> Any:
     if len(texts) == 1 and "=" not in texts[0]:
         return _number("--eps", texts[0], texts[0])
     wanted = "one value, or NAME=VALUE for each view"
-    return numbers("--eps", texts, views, wanted) if texts else default("eps")
+    return numbers("--eps", texts, views, wanted) or default("eps")
 
 
 def calibration_of(texts: Sequence[str], views: Sequence[str]) -> Any:
     if len(texts) == 1 and "=" not in texts[0]:
         return texts[0]
     wanted = "one rule, or NAME=FACTOR for each view"
-    return numbers("--calibration", texts, views, wanted) if texts else default("calibration")
+    return numbers("--calibration", texts, views, wanted) or default("calibration")
 
 
 def numbers(
@@ -157,10 +155,7 @@ def arguments_of(values: Mapping[str, Any]) -> list[str]:
     for name, value in values.items():
         each = value.items() if isinstance(value, Mapping) else [("", value)]
         for key, one in each:
-            text = _range(one) if isinstance(one, tuple) else str(one)
+            ends = one if isinstance(one, tuple) else (one,)
+            text = "..".join("" if end is None else str(end) for end in ends)
             words += [f"--{_FLAGS.get(name, name)}", f"{key}={text}" if key else text]
     return words
-
-
-def _range(limits: tuple[int | None, int | None]) -> str:
-    return "..".join("" if end is None else str(end) for end in limits)

@@ -54,7 +54,7 @@ def ingest(
     from dataclasses import asdict
 
     from fairnepv.cli.outputs import print_json, show
-    from fairnepv.cli.progress import steps_bar
+    from fairnepv_studies.cli.progress import steps_bar
 
     if corpus == "uspto":
         refuse_others(files, sources)

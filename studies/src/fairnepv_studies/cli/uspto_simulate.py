@@ -16,7 +16,7 @@ from fairnepv.cli.options import debug_option, force_option, seed_option
 def simulate(n: int, seed: int, out: str, force: bool) -> None:
     """Drawn marks with descriptions, as bulk XML and a zip of images (simulated)."""
     from fairnepv.cli.outputs import show
-    from fairnepv.cli.progress import steps_bar
+    from fairnepv_studies.cli.progress import steps_bar
     from fairnepv_studies.uspto.simulate import simulate as make
 
     with steps_bar() as progress:
