@@ -70,7 +70,7 @@ def test_names_of_efforts():
 
 # --- the command line -----------------------------------------------------------------------------
 
-CALLED = {"random_state": "seed", "priorities": "priority", "quotas": "quota", "floors": "floor",
+CALLED = {"priorities": "priority", "quotas": "quota", "floors": "floor",
           "views": "view"}  # fmt: skip
 # --k-more, what only Python has, and what is about the exit code there.
 NOT_THERE = {"include_counts", "oversampling", "progress", "strict"}
@@ -174,10 +174,10 @@ def test_a_type_checker_finds_what_is_misspelt(tmp_path):
             _, number, text = line.split(":", 2)
             by_line.setdefault(int(number), []).append(text)
     for number, name in enumerate(calls, start=3):
-        assert any("error" in text for text in by_line.get(number, [])), (name, said)
+        assert any("error:" in text for text in by_line.get(number, [])), (name, said)
     for number, name in enumerate(names, start=3 + len(calls)):
         [text] = by_line[number]
-        assert "error" not in text, name
+        assert "error:" not in text, name
         assert 'Revealed type is "Any"' not in text, name
     assert [by_line[len(lines) - 1], by_line[len(lines)]] == [
         [' note: Revealed type is "fairnepv.api.selection.Selection"'],

@@ -17,8 +17,18 @@ import scipy.sparse as sp
 
 import fairnepv
 from cases import random_views
-from fairnepv import DiagonalView, FairnepvError, FairSelector, InputError, KernelView
-from fairnepv.api.pipeline import compare, exhaustive, relax, score, select
+from fairnepv import (
+    DiagonalView,
+    FairnepvError,
+    FairSelector,
+    InputError,
+    KernelView,
+    compare,
+    exhaustive,
+    relax,
+    score,
+    select,
+)
 
 N = 20
 TEXT, VISION = random_views(np.random.default_rng(0), N, [6, 5])

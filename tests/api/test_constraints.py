@@ -10,8 +10,7 @@ import pytest
 
 import cases
 import reference
-from fairnepv import InputError, Status, exhaustive, score, select
-from fairnepv.api.pipeline import certify
+from fairnepv import InputError, Status, certify, exhaustive, score, select
 from problems import kernels
 
 N, K, TAU = 12, 4, 0.1

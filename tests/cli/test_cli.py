@@ -35,7 +35,7 @@ from click.testing import CliRunner
 import fairnepv
 from cases import PAPER_OPTIMUM
 from fairnepv import data as embedded
-from fairnepv.api import pipeline
+from fairnepv.api import search
 from fairnepv.api import selection as selection_module
 from fairnepv.api.selection import Comparison
 from fairnepv.cli import commands, main, progress
@@ -1328,14 +1328,14 @@ def test_the_demo_leaves_a_folder_of_yours_alone(run, small):
 
 def test_an_interruption_outranks_other_endings(run, folder, monkeypatch):
     """A comparison whose first selector ran out of passes and whose last was interrupted."""
-    compare = pipeline.compare
+    compare = fairnepv.compare
 
     def stopped(*arguments, **options):
         rows = compare(*arguments, **options).rows
         ends = [Status.PASS_LIMIT, *[Status.COMPLETE] * (len(rows) - 2), Status.INTERRUPTED]
         return Comparison(tuple(replace(r, status=e) for r, e in zip(rows, ends, strict=True)))
 
-    monkeypatch.setattr(pipeline, "compare", stopped)
+    monkeypatch.setattr(fairnepv, "compare", stopped)
     assert run(f"compare {POSED} --effort fast").code == 130
 
 
@@ -1396,7 +1396,7 @@ def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch, tmp_path
         raise Stop
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pipeline, "compare", compare)
+    monkeypatch.setattr(fairnepv, "compare", compare)
     result = CliRunner().invoke(commands, ["demo"])
     assert isinstance(result.exception, Stop)
     [(views, k, options)] = calls
@@ -1724,7 +1724,7 @@ def test_a_bad_k_in_the_demo_is_one_line(run, small, tmp_path, k):
 
 @pytest.mark.parametrize("out", ["file", "no/demo"])
 def test_a_folder_that_cannot_be_is_said_before_the_search(run, small, monkeypatch, out):
-    monkeypatch.setattr(pipeline, "compare", stopped)
+    monkeypatch.setattr(fairnepv, "compare", stopped)
     Path("file").write_text("old")
     code, _, err = run(f"demo -k 3 --out {out}")
     assert code == 2
@@ -1857,7 +1857,7 @@ def test_an_interruption_after_the_search_keeps_its_result(
     """The search had found its subset and was about to put it into order."""
     line = f"select {POSED} --method {method} --json"
     whole = run(line).document
-    monkeypatch.setattr(pipeline, "fair_order", stopped)
+    monkeypatch.setattr(search, "fair_order", stopped)
     code, out, err = run(f"{line} --out picks{ending}")
     document = json.loads(out)
     assert code == 130
@@ -1889,7 +1889,7 @@ def test_an_interruption_of_the_look_around_keeps_the_result(run, folder, monkey
 
 
 def test_an_interruption_before_the_search_leaves_nothing(run, folder, monkeypatch):
-    monkeypatch.setattr(pipeline, "select", stopped)
+    monkeypatch.setattr(fairnepv, "select", stopped)
     before = contents(folder)
     code, out, err = run(f"select {POSED} --out picks.csv")
     assert (code, out) == (130, "")

@@ -8,29 +8,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+import fairnepv
+from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles, reading
-from fairnepv.cli.options import (
-    Size,
-    gap_option,
-    memory_limit_option,
-    plan_option,
-    posing_with_rules,
-    reporting,
-    size_option,
-    time_limit_option,
-)
 from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, show, show_plan
 from fairnepv.errors import NumericalError
 
 
 @click.command()
-@size_option
-@posing_with_rules
-@gap_option
-@time_limit_option
-@memory_limit_option
-@plan_option
-@reporting(out="The proof as .npz, for verify-bound.")
+@cli.size_option
+@cli.posing_with_rules
+@cli.gap_option
+@cli.time_limit_option
+@cli.memory_limit_option
+@cli.plan_option
+@cli.reporting(out="The proof as .npz, for verify-bound.")
 def certify(
     problem: ProblemFiles, k: int | float, plan: bool, report: Report, **options: Any
 ) -> None:
@@ -39,8 +31,6 @@ def certify(
     \b
     fairnepv certify --view text=t.npz --view vision=v.npy -k 200 --out bound.npz
     """
-    from fairnepv.api.certify import certify as prove
-    from fairnepv.api.plan import plan as foretell
     from fairnepv.cli.progress import stage_bar
     from fairnepv.concave import proof_arrays
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
@@ -49,11 +39,12 @@ def certify(
     output = Outputs(report, problem.files).at("out", (".npz",))
     if plan:
         limit = options["memory_limit"]
-        forecast = foretell(k=k, **problem.read(engine=False), method=None, memory_limit=limit)
+        given = problem.read(engine=False)
+        forecast = fairnepv.plan(k=k, **given, method=None, memory_limit=limit)
         show_plan([forecast], as_json=report.as_json)
         return
     with stage_bar(options["time_limit"]) as progress:
-        certificate = prove(k=k, **problem.read(), **options, progress=progress)
+        certificate = fairnepv.certify(k=k, **problem.read(), **options, progress=progress)
     unwritten = deliver(output, proof_arrays(certificate.proof))
     if report.as_json:
         print_json({**certificate_record(certificate), "settings": problem.settings})
@@ -62,16 +53,14 @@ def certify(
         if output is not None and not unwritten:
             show(f"Wrote {output.path}. To check it against this very problem:")
             show("  " + join(["fairnepv", "verify-bound", str(output.path), *again]))
-    if unwritten:
-        raise unwritten[0]
-    finish(certificate.status, strict=False, written=output)
+    finish(certificate.status, strict=False, written=output, unwritten=unwritten)
 
 
 @click.command("verify-bound")
 @click.argument("bound", metavar="BOUND.npz")
-@click.option("-k", "k", type=Size(), help="How many items the bound should be about.")
-@posing_with_rules
-@reporting()
+@click.option("-k", "k", type=cli.Size(), help="How many items the bound should be about.")
+@cli.posing_with_rules
+@cli.reporting()
 @click.pass_context
 def verify_bound(
     context: click.Context, problem: ProblemFiles, bound: str, k: int | float | None, report: Report
@@ -86,13 +75,13 @@ def verify_bound(
     \b
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
     """
-    from fairnepv.api.certify import verify_bound as verify
     from fairnepv.concave import read_proof
     from fairnepv.io import read_archive
     from fairnepv.report import verified_record, verified_summary
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
-    verified = verify(certificate=proof, k=k, **_named_terms(context, problem.read()))
+    terms = _named_terms(context, problem.read())
+    verified = fairnepv.verify_bound(certificate=proof, k=k, **terms)
     sources = problem.checksums()
     if report.as_json:
         print_json({**verified_record(verified), "views": sources})

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+import fairnepv
+from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.options import (
-    effort_option,
-    library_option,
-    memory_limit_option,
-    posing_with_rules,
-    reporting,
-    seed_option,
-    size_option,
-)
 from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, show
 
 
 @click.command()
-@size_option
-@posing_with_rules
-@library_option(
+@cli.size_option
+@cli.posing_with_rules
+@cli.library_option(
     "methods", "--method", "methods", multiple=True, note="Repeat it.  [default: all of them]"
 )
-@effort_option
-@memory_limit_option
-@seed_option
-@reporting(
+@cli.effort_option
+@cli.memory_limit_option
+@cli.random_state_option
+@cli.reporting(
     strict=True,
     out="The table as .parquet, .csv, .json or .txt.",
     plot="Bars per view and selector, .png.",
 )
 def compare(
-    problem: ProblemFiles,
-    k: int | float,
-    methods: tuple[str, ...],
-    seed: int,
-    report: Report,
-    **options: Any,
+    problem: ProblemFiles, k: int | float, methods: Sequence[str], report: Report, **options: Any
 ) -> None:
     """Compare selectors: which view does each of them leave behind, and by how much?"""
-    from fairnepv.api.compare import compare as compare_selectors
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES
     from fairnepv.report import (
@@ -57,14 +45,8 @@ def compare(
     table_file = outputs.at("out", TABLES)
     plot_file = outputs.at("plot", (".png",))
     with stage_bar() as progress:
-        comparison = compare_selectors(
-            k=k,
-            methods=methods or None,
-            **problem.read(),
-            **options,
-            random_state=seed,
-            progress=progress,
-        )
+        options |= {"methods": methods or None, "progress": progress}
+        comparison = fairnepv.compare(k=k, **problem.read(), **options)
     for row in comparison:
         row.neighbours()  # of which notes tell
     unwritten = deliver(table_file, comparison_columns(comparison))
@@ -80,9 +62,7 @@ def compare(
             show(*left_behind(comparison))
         notes = dict.fromkeys(note for row in comparison for note in row.notes)
         show(*(f"Note: {note}." for note in notes))
-    if unwritten:
-        raise unwritten[0]
     last = comparison.rows[-1].status  # an interruption ends the comparison, and says so here
     bad = [row.status for row in comparison if not row.status.ok]
     ended = last if last.stops_everything or not bad else bad[0]
-    finish(ended, strict=report.strict, written=table_file)
+    finish(ended, strict=report.strict, written=table_file, unwritten=unwritten)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fairnepv import __version__
-from fairnepv.cli.options import reporting
+from fairnepv.cli import options as cli
 from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import InputError
 
@@ -33,7 +33,7 @@ from fairnepv.errors import InputError
 )
 @click.option("--no-ids", is_flag=True, help="Leave ids out.")
 @click.option("--verify", metavar="FOLDER", help="Only compare the checksums of such a folder.")
-@reporting(force=True)
+@cli.reporting(force=True)
 def convert(
     sources: tuple[str, ...],
     out: str | None,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairnepv.cli.options import reporting, seed_option
+import fairnepv
+from fairnepv.cli import options as cli
 from fairnepv.cli.outputs import Report, finish, print_json, show
 from fairnepv.errors import FairnepvError, InputError
 
@@ -25,7 +26,7 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
 
 @click.command()
 @click.option("-k", default=50, show_default=True, help="How many items to choose.")
-@seed_option
+@cli.seed_option
 @click.option(
     "--out",
     default="fairnepv-demo",
@@ -33,10 +34,9 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
     metavar="FOLDER",
     help="Where pictures and data go; those of an earlier demo are replaced.",
 )
-@reporting(force=True)
+@cli.reporting(force=True)
 def demo(k: int, seed: int, out: str, report: Report) -> None:
     """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
-    from fairnepv.api.compare import compare
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
     from fairnepv.report import (
@@ -49,7 +49,7 @@ def demo(k: int, seed: int, out: str, report: Report) -> None:
     folder = _folder(out, report.force)
     pool = openmoji()
     with stage_bar() as progress:
-        comparison = compare(
+        comparison = fairnepv.compare(
             pool.views,
             k,
             ids=pool.ids,

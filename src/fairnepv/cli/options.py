@@ -171,6 +171,9 @@ plan_option = click.option(
     "--plan", is_flag=True, help="Print what this would take, and run nothing."
 )
 seed_option = library_option("random_state", "--seed", "seed", type=click.IntRange(min=0))
+random_state_option = library_option(
+    "random_state", "--seed", "random_state", type=click.IntRange(min=0)
+)
 effort_option = library_option("effort", type=click.Choice(EFFORTS))
 gap_option = library_option("gap", type=_POSITIVE)
 time_limit_option = library_option("time_limit", type=_POSITIVE, metavar="SECONDS")

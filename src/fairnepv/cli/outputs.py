@@ -142,11 +142,18 @@ def print_json(document: Any) -> None:
     click.echo(to_json(document))
 
 
-def finish(status: Status, *, strict: bool, written: Output | None = None) -> None:
-    """Exit 130 after an interruption, 1 under --strict unless all went well.
-
-    `written` is a file that says itself how the run ended.
-    """
+def finish(
+    status: Status,
+    *,
+    strict: bool,
+    written: Output | None = None,
+    unwritten: Sequence[FairnepvError] = (),
+) -> None:
+    """Exit 130 after an interruption, 1 under --strict unless all went well, and with the first
+    reason why a file is `unwritten`, if there is one; `written` is a file that says itself how the
+    run ended."""
+    if unwritten:
+        raise unwritten[0]
     where = f"; {written.path} holds it, marked {status.name}" if written else ""
     if status is Status.INTERRUPTED:
         raise Interrupted(f"{status.value}{where}")

@@ -6,29 +6,23 @@ from typing import Any
 
 import click
 
+import fairnepv
+from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.options import (
-    library_option,
-    posing,
-    reporting,
-    seed_option,
-    size_option,
-    time_limit_option,
-)
 from fairnepv.cli.outputs import Outputs, Report, deliver, finish, output_at, print_json, show
 
 
 @click.command()
-@size_option
-@posing
-@library_option("solver")
-@library_option("alpha", type=float)
-@library_option("sigma", type=float)
-@library_option("start", type=click.Choice(["spectral", "random"]))
-@library_option("tol")
-@library_option("max_steps", type=click.IntRange(min=1))
-@time_limit_option
-@seed_option
+@cli.size_option
+@cli.posing
+@cli.library_option("solver")
+@cli.library_option("alpha", type=float)
+@cli.library_option("sigma", type=float)
+@cli.library_option("start", type=click.Choice(["spectral", "random"]))
+@cli.library_option("tol")
+@cli.library_option("max_steps", type=click.IntRange(min=1))
+@cli.time_limit_option
+@cli.random_state_option
 @click.option(
     "--trace",
     metavar="[FILE]",
@@ -36,21 +30,15 @@ from fairnepv.cli.outputs import Outputs, Report, deliver, finish, output_at, pr
     flag_value="-",
     help="Objective and residual per step: printed, or to .parquet, .csv, .json, .txt or .png.",
 )
-@reporting(strict=True, out="The orthonormal basis V (n, k) as .npy.")
+@cli.reporting(strict=True, out="The orthonormal basis V (n, k) as .npy.")
 def relax(
-    problem: ProblemFiles,
-    k: int | float,
-    seed: int,
-    trace: str | None,
-    report: Report,
-    **options: Any,
+    problem: ProblemFiles, k: int | float, trace: str | None, report: Report, **options: Any
 ) -> None:
     """Maximise the relaxed objective over orthonormal frames.
 
     \b
     fairnepv relax --view text=t.npz --view vision=v.npy -k 50 --trace trace.png
     """
-    from fairnepv.api.relax import relax as relax_problem
     from fairnepv.cli.progress import stage_bar
     from fairnepv.io.write import TABLES, array_content, table_document
     from fairnepv.report import draw_traces, relaxation_summary, trace_lines, trace_table
@@ -60,21 +48,17 @@ def relax(
     trace_file = output_at("--trace", wanted, (*TABLES, ".png"), force=report.force, inputs=inputs)
     basis_file = Outputs(report, inputs).at("out", (".npy",))
     with stage_bar(options["time_limit"]) as progress:
-        relaxation = relax_problem(
-            k=k, **problem.read(), **options, random_state=seed, progress=progress
-        )
-    settings = {**problem.settings, "start": options["start"], "random_state": seed}
-    steps = trace_table(relaxation, settings)
+        relaxation = fairnepv.relax(k=k, **problem.read(), **options, progress=progress)
+    settings = {name: options[name] for name in ("start", "random_state")}
+    steps = trace_table(relaxation, {**problem.settings, **settings})
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
-    unwritten = deliver(
-        trace_file, draw_traces({options["solver"]: steps.columns}) if picture else steps
-    )
+    drawn = draw_traces({options["solver"]: steps.columns}) if picture else steps
+    unwritten = deliver(trace_file, drawn)
     if basis_file is not None:
         unwritten += deliver(basis_file, array_content(relaxation.basis))
     if report.as_json:
         print_json(table_document(steps) if printed else steps.about)
     else:
         show(*(trace_lines(steps) if printed else ()), relaxation_summary(relaxation))
-    if unwritten:
-        raise unwritten[0]
-    finish(relaxation.status, strict=report.strict, written=None if picture else trace_file)
+    written = None if picture else trace_file
+    finish(relaxation.status, strict=report.strict, written=written, unwritten=unwritten)

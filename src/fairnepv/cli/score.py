@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import fairnepv
+from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles, reading
-from fairnepv.cli.options import library_option, posing, reporting
 from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import InputError, RankWarning
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@posing
+@cli.posing
 @click.option(
     "--picks",
     required=True,
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     help="What `select --out` wrote, or row numbers (ids with --by-id): .npy, .npz, .parquet, "
     ".csv, .json, .txt.",
 )
-@library_option("by_id", is_flag=True, show_default=False)
-@reporting()
+@cli.library_option("by_id", is_flag=True, show_default=False)
+@cli.reporting()
 def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> None:
     """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
-    from fairnepv.api.score import score as score_rows
     from fairnepv.io import read_picks
     from fairnepv.io.source import split_source
     from fairnepv.report import score_record, score_table
@@ -49,7 +49,7 @@ def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> Non
         _check_names(source, chosen, posed["ids"])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", RankWarning)
-        result = score_rows(indices=chosen, by_id=by_id, **posed)
+        result = fairnepv.score(indices=chosen, by_id=by_id, **posed)
     if report.as_json:
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:

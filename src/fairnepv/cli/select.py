@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import fairnepv
+from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.options import (
-    library_option,
-    plan_option,
-    posing_with_rules,
-    reporting,
-    search_options,
-    seed_option,
-    sizes_option,
-)
 from fairnepv.cli.outputs import Outputs, Report, deliver, finish, print_json, show, show_plan
 from fairnepv.display import visible
 from fairnepv.errors import FairnepvError, InputError
@@ -28,13 +21,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@sizes_option
-@library_option("nested", is_flag=True, show_default=False)
-@posing_with_rules
-@search_options
-@plan_option
-@seed_option
-@reporting(
+@cli.sizes_option
+@cli.library_option("nested", is_flag=True, show_default=False)
+@cli.posing_with_rules
+@cli.search_options
+@cli.plan_option
+@cli.random_state_option
+@cli.reporting(
     strict=True,
     out="Picks with id, row, order and gain per view: .parquet, .csv, .json or .txt; for several "
     "sizes one file each, FILE-100.csv.",
@@ -42,34 +35,29 @@ if TYPE_CHECKING:
     explain="What each pick adds, and the rival that it beat.",
     assign="Every row with its pick, and training weights.",
 )
-def select(
-    problem: ProblemFiles, k: Any, plan: bool, seed: int, report: Report, **options: Any
-) -> None:
+def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options: Any) -> None:
     """Choose k items so that no view is left behind, and prove how good the choice is.
 
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """
-    from fairnepv.api.plan import plan as foretell
-    from fairnepv.api.select import select as choose
     from fairnepv.cli.progress import stage_bar
 
     sizes = k if isinstance(k, list) else None
     tables, others = _outputs(problem, sizes, report, options)
     if plan:
         given = problem.read(engine=False)
-        forecasts = [foretell(k=size, **given, **options) for size in sizes or [k]]
+        forecasts = [fairnepv.plan(k=size, **given, **options) for size in sizes or [k]]
         show_plan(forecasts, as_json=report.as_json)
         return
     with stage_bar(options["time_limit"]) as progress:
-        found = choose(k=k, **problem.read(), **options, random_state=seed, progress=progress)
+        found: Any = fairnepv.select(k=k, **problem.read(), **options, progress=progress)
         whole = _by_size(found, sizes) if sizes else {None: found}
         chosen = {size: selection.looked_around() for size, selection in whole.items()}
     unwritten = _show_all(chosen, tables, as_json=report.as_json, extras=others)
-    if unwritten:
-        raise unwritten[0]
     worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
-    finish(chosen[worst].status, strict=report.strict, written=tables[worst])
+    ended, written = chosen[worst].status, tables[worst]
+    finish(ended, strict=report.strict, written=written, unwritten=unwritten)
 
 
 def _outputs(
