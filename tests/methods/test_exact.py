@@ -232,7 +232,7 @@ def hard_problem() -> tuple[Problem, float]:
     return problem, max(reference.soft_min(row, 0.05) for row in d)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("limit", [1, 2, 7, 16, 17, 40])
 def test_a_node_limit_is_kept_and_leaves_a_true_bound(limit, branching):
     problem, best = hard_problem()
