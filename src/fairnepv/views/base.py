@@ -49,6 +49,13 @@ class View(ABC):
 
     # --- on the way into a pool ------------------------------------------------------------------
 
+    def as_given(self) -> Self:
+        """This view without scales, and without what is known of its rows, which may have changed
+        since."""
+        view = self.scaled(None, 0.0)
+        vars(view).pop("_raw_squared_norms", None)
+        return view
+
     def checked(self, name: str, engine: Engine | None = None) -> View:
         """This view with every promise made sure of, or a sentence about view `name`; workers of
         the engine read what lies in files."""

@@ -55,11 +55,9 @@ def as_view(name: str, value: Any) -> View:
     held = isinstance(value, SparseView) and not isinstance(value, DiagonalView)
     if held or type(value) is DenseView:  # the data alone counts
         view = as_view(name, value.data)
-        return view if value.eps is None else view._with(eps=value.eps)
+        return view if value.eps is None else view.with_eps(value.eps)
     if isinstance(value, View):
-        view = value.scaled(None, 0.0)
-        vars(view).pop("_raw_squared_norms", None)  # what the view yields may have changed since
-        return view
+        return value.as_given()
     rows = tensor_rows(value, f"view {name!r}")
     value = value if rows is None else rows
     sparse = sp.issparse(value) or isinstance(value, SparseRows)

@@ -189,6 +189,10 @@ class DiagonalView(SparseView):
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
 
+    @property
+    def home_engine(self) -> None:
+        return None
+
     def moved(self, place: Place, room: int) -> View:
         return self
 

@@ -86,8 +86,9 @@ class DenseTrail(Trail):
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         t = self._length
         row = self._view.block(pick, pick + 1).features()[0]  # without an index to be sent
-        rest = self._place.residual(row, coordinates, self.matrix[:t]) if t else row
-        self.matrix[t] = rest / root
+        if t:  # those of a sum of views may have been made elsewhere
+            row = self._place.residual(row, self._place.put(coordinates), self.matrix[:t])
+        self.matrix[t] = row / root
         self.adopt()
 
     def features(self, rows: Any) -> Any:
