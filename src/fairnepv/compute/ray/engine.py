@@ -139,9 +139,7 @@ class RayEngine(Engine):
             while ahead:
                 yield self._first(ahead)
         finally:
-            # After an error or an interruption. The last ones have not begun, and are cancelled
-            # before they could take the place of one that has.
-            for job in reversed(ahead):
+            for job in ahead:  # after an error or an interruption
                 self.connection.cancel(job)
 
     def _first(self, ahead: deque[Any]) -> Any:
