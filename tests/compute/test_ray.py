@@ -800,7 +800,7 @@ def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(connection, "get", interrupted)
         patched.setattr(
-            connection, "cancel", lambda p, f=connection.cancel: (cancelled.append(p), f(p))
+            connection, "cancel", lambda p, f=connection.cancel: (cancelled.extend(p), f(p))
         )
         with pytest.raises(KeyboardInterrupt):
             pool.map(sleepy_pids, 600.0)

@@ -139,8 +139,7 @@ class RayEngine(Engine):
             while ahead:
                 yield self._first(ahead)
         finally:
-            for job in ahead:  # after an error or an interruption
-                self.connection.cancel(job)
+            self.connection.cancel(ahead)  # after an error or an interruption
 
     def _first(self, ahead: deque[Any]) -> Any:
         """The result that is next; until it is there, its job is one of those to be cancelled."""
