@@ -51,8 +51,8 @@ def convert(
     fairnepv select --view text=text --view vision=vision -k 200
     """
     from fairnepv.cli.progress import rows_bar
-    from fairnepv.io import convert as convert_rows
-    from fairnepv.io import verify as verify_folder
+    from fairnepv.io.conversion import convert as convert_rows
+    from fairnepv.io.manifest import verify as verify_folder
     from fairnepv.io.source import split_source
 
     if verify is not None and (sources or out):

@@ -91,7 +91,7 @@ def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]
     """Both pictures, and the two views with their ids for the next command."""
     import scipy.sparse as sp
 
-    from fairnepv.io import Output, write_array
+    from fairnepv.io.write import Output, write_array
     from fairnepv.report import contact_sheet, draw_comparison
 
     try:
