@@ -26,7 +26,6 @@ import row_files
 from fairnepv.compute import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io import (
-    arrow_batches,
     arrow_columns,
     arrow_files,
     arrow_sizes,
@@ -556,7 +555,7 @@ def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkey
     monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
     monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
     monkeypatch.setattr(arrow_files, "_decode_group", None)
-    monkeypatch.setattr(arrow_batches, "_valid_column", None)
+    monkeypatch.setattr(arrow_files, "_valid_column", None)
     for action, part in ((read_features, "rows"), (read_ids, "id")):
         message = refused(action, f"{name}:{part}")
         assert message.startswith(name)

@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.rows import widen_bfloat16
 
+# Arrow's types, by what they are to a reader.
+LISTS = {pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST, pa.lib.Type_FIXED_SIZE_LIST}
+VIEWS = {pa.lib.Type_STRING_VIEW, pa.lib.Type_BINARY_VIEW}
+TEXTS = {pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING}
+BINARIES = {pa.lib.Type_BINARY, pa.lib.Type_LARGE_BINARY, pa.lib.Type_FIXED_SIZE_BINARY}
 BINARY_KINDS = {"float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8"}
 
 
@@ -38,7 +43,7 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
         column = column.dictionary_decode()
     if kind is not None:
         return _from_bytes(column, what, first, kind)
-    if is_lists(column.type):
+    if column.type.id in LISTS:
         return _from_lists(column, what, first)
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
@@ -49,7 +54,7 @@ def decoded_bytes(column: Any) -> int:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type
-    if is_lists(kind) and pa.types.is_dictionary(kind.value_type):
+    if kind.id in LISTS and pa.types.is_dictionary(kind.value_type):
         column.validate(full=True)
         return decoded_bytes(column.flatten())
     if pa.types.is_dictionary(kind):
@@ -57,7 +62,7 @@ def decoded_bytes(column: Any) -> int:
         sizes = _value_bytes(column.dictionary)
         places = column.indices.drop_null().to_numpy(zero_copy_only=False)
         return int(sizes[places].sum())
-    if is_view(kind):
+    if kind.id in VIEWS:
         column.validate(full=True)
         return int(_value_bytes(column).sum())
     return int(column.get_total_buffer_size())
@@ -65,42 +70,20 @@ def decoded_bytes(column: Any) -> int:
 
 def _value_bytes(values: Any) -> NDArray[np.int64]:
     """(n,) bytes of each value."""
-    if is_lists(values.type):
+    if values.type.id in LISTS:
         sizes = pc.multiply(pc.list_value_length(values).cast(pa.int64()), 8)
-    elif is_view(values.type):  # 16 bytes each, of which the first four are the length
+    elif values.type.id in VIEWS:  # 16 bytes each, of which the first four are the length
         lengths = np.frombuffer(values.buffers()[1], "<u4").reshape(-1, 4)[:, 0]
         return lengths[values.offset : values.offset + len(values)].astype(np.int64)
-    elif is_text(values.type) or is_binary(values.type):
+    elif values.type.id in TEXTS | BINARIES:
         sizes = pc.binary_length(values).cast(pa.int64())
     else:
         return np.full(len(values), 8)  # of one number, at most
     return np.asarray(sizes.fill_null(0).to_numpy(zero_copy_only=False))
 
 
-def is_lists(kind: Any) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def is_view(kind: Any) -> bool:
-    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
-
-
-def is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_binary(kind: Any) -> bool:
-    return bool(
-        pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
-
-
 def _from_lists(column: Any, what: str, first: int) -> NDArray[Any]:
-    if is_lists(column.type.value_type):
+    if column.type.value_type.id in LISTS:
         raise InputError(f"{what} holds lists of lists; flatten each row to one list of features")
     width = _equal_lengths(pc.list_value_length(column), what, first)
     values = column.flatten()  # respects slices, and there are no null rows to drop
@@ -115,7 +98,7 @@ def _from_lists(column: Any, what: str, first: int) -> NDArray[Any]:
 
 
 def _from_bytes(column: Any, what: str, first: int, kind: str) -> NDArray[Any]:
-    if not is_binary(column.type):
+    if column.type.id not in BINARIES:
         raise InputError(f"{what} has type {column.type}, not bytes; leave @{kind} out")
     width = _equal_lengths(pc.binary_length(column), what, first)
     number = np.dtype(BINARY_KINDS[kind])
