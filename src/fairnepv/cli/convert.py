@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from fairnepv import __version__
@@ -79,7 +81,7 @@ def convert(
             )
         said = f"Wrote {out}"
     if report.as_json:
-        print_json(about.document())
+        print_json(asdict(about))
         return
     named = "with ids" if about.ids else "without ids"
     show(

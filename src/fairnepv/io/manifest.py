@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,7 @@ class Manifest:
     ids: Shard | None = None
     sources: tuple[str, ...] = ()
     made_by: str = ""
-    format: str = field(default=FORMAT)
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
+    format: str = FORMAT
 
 
 def is_at(source: Source) -> bool:

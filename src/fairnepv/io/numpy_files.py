@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.documents import is_size
-from fairnepv.io.memory import refuse_expansion
+from fairnepv.io.memory import refuse_expansion, refuse_unbounded
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
 from fairnepv.io.rows import FileVersion, NumberRows, file_version, missing_rows
@@ -31,6 +31,15 @@ _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _REMEDY = "save it with np.savez or np.save, which are read without loading"
 _VERSIONS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}  # and what the length of a header is
 _LONGEST_HEADER = 1 << 16  # bytes
+_SPARSE = {"format", "shape", "data"}  # members that every sparse matrix has
+_INDICES = {
+    "csr": ("indptr", "indices"),
+    "csc": ("indptr", "indices"),
+    "bsr": ("indptr", "indices"),
+    "coo": ("row", "col"),
+    "dia": ("offsets",),
+}
+_AXES = ("row", "column")
 _LOCAL_HEADER = 30  # bytes of a member's own header in a zip file, before its name
 
 
@@ -66,11 +75,9 @@ def read_npy(source: Source) -> Any:
 
 def read_npz(source: Source) -> Any:
     """One member of an archive, or the sparse matrix that its members make up."""
-    from fairnepv.io import sparse_files
-
     with open_archive(source) as archive:
-        if source.part is None and set(archive.names) >= sparse_files.MARKS:
-            return sparse_files.read_sparse(source, archive)
+        if source.part is None and set(archive.names) >= _SPARSE:
+            return _read_sparse(source, archive)
         return archive.rows(choose_part(source, archive.names, "key"))
 
 
@@ -220,3 +227,106 @@ def _opened(source: Source, magic: bytes, kind: str) -> Iterator[IO[bytes]]:
             raise InputError(f"{source} is not {kind}; {hint}")
         stream.seek(0)
         yield stream
+
+
+# --- SciPy's sparse matrices ----------------------------------------------------------------------
+
+
+def _read_sparse(source: Source, archive: Archive) -> Any:
+    """The matrix whose members an archive holds, which are checked one by one: SciPy follows the
+    indices without looking, and one that is out of bounds crashes it later on or, when negative,
+    gives a wrong answer."""
+    import scipy.sparse as sp
+
+    layout = archive.array("format").item()
+    layout = layout.decode() if isinstance(layout, bytes) else layout
+    if layout not in _INDICES:
+        raise InputError(
+            f"{source} cannot be read as an .npz archive of a sparse matrix (its format is "
+            f"{layout!r}); write it with scipy.sparse.save_npz"
+        )
+    sizes = archive.array("shape")
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        raise InputError(f"{source} has a broken shape {sizes.tolist()}; write the file again")
+    shape = int(sizes[0]), int(sizes[1])
+    refuse_unbounded(str(source), shape)
+    data = archive.array("data")
+    indices = [_indices(source, archive, name) for name in _INDICES[layout]]
+    stored = data.nbytes + sum(array.nbytes for array in indices)
+    refuse_expansion(str(source), stored, 8 * shape[0], "leave rows out that have no values")
+    if layout == "coo":
+        for axis, (coordinates, size) in enumerate(zip(indices, shape, strict=True)):
+            _check_bounds(source, coordinates, size, _AXES[axis], None)
+        return sp.coo_array((data, tuple(indices)), shape=shape)
+    if layout == "dia":
+        _check_diagonals(source, indices[0], shape)
+        return sp.dia_array((data, indices[0]), shape=shape)
+    indptr, minor = indices
+    _check_compressed(source, layout, shape, data, indptr, minor)
+    return getattr(sp, f"{layout}_array")((data, minor, indptr), shape=shape)
+
+
+def _indices(source: Source, archive: Archive, name: str) -> NDArray[Any]:
+    if name not in archive.names:
+        raise InputError(f"{source} has no {name!r}, which its format needs; write the file again")
+    indices = archive.array(name)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise InputError(
+            f"{source}:{name} must be a list of integers, not {indices.dtype} of shape "
+            f"{indices.shape}; write the file again"
+        )
+    return indices
+
+
+def _check_compressed(
+    source: Source,
+    layout: str,
+    shape: tuple[int, int],
+    data: NDArray[Any],
+    indptr: NDArray[Any],
+    minor: NDArray[Any],
+) -> None:
+    sizes = list(shape)
+    if layout == "bsr":
+        if data.ndim != 3 or 0 in data.shape[1:]:
+            raise InputError(f"{source} has blocks of shape {data.shape[1:]}; write it again")
+        sizes = [shape[0] // data.shape[1], shape[1] // data.shape[2]]
+    axis = 1 if layout == "csc" else 0
+    if (
+        len(indptr) != sizes[axis] + 1
+        or indptr[0] != 0
+        or (indptr[1:] < indptr[:-1]).any()
+        or int(indptr[-1]) > min(len(minor), len(data))
+    ):
+        raise InputError(
+            f"{source} is a broken sparse matrix: its indptr does not fit the shape {shape} and "
+            f"its {len(data):,} values; write the file again"
+        )
+    _check_bounds(source, minor[: int(indptr[-1])], sizes[1 - axis], _AXES[1 - axis], indptr)
+
+
+def _check_diagonals(source: Source, offsets: NDArray[Any], shape: tuple[int, int]) -> None:
+    """Refuse diagonals out of bounds: SciPy makes 32-bit numbers of them, whatever they were."""
+    rows, columns = shape
+    for offset in offsets.tolist():
+        if not -rows < offset < columns:
+            raise InputError(
+                f"{source} is a broken sparse matrix: it names diagonal {offset:,}, but its "
+                f"diagonals are {1 - rows:,} to {columns - 1:,}; write the file again"
+            )
+
+
+def _check_bounds(
+    source: Source, indices: NDArray[Any], size: int, axis: str, indptr: NDArray[Any] | None
+) -> None:
+    bad = np.flatnonzero((indices < 0) | (indices >= size))
+    if not len(bad):
+        return
+    where = ""
+    if indptr is not None:
+        other = "row" if axis == "column" else "column"
+        where = f" in {other} {int(np.searchsorted(indptr, bad[0], side='right')) - 1:,}"
+    raise InputError(
+        f"{source} is a broken sparse matrix: it names {axis} {int(indices[bad[0]]):,}{where}, but "
+        f"its {axis}s are 0 to {size - 1:,}; write the file again"
+    )

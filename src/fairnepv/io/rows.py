@@ -93,10 +93,6 @@ class RowFile(ABC):
     def gather(self, indices: Indices) -> Rows:
         """These rows, within bounds and not negative, in this order."""
 
-    def squared_norms(self) -> Rows | None:
-        """Squared row norms, (n,) in float64, where they take no reading."""
-        return None
-
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -259,7 +255,16 @@ class Shards(Joined):
         self.parts, self.origin = tuple(parts), origin
         first = self.parts[0]
         for part in self.parts[1:]:
-            _check_same_kind(first, part)
+            if part.shape[1] != first.shape[1]:
+                raise InputError(
+                    f"{first} has {first.shape[1]:,} columns and {part} has {part.shape[1]:,}; all "
+                    "shards need the same number"
+                )
+            if part.dtype != first.dtype:
+                raise InputError(
+                    f"{first} holds {first.dtype} and {part} holds {part.dtype}; write all shards "
+                    "in one type (fairnepv convert does so)"
+                )
         self.starts = part_starts(map(len, self.parts))
         self.shape, self.dtype = (self.starts[-1], first.shape[1]), first.dtype
         self.file_bytes = sum(part.file_bytes for part in self.parts)
@@ -317,19 +322,6 @@ class Columns(RowFile):
 
     def gather(self, indices: Indices) -> Rows:
         return self.rows.gather(indices)[:, self.columns]
-
-
-def _check_same_kind(first: RowFile, part: RowFile) -> None:
-    if part.shape[1] != first.shape[1]:
-        raise InputError(
-            f"{first} has {first.shape[1]:,} columns and {part} has {part.shape[1]:,}; all shards "
-            "need the same number"
-        )
-    if part.dtype != first.dtype:
-        raise InputError(
-            f"{first} holds {first.dtype} and {part} holds {part.dtype}; write all shards in one "
-            "type (fairnepv convert does so)"
-        )
 
 
 def _checked_indices(indices: NDArray[Any], n: int, origin: str) -> Indices:
