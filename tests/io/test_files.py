@@ -26,9 +26,8 @@ import row_files
 from fairnepv.compute import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io import (
-    arrow_columns,
     arrow_files,
-    arrow_sizes,
+    arrow_ipc,
     documents,
     memory,
     places,
@@ -555,7 +554,7 @@ def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkey
     monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
     monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
     monkeypatch.setattr(arrow_files, "_decode_group", None)
-    monkeypatch.setattr(arrow_files, "_valid_column", None)
+    monkeypatch.setattr(arrow_ipc, "_valid_column", None)
     for action, part in ((read_features, "rows"), (read_ids, "id")):
         message = refused(action, f"{name}:{part}")
         assert message.startswith(name)
@@ -588,8 +587,8 @@ def test_texts_that_share_their_bytes_are_counted_one_by_one():
     one = np.array([(99, b"xxxx", 0, 0)], "i4, S4, i4, i4")  # length, first letters, buffer, place
     buffers = [None, pa.py_buffer(np.tile(one, 500).tobytes()), pa.py_buffer(b"x" * 99)]
     column = pa.Array.from_buffers(pa.string_view(), 500, buffers)
-    assert arrow_columns.decoded_bytes(column) == 99 * 500
-    assert arrow_columns.decoded_bytes(column[10:]) == 99 * 490
+    assert arrow_files.decoded_bytes(column) == 99 * 500
+    assert arrow_files.decoded_bytes(column[10:]) == 99 * 490
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -609,7 +608,7 @@ def test_batches_that_overlap_are_refused():
     """A directory that names one batch a million times has a million batches."""
     write_arrow("t.arrow", table(lists(ROWS)))
     content = Path("t.arrow").read_bytes()
-    blocks = [b for b in arrow_sizes.file_batches(memoryview(content)) if not b.dictionary]
+    blocks = [b for b in arrow_ipc.file_batches(memoryview(content)) if not b.dictionary]
     assert [b.rows for b in blocks] == [4, 4, 3]
     size = int.from_bytes(content[-10:-6], "little")
     footer = bytearray(content[-10 - size :])

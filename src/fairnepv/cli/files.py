@@ -64,7 +64,7 @@ class ProblemFiles:
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of what every view is read from, as `sha256sum` prints it."""
-        from fairnepv.io.checksums import sha256_of
+        from fairnepv.io.places import sha256_of
 
         return {name: sha256_of(self.source(text).path) for name, text in self.views.items()}
 

@@ -1,34 +1,39 @@
-"""Parquet, and Arrow IPC files and streams: one column of them, chunk by chunk.
+"""Parquet and Arrow files: one column of them, chunk by chunk, as NumPy arrays.
 
 Chunks are what a file is made of and what can be decoded by itself: row groups of Parquet, record
-batches of IPC, which are views of its memory map where they can be.
+batches of IPC (`arrow_ipc`). A column is refused where Arrow would quietly give something else:
+flattening drops null rows and so shifts one view against another, `values` forgets where a slice
+began, and ragged lists reshape without a word when their total happens to fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.arrow_columns import BINARIES, BINARY_KINDS, TEXTS, decoded_bytes
-from fairnepv.io.arrow_sizes import Batch, file_batches, stream_batches
+from fairnepv.io.arrow_ipc import Chunks, ipc_schema, open_batches
 from fairnepv.io.memory import refuse_expansion
-from fairnepv.io.places import for_arrow, open_regular, regular_file
-from fairnepv.io.rows import file_version
+from fairnepv.io.places import for_arrow
+from fairnepv.io.rows import file_version, widen_bfloat16
 from fairnepv.io.source import Source, choose_part, reading
 
+# Arrow's types, by what they are to a reader.
+LISTS = {pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST, pa.lib.Type_FIXED_SIZE_LIST}
+VIEWS = {pa.lib.Type_STRING_VIEW, pa.lib.Type_BINARY_VIEW}
+TEXTS = {pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING}
+BINARIES = {pa.lib.Type_BINARY, pa.lib.Type_LARGE_BINARY, pa.lib.Type_FIXED_SIZE_BINARY}
+BINARY_KINDS = {"float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8"}
 REPEATED = "write each value once, or plainly"
-_SMALLER_GROUPS = "write it in smaller row groups, or without compression and dictionaries"
-_SMALLER_BATCHES = "write it without compression, or in smaller batches"
-_IPC_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_REMEDY = "write it in smaller row groups, or without compression and dictionaries"
 
 
 @dataclass(frozen=True)
@@ -42,17 +47,6 @@ class Column:
 
     def __str__(self) -> str:
         return f"{self.source.path}, column {self.name!r}"
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """A column in chunks."""
-
-    kind: Any  # the Arrow type of the column
-    lengths: list[int]  # how many rows each chunk has
-    arrays: Callable[[int, int], list[Any]]  # of chunk s, of which a row takes so much at least
-    sample: Callable[[int], Any]  # the first row of chunk s; a whole one may be much to decode
-    at_hand: bool = False  # whether a chunk costs nothing to get: mapped, or decoded already
 
 
 def choose_column(source: Source, default: str | None = None) -> Column:
@@ -77,9 +71,7 @@ def column_types(source: Source) -> list[tuple[str, Any]]:
         if source.ending == ".parquet":
             schema = _footer(source).schema.to_arrow_schema()
         else:
-            content = _mapped(source)
-            opened = pa.ipc.open_file if _is_ipc_file(source) else pa.ipc.open_stream
-            schema = opened(content).schema
+            schema = ipc_schema(source)
     return [(field.name, field.type) for field in schema]
 
 
@@ -88,7 +80,7 @@ def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
     with reading_table(column.source):
         if column.source.ending == ".parquet":
             return _open_groups(column, whole=whole)
-        return _open_batches(column.source, column.at, whole=whole)
+        return open_batches(column.source, column.at, whole=whole)
 
 
 def counted_chunks(column: Column) -> Iterator[Any]:
@@ -135,7 +127,7 @@ def _open_groups(column: Column, *, whole: bool) -> Chunks:
         Row groups are asked and not their columns, of which PyArrow aborts where they are damaged.
         """
         expanded = sum(max(group.total_byte_size, group.num_rows * row_bytes) for group in groups)
-        refuse_expansion(str(column), stored, expanded, _SMALLER_GROUPS)
+        refuse_expansion(str(column), stored, expanded, _REMEDY)
 
     def arrays(s: int, row_bytes: int) -> list[Any]:
         refuse_bomb([groups[s]], row_bytes)
@@ -157,118 +149,118 @@ def _decode_group(file: Any, group: int, name: str) -> list[Any]:
     return chunks
 
 
-# --- Arrow IPC ------------------------------------------------------------------------------------
+# --- Arrow arrays as NumPy arrays, row by row what they were --------------------------------------
 
 
-def _open_batches(source: Source, at: int, *, whole: bool) -> Chunks:
-    """The record batches of column number `at`."""
-    content = _mapped(source)
-    if not _is_ipc_file(source):
-        return _open_stream(source, content, at)
-    parts = file_batches(memoryview(content))
-    _refuse_bomb(source, content, [part for part in parts if part.dictionary or whole])
-    mapped = None if any(part.compressed for part in parts) else _open_views(content, at)
-    return mapped or _open_compressed(source, content, at, parts)
+def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) -> NDArray[Any]:
+    """An Arrow array: lists of equal length as (n, p), without a copy where Arrow allows it, and
+    plain values as (n,).
 
-
-def _open_views(content: Any, at: int) -> Chunks | None:
-    """Batches that are views of the map, or None where they cannot be.
-
-    All columns are read, since to leave some out Arrow copies the others.
+    `first` is the number of the first row, for messages; `kind` says what numbers binary values
+    are made of. Offsets are compared with the values first: Arrow follows them without looking,
+    and one that is out of bounds ends the process.
     """
-    reader = pa.ipc.open_file(content)
-    arrays = []
-    for b in range(reader.num_record_batches):
-        arrays.append(_valid_column(reader.get_batch(b), at))
-        if not _lies_in(arrays[-1], content):
-            return None
-    return _held(reader.schema.types[at], arrays)
+    column.validate(full=True)
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if column.null_count:
+        row = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
+        raise InputError(f"{what} has no value in row {first + row:,}; drop or fill the empty rows")
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kind is not None:
+        return _from_bytes(column, what, first, kind)
+    if column.type.id in LISTS:
+        return _from_lists(column, what, first)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _open_compressed(source: Source, content: Any, at: int, parts: list[Batch]) -> Chunks:
-    """Batches that are decoded again whenever they are asked for."""
-    reader = pa.ipc.open_file(content, options=pa.ipc.IpcReadOptions(included_fields=[at]))
-    batches = [part for part in parts if not part.dictionary]
+def decoded_bytes(column: Any) -> int:
+    """What the values of a column take once each stands for itself: those of a dictionary, and
+    views of texts, may share their bytes."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if kind.id in LISTS and pa.types.is_dictionary(kind.value_type):
+        column.validate(full=True)
+        return decoded_bytes(column.flatten())
+    if pa.types.is_dictionary(kind):
+        column.validate(full=True)
+        sizes = _value_bytes(column.dictionary)
+        places = column.indices.drop_null().to_numpy(zero_copy_only=False)
+        return int(sizes[places].sum())
+    if kind.id in VIEWS:
+        column.validate(full=True)
+        return int(_value_bytes(column).sum())
+    return int(column.get_total_buffer_size())
 
-    def decode(b: int) -> Any:
-        _refuse_bomb(source, content, [batches[b]])
-        return _valid_column(reader.get_batch(b), 0)
 
-    return _batches(reader.schema.types[0], [batch.rows for batch in batches], decode)
+def _value_bytes(values: Any) -> NDArray[np.int64]:
+    """(n,) bytes of each value."""
+    if values.type.id in LISTS:
+        sizes = pc.multiply(pc.list_value_length(values).cast(pa.int64()), 8)
+    elif values.type.id in VIEWS:  # 16 bytes each, of which the first four are the length
+        lengths = np.frombuffer(values.buffers()[1], "<u4").reshape(-1, 4)[:, 0]
+        return lengths[values.offset : values.offset + len(values)].astype(np.int64)
+    elif values.type.id in TEXTS | BINARIES:
+        sizes = pc.binary_length(values).cast(pa.int64())
+    else:
+        return np.full(len(values), 8)  # of one number, at most
+    return np.asarray(sizes.fill_null(0).to_numpy(zero_copy_only=False))
 
 
-def _open_stream(source: Source, content: Any, at: int) -> Chunks:
-    """The batches of a stream, which has no directory: they are found by walking through it."""
-    _refuse_bomb(source, content, list(stream_batches(memoryview(content))))
-    reader = pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(included_fields=[at]))
-    arrays: list[Any] = []
-    rows = 0
-    try:
-        for batch in reader:
-            arrays.append(_valid_column(batch, 0))
-            rows += len(batch)
-    except (pa.ArrowException, OSError) as error:
+def _from_lists(column: Any, what: str, first: int) -> NDArray[Any]:
+    if column.type.value_type.id in LISTS:
+        raise InputError(f"{what} holds lists of lists; flatten each row to one list of features")
+    width = _equal_lengths(pc.list_value_length(column), what, first)
+    values = column.flatten()  # respects slices, and there are no null rows to drop
+    if values.null_count:
+        at = int(np.argmax(pc.is_null(values).to_numpy(zero_copy_only=False)))
         raise InputError(
-            f"{source.path} is cut short or damaged behind row {rows:,} "
-            f"({' '.join(str(error).split())}); write it again"
-        ) from error
-    if bytes(memoryview(content)[-len(_END_OF_STREAM) :]) != _END_OF_STREAM:
-        raise InputError(f"{source.path} is cut short behind row {rows:,}; write it again")
-    return _held(reader.schema.types[0], arrays)
-
-
-def _held(kind: Any, arrays: list[Any]) -> Chunks:
-    return _batches(kind, list(map(len, arrays)), arrays.__getitem__, at_hand=True)
-
-
-def _batches(
-    kind: Any, lengths: list[int], decode: Callable[[int], Any], at_hand: bool = False
-) -> Chunks:
-    def sample(b: int) -> Any:
-        array = decode(b)
-        array.validate(full=True)
-        return array[:1]
-
-    return Chunks(kind, lengths, lambda b, _: [decode(b)], sample, at_hand)
-
-
-def _refuse_bomb(source: Source, content: Any, batches: list[Batch]) -> None:
-    """Refuse batches whose decompression would take too much memory."""
-    if any(batch.compressed for batch in batches):
-        expanded = sum(batch.expanded for batch in batches)
-        refuse_expansion(str(source.path), content.size, expanded, _SMALLER_BATCHES)
-
-
-def _mapped(source: Source) -> Any:
-    """The bytes of a file as an Arrow buffer."""
-    if not isinstance(source.path, Path):
-        raise InputError(
-            f"{source.path} is an Arrow file, which is read from a local disk alone; copy it "
-            "there, or write it as Parquet"
+            f"{what} has an empty value in row {first + at // width:,}; drop or fill such rows"
         )
-    return pa.memory_map(str(regular_file(source.path))).read_buffer()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), width)
 
 
-def _is_ipc_file(source: Source) -> bool:
-    with open_regular(source.path) as file:
-        magic = file.read(8)
-    if magic.startswith(_FEATHER_1):
+def _from_bytes(column: Any, what: str, first: int, kind: str) -> NDArray[Any]:
+    if column.type.id not in BINARIES:
+        raise InputError(f"{what} has type {column.type}, not bytes; leave @{kind} out")
+    width = _equal_lengths(pc.binary_length(column), what, first)
+    number = np.dtype(BINARY_KINDS[kind])
+    if width % number.itemsize:
         raise InputError(
-            f"{source.path} is Feather of version 1; write it as version 2 (Arrow IPC) or Parquet"
+            f"{what} has {width} bytes in a row, which is no whole number of {kind} values"
         )
-    if not magic:
-        raise InputError(f"{source.path} is empty; write it again")
-    return magic.startswith(_IPC_FILE)
+    shape = (len(column), width // number.itemsize)
+    start, content = column.offset * width, column.buffers()[-1]
+    if not pa.types.is_fixed_size_binary(column.type):
+        offset = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+        start = int(np.frombuffer(column.buffers()[1], offset)[column.offset]) if shape[0] else 0
+    if not shape[0] * shape[1]:
+        return np.empty(shape, np.float32 if kind == "bfloat16" else number)
+    values = np.frombuffer(content, number, shape[0] * shape[1], offset=start).reshape(shape)
+    return widen_bfloat16(values) if kind == "bfloat16" else values
 
 
-def _valid_column(batch: Any, at: int) -> Any:
-    """A column whose length is that of its batch and within its buffers."""
-    batch.validate()
-    return batch.column(at)
+def _equal_lengths(lengths: Any, what: str, first: int) -> int:
+    """The length that all rows have."""
+    found = lengths.to_numpy(zero_copy_only=False)
+    if not len(found):
+        return 1
+    refuse_ragged(found, int(found[0]), first, what, first)
+    return int(found[0])
 
 
-def _lies_in(array: Any, content: Any) -> bool:
-    """Whether the values of an array are views of `content`, and not decoded."""
-    buffers = [buffer for buffer in array.buffers() if buffer is not None and buffer.size]
-    begin, end = content.address, content.address + content.size
-    return all(begin <= buffer.address < end for buffer in buffers)
+def refuse_ragged(
+    lengths: NDArray[Any], expected: int, expected_row: int, what: str, first: int
+) -> None:
+    """Refuse rows of another length than one that is known."""
+    other = np.flatnonzero(lengths != expected)
+    if len(other):
+        raise InputError(
+            f"{what} has lists of different lengths: {expected} in row {expected_row:,} and "
+            f"{lengths[other[0]]} in row {first + int(other[0]):,}; all rows need the same number "
+            "of features"
+        )

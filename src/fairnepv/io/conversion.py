@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import check_writable, whole_folder, write_errors
-from fairnepv.io.checksums import sha256_of
 from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, is_at
 from fairnepv.io.memory import size_in_words
-from fairnepv.io.places import local_path, real_path
+from fairnepv.io.places import local_path, real_path, sha256_of
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows
 from fairnepv.io.source import Source, split_source

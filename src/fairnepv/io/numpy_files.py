@@ -24,7 +24,7 @@ from fairnepv.io.documents import is_size
 from fairnepv.io.memory import refuse_expansion, refuse_unbounded
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
-from fairnepv.io.rows import FileVersion, NumberRows, file_version, missing_rows
+from fairnepv.io.rows import FileVersion, file_version, missing_rows
 from fairnepv.io.source import Source, choose_part, parse_source, reading
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -32,13 +32,8 @@ _REMEDY = "save it with np.savez or np.save, which are read without loading"
 _VERSIONS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}  # and what the length of a header is
 _LONGEST_HEADER = 1 << 16  # bytes
 _SPARSE = {"format", "shape", "data"}  # members that every sparse matrix has
-_INDICES = {
-    "csr": ("indptr", "indices"),
-    "csc": ("indptr", "indices"),
-    "bsr": ("indptr", "indices"),
-    "coo": ("row", "col"),
-    "dia": ("offsets",),
-}
+_INDICES: dict[str, tuple[str, ...]] = {"coo": ("row", "col"), "dia": ("offsets",)}
+_INDICES |= dict.fromkeys(("csr", "csc", "bsr"), ("indptr", "indices"))
 _AXES = ("row", "column")
 _LOCAL_HEADER = 30  # bytes of a member's own header in a zip file, before its name
 
@@ -50,10 +45,6 @@ class Header(NamedTuple):
     fortran: bool
     dtype: np.dtype[Any]
     offset: int  # where the numbers begin
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def is_matrix(self) -> bool:
@@ -70,7 +61,7 @@ def read_npy(source: Source) -> Any:
         if not header.is_matrix:
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
-    return _stored(file, header, 0, str(source))
+    return number_rows(file, header.dtype, header.shape, header.offset, str(source), header.fortran)
 
 
 def read_npz(source: Source) -> Any:
@@ -103,7 +94,7 @@ class Archive:
 
     def array(self, name: str) -> NDArray[Any]:
         """A member in memory; the sizes of all that were asked for so far are compared."""
-        info, where = self._members[name], self._where(name)
+        info, where = self._members[name], f"{self._source.path}:{name}"
         what = f"{self._source.path} up to its {name!r}" if self._stored else where
         self._stored += info.compress_size
         self._expanded += info.file_size
@@ -117,7 +108,7 @@ class Archive:
 
     def rows(self, name: str) -> Any:
         """A member that stays in the file where it can: `np.savez` does not compress."""
-        info, where = self._members[name], self._where(name)
+        info, where = self._members[name], f"{self._source.path}:{name}"
         if info.compress_type != zipfile.ZIP_STORED:
             return self.array(name)
         with self._zip.open(info) as stream:
@@ -125,19 +116,13 @@ class Archive:
         _check_size(where, header, info.file_size)
         if not header.is_matrix:
             return self.array(name)
-        begin = self._begin(info)
+        self._stream.seek(info.header_offset)  # its own may be longer than in the directory
+        name_length, extra = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[26:])
+        begin = int(info.header_offset + _LOCAL_HEADER + name_length + extra)
         if begin + info.file_size > self._file.size:
             raise InputError(f"{where} reaches beyond the end of the file; write the file again")
-        return _stored(self._file, header, begin, where)
-
-    def _where(self, name: str) -> str:
-        return f"{self._source.path}:{name}"
-
-    def _begin(self, info: zipfile.ZipInfo) -> int:
-        """Where the bytes of a member begin: its own header may be longer than the directory's."""
-        self._stream.seek(info.header_offset)
-        name, extra = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[26:])
-        return int(info.header_offset + _LOCAL_HEADER + name + extra)
+        at = begin + header.offset
+        return number_rows(self._file, header.dtype, header.shape, at, where, header.fortran)
 
 
 @contextmanager
@@ -145,13 +130,6 @@ def open_archive(source: Source) -> Iterator[Archive]:
     file = file_version(source)
     with _opened(source, _ZIP, "an .npz archive") as stream:
         yield Archive(source, file, stream)
-
-
-def _stored(file: FileVersion, header: Header, begin: int, origin: str) -> NumberRows:
-    n, p = header.shape
-    return number_rows(
-        file, header.dtype, (n, p), begin + header.offset, origin=origin, fortran=header.fortran
-    )
 
 
 def _read_header(stream: IO[bytes], where: str) -> Header:
@@ -202,7 +180,7 @@ def _check_shape(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
 
 def _check_size(where: str, header: Header, size: int) -> None:
     """Compare the bytes that are there with those that the header promises."""
-    missing = header.offset + header.bytes - size
+    missing = header.offset + math.prod(header.shape) * header.dtype.itemsize - size
     if missing < 0:
         raise InputError(
             f"{where} has {-missing:,} bytes behind its array of shape {header.shape}; write it "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import io
 import os
 import re
@@ -181,6 +182,23 @@ def _refuse_other_kinds(path: Path, mode: int) -> None:
             f"{path} is a pipe, a socket or a device, not a file; write its content into a file "
             "and name that"
         )
+
+
+def fingerprint(path: AnyPath) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file."""
+    with open_regular(path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"name": path.name, "bytes": file.tell(), "sha256": sha256}
+
+
+def sha256_of(path: AnyPath) -> str:
+    """The SHA-256 of a file; of a folder that of its listing: a line per file as `sha256sum` would
+    print it, in order of their names."""
+    if not path.is_dir():
+        return str(fingerprint(path)["sha256"])
+    names = sorted(file.name for file in path.iterdir())
+    lines = [f"{sha256_of(path / name)}  {name}\n" for name in names]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def is_uri(text: str) -> bool:

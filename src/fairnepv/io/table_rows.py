@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files
-from fairnepv.io.arrow_columns import BINARIES, decoded_bytes, refuse_ragged, to_numpy
-from fairnepv.io.arrow_files import Column, choose_column, reading_table
+from fairnepv.io.arrow_files import Column, decoded_bytes, reading_table, refuse_ragged, to_numpy
 from fairnepv.io.memory import refuse_expansion
 from fairnepv.io.rows import Joined, Rows, file_version, part_starts, row_range
 from fairnepv.io.source import Source
@@ -27,14 +26,14 @@ KEPT_BYTES = 1 << 28  # decoded rows that stay in memory, so that small tables a
 
 def open_table(source: Source, cache: ChunkCache | None = None) -> TableRows:
     """Rows of a table, decoded when they are asked for."""
-    return TableRows(choose_column(source), cache or ChunkCache())
+    return TableRows(arrow_files.choose_column(source), cache or ChunkCache())
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
     """A column in memory: lists of equal length as (n, p), plain values as (n,)."""
     pieces: list[NDArray[Any]] = []
     first = 0
-    column = choose_column(source, default)
+    column = arrow_files.choose_column(source, default)
     with reading_table(source):
         for chunk in arrow_files.counted_chunks(column):
             pieces.append(to_numpy(chunk, str(column), first, column.kind))
@@ -140,7 +139,7 @@ class TableRows(Joined):
             what, hint = str(rows.dtype), ""
             if rows.dtype == object and rows.size:
                 what = f"Python objects ({type(rows.flat[0]).__name__})"
-            if self._opened.kind.id in BINARIES:
+            if self._opened.kind.id in arrow_files.BINARIES:
                 hint = f"; say of what they are made, as in {self.column.name}@float16"
             raise InputError(f"{self.column} must hold numbers, not {what}{hint}")
         return rows if rows.ndim == 2 else rows[:, None]
