@@ -119,7 +119,7 @@ def test_any_slice_and_any_rows(data, budget, tmp_path):
             path = tmp_path / f"{s}.parquet"
             write_parquet(str(path), table(fixed_lists(piece)), data.draw(st.integers(1, 3)))
             source = Source(path, "rows")
-            parts.append(table_rows.open_table(source, cache))
+            parts.append(table_rows.TableRows(source, cache))
         else:
             np.save(tmp_path / f"{s}.npy", piece)
             parts.append(read_features(str(tmp_path / f"{s}.npy")))

@@ -42,7 +42,9 @@ def whole_file(
         part = Path(name)
     try:
         yield part
-        os.chmod(part, _mode(path) if mode is None else mode)
+        if mode is None:
+            mode = path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
+        os.chmod(part, mode)
         if replace:
             os.replace(part, path)
         else:
@@ -90,10 +92,6 @@ def write_errors(path: Path, remedy: str = "") -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise FairnepvError(f"{path} cannot be written ({reason}){remedy}") from error
-
-
-def _mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
 
 
 def _allowed(mode: int) -> int:

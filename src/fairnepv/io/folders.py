@@ -108,7 +108,7 @@ def _open_tables(source: Source, names: Sequence[str], order: _Order) -> RowFile
     cache = table_rows.ChunkCache()
 
     def open_table(file: Source) -> RowFile:
-        rows = table_rows.open_table(file, cache)
+        rows = table_rows.TableRows(file, cache)
         rows.close()  # there may be more files than may be open at once
         return rows
 

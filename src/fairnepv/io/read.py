@@ -17,7 +17,7 @@ from fairnepv.io.texts import KINDS, as_texts
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
 _FEATURES: dict[str, Any] = {
     **_ARRAYS,
-    **dict.fromkeys(TABLE_ENDINGS, table_rows.open_table),
+    **dict.fromkeys(TABLE_ENDINGS, table_rows.TableRows),
     ".safetensors": safetensors.read_safetensors,
 }
 _COLUMNS: dict[str, Any] = {

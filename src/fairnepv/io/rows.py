@@ -11,7 +11,7 @@ import bisect
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -261,7 +261,7 @@ class Shards(Joined):
                     f"{first} holds {first.dtype} and {part} holds {part.dtype}; write all shards "
                     "in one type (fairnepv convert does so)"
                 )
-        self.starts = part_starts(map(len, self.parts))
+        self.starts = [0, *itertools.accumulate(map(len, self.parts))]
         self.shape, self.dtype = (self.starts[-1], first.shape[1]), first.dtype
         self.file_bytes = sum(part.file_bytes for part in self.parts)
         self.resident = all(part.resident for part in self.parts)
@@ -279,10 +279,6 @@ class Shards(Joined):
                 del self._recent[oldest]
                 self.parts[oldest].close()
         return self.parts[s]
-
-
-def part_starts(lengths: Iterable[int]) -> list[int]:
-    return [0, *itertools.accumulate(lengths)]
 
 
 class Reordered(RowFile):

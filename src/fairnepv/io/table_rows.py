@@ -5,6 +5,7 @@ Chunks become NumPy arrays before they are joined: Arrow cannot join lists of mo
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -15,18 +16,14 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io import arrow_files
-from fairnepv.io.arrow_files import Column, decoded_bytes, reading_table, refuse_ragged, to_numpy
+from fairnepv.io.arrow_files import decoded_bytes, reading_table, refuse_ragged, to_numpy
+from fairnepv.io.arrow_ipc import Chunks
 from fairnepv.io.memory import refuse_expansion
-from fairnepv.io.rows import Joined, Rows, file_version, part_starts, row_range
+from fairnepv.io.rows import Joined, Rows, file_version, row_range
 from fairnepv.io.source import Source
 from fairnepv.io.texts import as_texts
 
 KEPT_BYTES = 1 << 28  # decoded rows that stay in memory, so that small tables are decoded once
-
-
-def open_table(source: Source, cache: ChunkCache | None = None) -> TableRows:
-    """Rows of a table, decoded when they are asked for."""
-    return TableRows(arrow_files.choose_column(source), cache or ChunkCache())
 
 
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -77,22 +74,23 @@ class ChunkCache:
 
 
 class TableRows(Joined):
-    """A column of numbers or of lists of them, in the chunks that its file is made of."""
+    """A column of numbers or of lists of them, in the chunks that its file is made of, which are
+    decoded when they are asked for."""
 
-    def __init__(self, column: Column, cache: ChunkCache) -> None:
-        self.column, self.cache, self.file = column, cache, file_version(column.source)
-        self.origin = str(column.source)
+    def __init__(self, source: Source, cache: ChunkCache | None = None) -> None:
+        self.column, self.cache = arrow_files.choose_column(source), cache or ChunkCache()
+        self.file, self.origin = file_version(self.column.source), str(self.column.source)
         chunks = self._opened
         self.at_hand = chunks.at_hand
-        self.starts = part_starts(chunks.lengths)
+        self.starts = [0, *itertools.accumulate(chunks.lengths)]
         n, width = self.starts[-1], int(getattr(chunks.kind, "list_size", 1))
         width, self.dtype = self._first_row() if n else (width, np.dtype(float))
         self.shape = (n, width)
         self.file_bytes = self.file.size
-        cache.expected += n * width * self.dtype.itemsize
+        self.cache.expected += n * width * self.dtype.itemsize
 
     @cached_property
-    def _opened(self) -> arrow_files.Chunks:
+    def _opened(self) -> Chunks:
         return arrow_files.open_chunks(self.column)
 
     @property
