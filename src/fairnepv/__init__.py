@@ -17,7 +17,7 @@ _ROOMS = {  # a test holds this and the imports for type checkers equal
     "api.relax": "relax",
     "api.certify": "certify verify_bound",
     "api.plan": "plan",
-    "io": "open_rows",
+    "io.read": "open_rows",
     "api.estimator": "FairSelector",
     "insight": "assign curve diff explain extend stability tradeoff typicality "
     "Assignment Curve Difference Explanation Stability Tradeoff",
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from fairnepv.insight import stability as stability
     from fairnepv.insight import tradeoff as tradeoff
     from fairnepv.insight import typicality as typicality
-    from fairnepv.io import open_rows as open_rows
+    from fairnepv.io.read import open_rows as open_rows
     from fairnepv.planning import Forecast as Forecast
     from fairnepv.views import Calibration as Calibration
     from fairnepv.views import DiagonalView as DiagonalView

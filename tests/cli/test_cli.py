@@ -44,7 +44,7 @@ from fairnepv.cli.progress import StageBar
 from fairnepv.compute import Engine, LocalEngine
 from fairnepv.data import Pictograms, openmoji
 from fairnepv.errors import Status
-from fairnepv.io import read_picks
+from fairnepv.io.read import read_picks
 from fairnepv.io.write import TABLES
 from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch

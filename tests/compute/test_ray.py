@@ -63,8 +63,8 @@ from fairnepv.compute.ray.connection import ClusterConnection
 from fairnepv.compute.ray.engine import RayEngine
 from fairnepv.compute.ray.transport import Slices
 from fairnepv.errors import ClusterError
-from fairnepv.io import read_features
 from fairnepv.io.ranges import RangedRows
+from fairnepv.io.read import read_features
 from fairnepv.io.table_rows import TableRows
 from fairnepv.problem import Problem
 from fairnepv.search.local import best_swaps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from fairnepv import __version__
@@ -51,8 +53,8 @@ def convert(
     fairnepv select --view text=text --view vision=vision -k 200
     """
     from fairnepv.cli.progress import rows_bar
-    from fairnepv.io import convert as convert_rows
-    from fairnepv.io import verify as verify_folder
+    from fairnepv.io.conversion import convert as convert_rows
+    from fairnepv.io.manifest import verify as verify_folder
     from fairnepv.io.source import split_source
 
     if verify is not None and (sources or out):
@@ -79,7 +81,7 @@ def convert(
             )
         said = f"Wrote {out}"
     if report.as_json:
-        print_json(about.document())
+        print_json(asdict(about))
         return
     named = "with ids" if about.ids else "without ids"
     show(

@@ -14,7 +14,7 @@ from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 
 if TYPE_CHECKING:
-    from fairnepv.io import Output
+    from fairnepv.io.write import Output
     from fairnepv.planning import Forecast
 
 
@@ -67,7 +67,7 @@ def output_at(
     inputs: Sequence[Path] = (),
 ) -> Output | None:
     """The checked output of an option, or None where it was not given."""
-    from fairnepv.io import Output
+    from fairnepv.io.write import Output
 
     if text is None:
         return None
@@ -84,7 +84,7 @@ def output_at(
 def deliver(output: Output | None, content: Any) -> list[FairnepvError]:
     """Write a table, a picture or named arrays; what kept a file from being written is returned,
     so that the result can be shown before it is raised."""
-    from fairnepv.io import Table, write_arrays, write_table
+    from fairnepv.io.write import Table, write_arrays, write_table
 
     if output is None:
         return []

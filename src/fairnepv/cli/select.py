@@ -17,7 +17,7 @@ from fairnepv.errors import FairnepvError, InputError
 
 if TYPE_CHECKING:
     from fairnepv.api.selection import Selection
-    from fairnepv.io import Output
+    from fairnepv.io.write import Output
 
 
 @click.command()

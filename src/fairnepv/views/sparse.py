@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairnepv.compute import Engine, Place, RowBlock
 from fairnepv.errors import InputError
-from fairnepv.io.sparse_files import refuse_unbounded
+from fairnepv.io.memory import refuse_unbounded
 from fairnepv.views.arrays import check_positive, plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.sparse_tensor import Compact, CsrTrail, DeviceCsr
