@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import Block
-from fairnepv.objective.held_rows import Each, HeldRows, one_by_one
-from fairnepv.objective.majorant import Slope
+from fairnepv.objective.majorant import Each, HeldRows, Slope, one_by_one
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices, square_root
 
