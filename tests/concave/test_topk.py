@@ -135,8 +135,8 @@ def test_both_forms_agree_and_their_slopes_are_one_matrix(seed):
     slopes = [gamma(FORMS[form](Phi, eps), x, k) for form in FORMS]
     assert slopes[0].value == pytest.approx(slopes[1].value, abs=1e-9)
     for slope in slopes:
-        assert slope.combine.shape[1] < k
-        A = slope.combine.T @ Phi
+        assert slope.combination().shape[1] < k
+        A = slope.combination().T @ Phi
         W = slope.level * np.eye(Phi.shape[1]) - A.T @ A
         assert np.linalg.eigvalsh(W)[0] > 0
         priced = np.einsum("ij,jk,ik->i", Phi, W, Phi)
@@ -432,7 +432,7 @@ def test_float32_is_good_to_six_digits(form, seed):
     single = gamma(held, x, k)
     assert single.value == pytest.approx(exact.value, abs=1e-4)
     np.testing.assert_allclose(single.prices, exact.prices, atol=1e-3)
-    assert single.combine.dtype == np.float64
+    assert single.combination().dtype == np.float64
 
 
 def test_chunks_and_threads_change_nothing(monkeypatch):

@@ -78,15 +78,13 @@ class ConcavePoint:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        w: Floats = soft_min_weights(self.view_values, self.topk.tau)
-        return w
+        return np.asarray(soft_min_weights(self.view_values, self.topk.tau))
 
     @functools.cached_property
     def prices(self) -> Floats:
         """(m,) gradient of the relaxed F_tau; its units are nats per item."""
         shares = self.weights / self.topk.divisor
-        total: Floats = sum(c * s.prices for c, s in zip(shares, self.slopes, strict=True))
-        return total
+        return np.asarray(sum(c * s.prices for c, s in zip(shares, self.slopes, strict=True)))
 
     @functools.cached_property
     def bound(self) -> float:
@@ -194,8 +192,7 @@ def _mixed(memory: list[tuple[Floats, Floats]], weight: Floats, eta: float) -> F
         c = -np.linalg.solve(normal, (centred * weight) @ step)
         here, step = here + c @ (logs[:-1] - here), step + c @ changes
     target = here + eta * step
-    mixed: Floats = np.exp(target - target.max())
-    return mixed
+    return np.asarray(np.exp(target - target.max()))
 
 
 # --- the capped simplex -------------------------------------------------------------------------
@@ -239,8 +236,7 @@ def _fill(y: Floats, room: float) -> Floats:
     rest = others + np.cumsum(largest[::-1])[::-1]  # small ones first: nothing is subtracted
     t = (room - np.arange(most)) / rest
     full = int(np.argmax(t * largest <= 1.0))  # so many are capped at 1
-    filled: Floats = np.minimum(1.0, y * t[full])
-    return filled
+    return np.asarray(np.minimum(1.0, y * t[full]))
 
 
 def _group_sums(ys: list[Floats], least: Indices, most: Indices, room: int) -> Floats:

@@ -77,8 +77,7 @@ class Point:
     @functools.cached_property
     def weights(self) -> Floats:
         """(M,) w_q(V)."""
-        w: Floats = soft_min_weights(self.view_values, self.objective.tau)
-        return w
+        return np.asarray(soft_min_weights(self.view_values, self.objective.tau))
 
     @functools.cached_property
     def value(self) -> float:

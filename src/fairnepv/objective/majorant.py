@@ -82,9 +82,8 @@ class HeldRows:
         """Phi U, (m, r), where Y has multiples of eigenvectors of that matrix, with eigenvalues
         lam, and U the same of X^T X; for a kernel also B with Phi^T B = U."""
         if self.features is not None:
-            chunks = list(
-                each([partial(operator.matmul, self.features[c], Y) for c in self._chunks])
-            )
+            products = [partial(operator.matmul, self.features[c], Y) for c in self._chunks]
+            chunks = list(each(products))
             return chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks), None
         B = root[:, None] * (Y / self.place.put(np.sqrt(lam).astype(self.kind)))
         return self.kernel @ B, B
@@ -108,7 +107,7 @@ def _gram(features: Any, root: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """Gamma at a point, and W = level I - Phi^T B B^T Phi with B = `combine` (m, r), r < k."""
+    """Gamma at a point, and W = level I - Phi^T B B^T Phi, B (m, r) with r < k."""
 
     value: float
     prices: Floats  # (m,) phi_i^T W phi_i
@@ -134,13 +133,9 @@ class Slope:
         prices = np.maximum(level * rows.norms - place.get(place.square_sums(images)), 0.0)
         return cls(value, prices, level, partial(_combination, rows, x, lam, images, B))
 
-    @property
-    def combine(self) -> Any:
-        return self.combination()
-
     def dual(self, shift: float) -> ViewDual:
         """The same W for all rows of the view."""
-        return ViewDual(self.level, self.combine, shift)
+        return ViewDual(self.level, self.combination(), shift)
 
 
 def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
@@ -207,9 +202,7 @@ class ViewDual:
         w[: len(lowest)] = lowest
         values = conjugate(w, eps)
         rank = min(view.n, view.p)
-        if (
-            rank < k
-        ):  # further eigenvalues of Phi_S^T Phi_S are zero, or at most what counts as zero
+        if rank < k:  # further eigenvalues of Phi_S^T Phi_S are at most what counts as zero
             nothing = np.log(eps + view.tail + max(-self.shift, 0.0))
             values[rank:] = np.minimum(values[rank:], nothing)
         return float(values.sum())

@@ -109,8 +109,7 @@ def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
     utility, views = utility_of(problem), problem.pool.views
     divisor = utility.divisor(problem.k)
     d = np.array([utility.totals(view, batch) / divisor + view.offset for view in views])
-    scores: Floats = merit(d + problem.lifts[:, None], problem.tau, lifted_floors(problem))
-    return scores
+    return np.asarray(merit(d + problem.lifts[:, None], problem.tau, lifted_floors(problem)))
 
 
 def misses_floors(problem: Problem, indices: Indices) -> bool:

@@ -173,7 +173,9 @@ class Tree:
         branch = self.branch(node)
         room = branch.room
         if room == 0:
-            return self._leaf(branch, best), *none
+            value = float(self.empty.fair_scores(branch.base))
+            better = value > best.value and self.problem.constraints.is_met(branch.chosen)
+            return Best(branch.chosen, value) if better else best, *none
         few = room <= DEEPEST and math.comb(len(branch.rows), room) <= _SMALL
         if few or room <= 2:
             return self.search(branch, best), *none
@@ -197,11 +199,6 @@ class Tree:
             V = np.linalg.solve(C, self.kernels[:, chosen[:, None], rows])
             K = K - V.swapaxes(1, 2) @ V
         return Branch(chosen, rows, k - len(chosen), base, K)
-
-    def _leaf(self, branch: Branch, best: Best) -> Best:
-        value = float(self.empty.fair_scores(branch.base))
-        met = self.problem.constraints.is_met(branch.chosen)
-        return Best(branch.chosen, value) if met and value > best.value else best
 
     # --- bounds -----------------------------------------------------------------------------------
 
@@ -323,5 +320,4 @@ def _top_sums(gains: Floats, count: int) -> Floats:
     top = largest[:, :count].sum(axis=1, keepdims=True)
     # A candidate that is itself among the largest makes room for the next.
     among = gains >= largest[:, count - 1 : count]
-    swapped: Floats = np.where(among, top - gains + largest[:, count : count + 1], top)
-    return swapped
+    return np.asarray(np.where(among, top - gains + largest[:, count : count + 1], top))

@@ -76,8 +76,9 @@ class Frontier:
         # The height from which on a row could have been as good, and how fast it falls.
         self._reach, self._decline = np.inf, 0.0
         self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
-        self._error = coarse_error(problem)
-        self._coarse = coarse and self._error <= COARSEST
+        error = coarse_error(problem)
+        self._coarse = coarse and error <= COARSEST
+        self._error = error if self._coarse else 0.0
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
         # Quotas forbid other rows at every pick.
@@ -112,8 +113,8 @@ class Frontier:
         if self._missed >= WINDOW:
             self.refresh_all()
         unsure = blur(self.problem, size)
-        slack = max(SLACK, 10.0 * unsure) + (2.0 * self._error / size if self._coarse else 0.0)
-        contenders = self._contenders(self.standing(size), slack, self._closed())
+        slack = max(SLACK, 10.0 * unsure) + 2.0 * self._error / size
+        contenders = self._contenders(self.standing(size), slack)
         if len(contenders) == 1:
             return int(contenders[0])
         confirmed = self._confirm(contenders)
@@ -128,17 +129,14 @@ class Frontier:
             self._gains, self._reach, self._decline = self.totals - before, np.inf, 0.0
         else:
             self._foreseen = []
-            self._add(row)
+            coordinates, c = self._condition(np.array([row]))
+            if not (c > 0).all():
+                raise np.linalg.LinAlgError("a variance is not positive")
+            for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
+                trail.add(row, v[:, 0], float(root))
+            self.totals = self.totals + self.utility.gains(c[:, 0])
         self.indices = np.append(self.indices, np.int64(row))
         self._logs[:, row] = CLOSED
-
-    def _add(self, row: int) -> None:
-        coordinates, c = self._condition(np.array([row]))
-        if not (c > 0).all():
-            raise np.linalg.LinAlgError("a variance is not positive")
-        for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
-            trail.add(row, v[:, 0], float(root))
-        self.totals = self.totals + self.utility.gains(c[:, 0])
 
     def _look_ahead(self) -> None:
         """Foresee some picks at once: on a device, and from the second pick on, as the first is
@@ -149,35 +147,23 @@ class Frontier:
         if not isinstance(standing, Standing):
             return
         if self._sprint is None:
-            error = self._error if self._coarse else 0.0
-            self._sprint = Sprint(self.problem, self._trails, error, self._rounding)
+            self._sprint = Sprint(self.problem, self._trails, self._error, self._rounding)
         if self._missed:
             self.refresh_all()
         _, slopes = standing.ceiling(self._gains)
-        heights = self._heights(slopes / slopes.sum(), self._closed())
         t = len(self.indices)
-        self._foreseen = self._sprint.run(heights, self._logs, self.totals, t)
+        self._foreseen = self._sprint.run(self._heights(slopes), self._logs, self.totals, t)
         self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
         self._next_sprint = t if self._foreseen else t + self._pause
 
-    def _closed(self) -> NDArray[np.bool_] | None:
-        """Rows that the rules forbid; chosen ones are closed anyhow."""
-        problem = self.problem
-        if not problem.constraints:
-            return None
-        return ~problem.constraints.may_add(self.indices, problem.n, problem.k)
-
-    def _contenders(
-        self, standing: Scores, slack: float, closed: NDArray[np.bool_] | None
-    ) -> Indices:
+    def _contenders(self, standing: Scores, slack: float) -> Indices:
         """All rows that may be within `slack` of the best, ascending.
 
         The tangent at any point bounds all scores; it is taken where the last winner stood. Rows
         are looked at from the highest bound down, until the best is above what is left.
         """
         constant, slopes = standing.ceiling(self._gains)
-        total = float(slopes.sum())
-        heights = self._heights(slopes / total, closed)
+        total, heights = float(slopes.sum()), self._heights(slopes)
         top = float(heights.max())
         if not np.isfinite(top):
             raise np.linalg.LinAlgError("a variance is not a number")
@@ -219,12 +205,14 @@ class Frontier:
             raise np.linalg.LinAlgError("a score is not a number")
         return place.get(rows), logs, scores
 
-    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
-        """(n,) float32, where the rows are."""
-        there = self._place.put(weights.astype(np.float32))
-        heights = self._place.weighted(there, self._logs)
-        if closed is not None:
-            heights[self._place.put(closed)] = -np.inf
+    def _heights(self, slopes: Floats) -> Any:
+        """(n,) weighted means of the gains in float32, where the rows are; -inf for rows that the
+        rules forbid, while chosen ones are closed anyhow."""
+        problem, weights = self.problem, (slopes / slopes.sum()).astype(np.float32)
+        heights = self._place.weighted(self._place.put(weights), self._logs)
+        if problem.constraints:
+            allowed = problem.constraints.may_add(self.indices, problem.n, problem.k)
+            heights[self._place.put(~allowed)] = -np.inf
         return heights
 
     def _confirm(self, rows: Indices) -> Floats:

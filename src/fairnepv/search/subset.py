@@ -96,8 +96,7 @@ class Subset:
     def swap_rounding(self) -> float:
         """How far the log-ratio of a swap may be off in a table of float64."""
         own = zip(self.factors, self.strains.tolist(), strict=True)
-        unsure = [f.rounding(strain) for f, strain in own if strain > _STRAINED]
-        return max(unsure, default=0.0)
+        return max((f.rounding(strain) for f, strain in own if strain > _STRAINED), default=0.0)
 
     @property
     def score_rounding(self) -> float:
