@@ -24,7 +24,7 @@ from fairnepv.api.inputs import pose
 from fairnepv.compute import block_threads
 from fairnepv.compute.ray.engine import RayEngine
 from fairnepv.concave.dual import Dual, ViewDual, row_prices
-from fairnepv.io import read_features
+from fairnepv.io.read import read_features
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable

@@ -49,6 +49,13 @@ def point_at(case: Case, V: Array) -> Point:
     return objective_of(problem_of(case)).at(V)
 
 
+def apply_H(point: Point, X: Array, sigma: float = 0.0) -> Array:
+    """H_{tau,sigma}(V) X of the paper's Eq. (HV), from the A that the solvers use."""
+    V, A = point.V, point.A
+    VX = V.T @ X
+    return A @ VX + V @ (A.T @ X + sigma * VX - VX / V.shape[1])
+
+
 def paper_problem() -> Problem:
     """Appendix C: two diagonal kernels without ridge."""
     paper = paper_instance()

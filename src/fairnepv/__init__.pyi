@@ -35,7 +35,7 @@ from fairnepv.insight import extend as extend
 from fairnepv.insight import stability as stability
 from fairnepv.insight import tradeoff as tradeoff
 from fairnepv.insight import typicality as typicality
-from fairnepv.io import open_rows as open_rows
+from fairnepv.io.read import open_rows as open_rows
 from fairnepv.planning import Forecast as Forecast
 from fairnepv.views import Calibration as Calibration
 from fairnepv.views import DiagonalView as DiagonalView

@@ -141,7 +141,7 @@ def forgeries(proof: Proof) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     yield from changed_arrays(arrays)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("calibration", "ruled"),
     [*((calibration, False) for calibration in CALIBRATIONS), ("unit-diagonal", True)],

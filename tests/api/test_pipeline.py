@@ -632,7 +632,7 @@ def test_the_answer_does_not_depend_on_the_block_size(name, effort):
         assert results[0].indices[0] == 0  # a tie of all n
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("views", "tau", "eps"),
     [
@@ -667,7 +667,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch, name, 
     assert results[0].indices.tolist() == results[1].indices.tolist()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [7, 100])
 def test_ties_are_settled_alike_at_any_block_size(rows):
     """Every row eight times over, so nearly every comparison is a tie."""

@@ -19,7 +19,7 @@ def two_views(seed: int, n: int = 40) -> dict[str, np.ndarray]:
     return {"a": rng.standard_normal((n, 6)), "b": rng.standard_normal((n, 5))}
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("beyond", [1e-6, 1e-3])
 def test_a_floor_just_above_the_optimum_is_a_floor(seed, beyond):

@@ -44,7 +44,7 @@ from fairnepv.cli.progress import StageBar
 from fairnepv.compute import Engine, LocalEngine
 from fairnepv.data import Pictograms, openmoji
 from fairnepv.errors import Status
-from fairnepv.io import read_picks
+from fairnepv.io.read import read_picks
 from fairnepv.io.write import TABLES
 from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
@@ -1257,7 +1257,6 @@ def table(output: str) -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in rows[:end]}
 
 
-@pytest.mark.slow
 def test_the_demo_has_a_row_for_every_selector(run, small, monkeypatch):
     """By its whole name, also where the terminal is 80 columns wide."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -1266,6 +1265,7 @@ def test_the_demo_has_a_row_for_every_selector(run, small, monkeypatch):
     assert list(table(out)) == SELECTORS
 
 
+@pytest.mark.slow
 def test_the_demo_shows_what_the_library_returns(run, small, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     out = run("demo -k 4").out

@@ -17,7 +17,10 @@ import scipy.sparse as sp
 
 import fairnepv
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io import conversion, convert, documents, manifest, read_ids, verify
+from fairnepv.io import conversion, documents, manifest
+from fairnepv.io.conversion import convert
+from fairnepv.io.manifest import verify
+from fairnepv.io.read import read_ids
 from row_files import FORMATS, lists, table, write_arrow, write_parquet, write_shards
 
 N, P, K = 11, 4, 3

@@ -63,8 +63,8 @@ from fairnepv.compute.ray.connection import ClusterConnection
 from fairnepv.compute.ray.engine import RayEngine
 from fairnepv.compute.ray.transport import Slices
 from fairnepv.errors import ClusterError
-from fairnepv.io import read_features
 from fairnepv.io.ranges import RangedRows
+from fairnepv.io.read import read_features
 from fairnepv.io.table_rows import TableRows
 from fairnepv.problem import Problem
 from fairnepv.search.local import best_swaps
@@ -800,7 +800,7 @@ def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(connection, "get", interrupted)
         patched.setattr(
-            connection, "cancel", lambda p, f=connection.cancel: (cancelled.append(p), f(p))
+            connection, "cancel", lambda p, f=connection.cancel: (cancelled.extend(p), f(p))
         )
         with pytest.raises(KeyboardInterrupt):
             pool.map(sleepy_pids, 600.0)

@@ -259,7 +259,11 @@ def test_rounding_never_takes_the_bound_below_its_exact_value(scale, dtype, seed
     assert Decimal(bound) >= exact
     size = abs(float(exact))
     for_scores = 1e-12 * (1.0 + size)  # what a score that is held against the bound may owe
-    assert float(Decimal(bound) - exact) <= for_scores + 1e-12 * condition * max(size, 1.0)
+    # `entropy_price` is rounded up by four units of what the weights are off the uniform ones; a
+    # large tau multiplies that, however small the bound is.
+    for_weights = 4.0 * tau * float(np.finfo(np.float64).eps * abs(2.0 * omega - 1.0).mean())
+    allowed = for_scores + for_weights + 1e-12 * condition * max(size, 1.0)
+    assert float(Decimal(bound) - exact) <= allowed
 
 
 def exact_prices(Phi: np.ndarray, level: float, b: np.ndarray) -> list[Fraction]:
@@ -406,7 +410,7 @@ def test_a_diagonal_kernel_is_bounded_exactly():
 # --- The bar --------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "seeds", [range(start, start + 25) for start in range(0, 300, 25)], ids=str
 )

@@ -42,6 +42,7 @@ def few_rows(monkeypatch) -> None:
     monkeypatch.setattr(concave_module, "_DENSE_COST", 0.0)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("name", POOLS)
 def test_the_same_bound_as_the_local_engine(name, grows, device, monkeypatch):
@@ -134,7 +135,7 @@ def test_rows_are_held_where_they_are(m, dtype, device):
     assert other_slope.value == pytest.approx(one_slope.value, abs=small)
     assert type(other_slope.prices) is np.ndarray
     np.testing.assert_allclose(other_slope.prices, one_slope.prices, atol=small)
-    W = [B @ B.T for B in (one_slope.combine, other_slope.combine.cpu().numpy())]
+    W = [B @ B.T for B in (one_slope.combination(), other_slope.combination().cpu().numpy())]
     np.testing.assert_allclose(W[1], W[0], atol=small)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import fairnepv
 from fairnepv.errors import InputError
-from fairnepv.io import open_rows
+from fairnepv.io.read import open_rows
 from fairnepv.io.rows import Reordered
 from fairnepv.views import DenseView, DiagonalView, KernelView, Pool, SparseView, SumView, View
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairnepv import FairnepvError
-from fairnepv.io.atomic import whole_file, whole_folder, write_errors, write_file
+from fairnepv.io.atomic import whole_file, whole_folder, write_errors
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -16,10 +16,12 @@ def content(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("same_name", [False, True])
 def test_a_file_replaces_another_with_its_mode(same_name, tmp_path):
     file = tmp_path / "a"
-    write_file(file, b"one", same_name=same_name)
+    with whole_file(file, same_name=same_name) as part:
+        part.write_text("one")
     assert file.stat().st_mode & 0o777 == 0o666 & ~_mask()
     file.chmod(0o640)
-    write_file(file, b"two", same_name=same_name)
+    with whole_file(file, same_name=same_name) as part:
+        part.write_text("two")
     assert content(tmp_path) == {"a": "two"}
     assert file.stat().st_mode & 0o777 == 0o640
 
@@ -76,8 +78,9 @@ def test_errors_of_the_system_become_a_sentence(tmp_path):
     with (
         pytest.raises(FairnepvError, match=r"a cannot be written \(No such file.*\); make room"),
         write_errors(missing, "; make room"),
+        whole_file(missing),
     ):
-        write_file(missing, b"")
+        pass
 
 
 def _mask() -> int:

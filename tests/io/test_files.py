@@ -26,23 +26,19 @@ import row_files
 from fairnepv.compute import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io import (
-    arrow_batches,
-    arrow_columns,
     arrow_files,
-    arrow_sizes,
+    arrow_ipc,
     documents,
     memory,
     places,
-    read_archive,
-    read_features,
-    read_ids,
-    read_picks,
     rows,
     table_rows,
 )
+from fairnepv.io.numpy_files import read_archive
+from fairnepv.io.read import read_features, read_ids, read_picks
 from fairnepv.io.rows import MappedRows, RowFile, Shards
 from fairnepv.io.source import Source
-from fairnepv.views import Pool, dense
+from fairnepv.views import Pool, blocks
 from problems import views_of
 from row_files import (
     FORMATS,
@@ -123,7 +119,7 @@ def test_any_slice_and_any_rows(data, budget, tmp_path):
             path = tmp_path / f"{s}.parquet"
             write_parquet(str(path), table(fixed_lists(piece)), data.draw(st.integers(1, 3)))
             source = Source(path, "rows")
-            parts.append(table_rows.open_table(source, cache))
+            parts.append(table_rows.TableRows(source, cache))
         else:
             np.save(tmp_path / f"{s}.npy", piece)
             parts.append(read_features(str(tmp_path / f"{s}.npy")))
@@ -558,7 +554,7 @@ def test_a_table_that_expands_a_hundredfold_is_refused(name, compression, monkey
     monkeypatch.setattr(memory, "HARMLESS", 1 << 14)
     monkeypatch.setattr(memory, "LARGEST_EXPANSION", 1)
     monkeypatch.setattr(arrow_files, "_decode_group", None)
-    monkeypatch.setattr(arrow_batches, "_valid_column", None)
+    monkeypatch.setattr(arrow_ipc, "_valid_column", None)
     for action, part in ((read_features, "rows"), (read_ids, "id")):
         message = refused(action, f"{name}:{part}")
         assert message.startswith(name)
@@ -591,8 +587,8 @@ def test_texts_that_share_their_bytes_are_counted_one_by_one():
     one = np.array([(99, b"xxxx", 0, 0)], "i4, S4, i4, i4")  # length, first letters, buffer, place
     buffers = [None, pa.py_buffer(np.tile(one, 500).tobytes()), pa.py_buffer(b"x" * 99)]
     column = pa.Array.from_buffers(pa.string_view(), 500, buffers)
-    assert arrow_columns.decoded_bytes(column) == 99 * 500
-    assert arrow_columns.decoded_bytes(column[10:]) == 99 * 490
+    assert arrow_files.decoded_bytes(column) == 99 * 500
+    assert arrow_files.decoded_bytes(column[10:]) == 99 * 490
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -612,7 +608,7 @@ def test_batches_that_overlap_are_refused():
     """A directory that names one batch a million times has a million batches."""
     write_arrow("t.arrow", table(lists(ROWS)))
     content = Path("t.arrow").read_bytes()
-    blocks = [b for b in arrow_sizes.file_batches(memoryview(content)) if not b.dictionary]
+    blocks = [b for b in arrow_ipc.file_batches(memoryview(content)) if not b.dictionary]
     assert [b.rows for b in blocks] == [4, 4, 3]
     size = int.from_bytes(content[-10:-6], "little")
     footer = bytearray(content[-10 - size :])
@@ -1125,7 +1121,7 @@ def test_views_in_another_order_are_aligned_without_loading_them():
 def test_a_pool_of_files_is_never_held_as_a_whole(name, monkeypatch):
     """Not by the checks, by a pass over its blocks, or by another order of rows."""
     monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
-    monkeypatch.setattr(dense, "_CHUNK_NUMBERS", 1 << 12)
+    monkeypatch.setattr(blocks, "_CHUNK_NUMBERS", 1 << 12)
     large = np.random.default_rng(0).standard_normal((2000, 128)).astype(np.float32)  # 1 MB
     monkeypatch.setattr(row_files, "GROUP", 100)
     read = fairnepv.open_rows(FORMATS[name](large))

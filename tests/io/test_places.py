@@ -16,19 +16,11 @@ from hypothesis import strategies as st
 import fairnepv
 from fairnepv import InputError
 from fairnepv.cli import commands
-from fairnepv.io import (
-    convert,
-    converted_ids,
-    id_column,
-    manifest,
-    places,
-    ranges,
-    read_features,
-    read_ids,
-    table_rows,
-    verify,
-)
+from fairnepv.io import manifest, places, ranges, table_rows
+from fairnepv.io.conversion import convert
+from fairnepv.io.manifest import verify
 from fairnepv.io.places import RemotePath
+from fairnepv.io.read import converted_ids, id_column, read_features, read_ids
 from fairnepv.io.rows import MappedRows
 from fairnepv.io.source import Source, split_source
 from object_store import PAGE, Bucket

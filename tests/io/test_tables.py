@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fairnepv import InputError
-from fairnepv.io import Output, Table, read_picks, write_table
-from fairnepv.io.write import TABLES, csv_line, to_json
+from fairnepv.io.read import read_picks
+from fairnepv.io.write import TABLES, Output, Table, csv_line, to_json, write_table
 
 # NumPy's texts of fixed width end before a NUL; UTF-8 has no half characters.
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)

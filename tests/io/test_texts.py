@@ -10,7 +10,9 @@ import pytest
 
 import fairnepv
 from fairnepv.errors import InputError
-from fairnepv.io import convert, read_ids, texts
+from fairnepv.io import texts
+from fairnepv.io.conversion import convert
+from fairnepv.io.read import read_ids
 from fairnepv.views.arrays import plain_array
 
 N = 40

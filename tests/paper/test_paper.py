@@ -21,6 +21,7 @@ from fairnepv.stiefel.coordinates import Ambient
 from fairnepv.stiefel.scf import scf_step
 from fairnepv.views import Calibration, DiagonalView, KernelView, Pool
 from small_problems import (
+    apply_H,
     kernels_of,
     objective_of,
     paper_kernels,
@@ -46,7 +47,7 @@ def stationary_frame(case: Case) -> Array:
 
 def dense_H(case: Case, V: Array, sigma: float = 0.0) -> Array:
     """Our operator as a matrix: applied, column by column."""
-    return point_at(case, V).apply_H(np.eye(len(V)), sigma)
+    return apply_H(point_at(case, V), np.eye(len(V)), sigma)
 
 
 def our_step(case: Case, V: Array, alpha: float = 1.0, sigma: float = 0.0) -> Array:
@@ -199,10 +200,10 @@ def test_theorem_1_at_a_stationary_point(case):
     """H(V) V = V/k, and H(V) = V V^T / k (the remark after it); nowhere else."""
     V = stationary_frame(case)
     point = point_at(case, V)
-    np.testing.assert_allclose(point.apply_H(V), V / case.k, atol=1e-6)
+    np.testing.assert_allclose(apply_H(point, V), V / case.k, atol=1e-6)
     np.testing.assert_allclose(dense_H(case, V), V @ V.T / case.k, atol=1e-6)
     for W in frames(case):
-        assert np.linalg.norm(point_at(case, W).apply_H(W) - W / case.k) > 1e-3
+        assert np.linalg.norm(apply_H(point_at(case, W), W) - W / case.k) > 1e-3
 
 
 @pytest.mark.sample
@@ -307,7 +308,7 @@ def test_golden_ratio_remark():
     V = np.array([[1.0], [0.0]])
     point = objective.at(V)
     assert np.linalg.norm(point.A_perp) == pytest.approx(1.0, abs=1e-14)
-    H = point.apply_H(np.eye(2))
+    H = apply_H(point, np.eye(2))
     np.testing.assert_allclose(H, [[1, 1], [1, 0]], atol=1e-14)
     phi = (1 + math.sqrt(5)) / 2
     np.testing.assert_allclose(np.linalg.eigvalsh(H), [-1 / phi, phi], atol=1e-14)
@@ -323,7 +324,7 @@ def test_golden_ratio_remark_rank_drop():
     for c in (1.0, 1e-3, 0.0):
         pool = Pool.of({"view": KernelView(np.array([[1.0, c], [c, 3.0]]), eps=0.0)})
         objective = StiefelObjective(Ambient(pool).maps, pool.eps, pool.offsets, 1.0, 1)
-        H = objective.at(np.array([[1.0], [0.0]])).apply_H(np.eye(2))
+        H = apply_H(objective.at(np.array([[1.0], [0.0]])), np.eye(2))
         ranks.append(np.linalg.matrix_rank(H, tol=1e-10))
     assert ranks == [2, 2, 1]
 

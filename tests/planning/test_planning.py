@@ -313,6 +313,7 @@ def test_a_limit_gives_up_the_table_first_and_finds_the_same(monkeypatch):
     assert bounded.indices.tolist() == free.indices.tolist()
 
 
+@pytest.mark.slow
 def test_the_least_that_is_said_to_work_works():
     data = rows()
     with pytest.raises(InputError, match="the least that would work is") as refused:
@@ -341,6 +342,7 @@ def test_a_limit_bounds_what_is_allocated():
     assert peak(limit) < limit - PROGRAM < peak(None)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("method", ["k-dpp", "softmax", "d-optimal"])
 @pytest.mark.parametrize(("n", "p", "k"), [(20_000, 30, 80), (400, 600, 40), (1200, 700, 10)])
 def test_baselines_that_factor_the_average_are_counted(method, n, p, k, monkeypatch):

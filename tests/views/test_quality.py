@@ -19,7 +19,7 @@ def dense_kernels(data: dict[str, np.ndarray], eps: float) -> list[np.ndarray]:
 
 
 # The best of a dozen plain one-swap searches, as the issue that asked for this search gives them.
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "tau", "bar"),
     [(10, 0.15, 0.0317), (10, 0.02, 0.0289), (40, 0.15, -0.5766), (40, 0.02, -0.6754)],
@@ -37,6 +37,7 @@ def test_openmoji_reaches_its_figures():
     assert found.efficiency >= 0.935
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("every", "k", "tau", "eps"), [(8, 8, 0.05, 0.1), (16, 20, 0.3, 1e-3)])
 def test_no_swap_improves_what_balanced_returns(every, k, tau, eps):
     """All n k swaps by literal determinants of dense kernels."""
@@ -65,6 +66,7 @@ def small_pools() -> dict[str, tuple[dict[str, np.ndarray], int, float, float]]:
     }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", small_pools())
 def test_the_default_is_never_below_a_baseline(name):
     data, k, tau, eps = small_pools()[name]

@@ -73,7 +73,7 @@ def verify_bound(
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
     """
     from fairnepv.concave import read_proof
-    from fairnepv.io import read_archive
+    from fairnepv.io.numpy_files import read_archive
     from fairnepv.report import verified_record, verified_summary
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)

@@ -1,5 +1,6 @@
 """`fairnepv convert`: rows in any format become shards that are read without loading them."""
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -50,8 +51,8 @@ def convert(
     fairnepv select --view text=text --view vision=vision -k 200
     """
     from fairnepv.cli.progress import rows_bar
-    from fairnepv.io import convert as convert_rows
-    from fairnepv.io import verify as verify_folder
+    from fairnepv.io.conversion import convert as convert_rows
+    from fairnepv.io.manifest import verify as verify_folder
     from fairnepv.io.source import split_source
 
     if verify is not None and (sources or out):
@@ -77,7 +78,7 @@ def convert(
             )
         said = f"Wrote {out}"
     if report.as_json:
-        print_json(about.document())
+        print_json(asdict(about))
         return
     named = "with ids" if about.ids else "without ids"
     show(

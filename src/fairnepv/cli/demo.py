@@ -86,7 +86,7 @@ def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]
     """Both pictures, and the two views with their ids for the next command."""
     import scipy.sparse as sp
 
-    from fairnepv.io import Output, write_array
+    from fairnepv.io.write import Output, array_content
     from fairnepv.report import contact_sheet, draw_comparison
 
     try:
@@ -111,7 +111,7 @@ def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]
     sparse = io.BytesIO()
     sp.save_npz(sparse, views["text"])
     Output(folder / _VIEW_FILES["text"]).write(sparse.getvalue())
-    write_array(Output(folder / _VIEW_FILES["vision"]), views["vision"])
+    Output(folder / _VIEW_FILES["vision"]).write(array_content(views["vision"]))
     Output(folder / "ids.txt").write("\n".join(pool.ids).encode() + b"\n")
     return pictures
 

@@ -57,7 +57,7 @@ class ProblemFiles:
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of what every view is read from, as `sha256sum` prints it."""
-        from fairnepv.io.checksums import sha256_of
+        from fairnepv.io.places import sha256_of
 
         return {name: sha256_of(self.source(text).path) for name, text in self.views.items()}
 
@@ -77,7 +77,7 @@ class ProblemFiles:
         Plans need but the name of an `engine`: one may take seconds to start.
         """
         from fairnepv.compute import engine_of
-        from fairnepv.io import read_features, read_ids, read_numbers, read_picks
+        from fairnepv.io.read import read_features, read_ids, read_numbers, read_picks
 
         data = self._read_each(read_features, "--view", self.views)
         ids = self._read_each(read_ids, "--ids", self.ids) or self._own_ids()
@@ -119,7 +119,7 @@ class ProblemFiles:
         A column `id` of a table does not rename the rows, but where two views differ in it they
         are not aligned, and nobody has said how they should be.
         """
-        from fairnepv.io import converted_ids, id_column
+        from fairnepv.io.read import converted_ids, id_column
 
         brought = self._read_each(converted_ids, "--view", self.views)
         if all(ids is not None for ids in brought.values()):

@@ -14,7 +14,7 @@ from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 
 if TYPE_CHECKING:
-    from fairnepv.io import Output
+    from fairnepv.io.write import Output
     from fairnepv.planning import Forecast
 
 
@@ -54,7 +54,7 @@ class Report:
     def write(self, output: Output | None, content: Any) -> Path | None:
         """Write a table, a picture or named arrays, and return where. What keeps a file from being
         written is raised at the end, so that the result is shown before."""
-        from fairnepv.io import Table, write_arrays, write_table
+        from fairnepv.io.write import Table, write_arrays, write_table
 
         if output is None:
             return None
@@ -91,7 +91,7 @@ def output_at(
     option: str, text: str | None, endings: tuple[str, ...], *, force: bool
 ) -> Output | None:
     """The checked output of an option, or None where it was not given."""
-    from fairnepv.io import Output
+    from fairnepv.io.write import Output
 
     try:
         return None if text is None else Output.at(text, endings, force=force)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @cli.reporting()
 def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> None:
     """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
-    from fairnepv.io import read_picks
+    from fairnepv.io.read import read_picks
     from fairnepv.io.source import split_source
     from fairnepv.report import score_record, score_table
 
@@ -61,7 +61,7 @@ def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> Non
 
 def _check_names(picks: Source, rows: Any, ids: Any) -> None:
     """A table that `select` wrote names its rows; other names stand there once rows have moved."""
-    from fairnepv.io import read_picks
+    from fairnepv.io.read import read_picks
 
     names = next(iter(ids.values())) if isinstance(ids, Mapping) else ids
     try:

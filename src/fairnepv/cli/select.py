@@ -16,7 +16,7 @@ from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
     from fairnepv.api.selection import Selection
-    from fairnepv.io import Output
+    from fairnepv.io.write import Output
 
 
 @click.command()

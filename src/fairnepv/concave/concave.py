@@ -23,7 +23,7 @@ from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import HeldRows, utility_of
-from fairnepv.objective.held_rows import one_by_one
+from fairnepv.objective.majorant import one_by_one
 from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
@@ -265,20 +265,18 @@ class Concave:
         if not open_rows[best].any():  # no row outside can be in the best set
             return state.rows, state.x
         idle = (state.x < _NEGLIGIBLE * state.x.mean()) & (prices[state.rows] < 0.9 * threshold)
-        needed = np.zeros(problem.n, dtype=bool)
-        needed[best] = True
-        idle &= ~needed[state.rows]
+        idle &= ~np.isin(state.rows, best)
         kept, x = state.rows[~idle], state.x[~idle]
-        room = min(
-            max(problem.k, int(self._growth(state) * len(kept))), most_rows(problem) - len(kept)
-        )
+        wished = max(problem.k, int(self._growth(state) * len(kept)))
+        room = min(wished, most_rows(problem) - len(kept))
         joining = largest(prices, wanted, room)
         if not len(joining):
             return state.rows, state.x  # this is as fine as we can afford
         rows = np.concatenate([kept, joining])
         usual = _expected_x(prices[kept], x, prices[joining])
         order = np.argsort(rows)
-        return rows[order], self._feasible(rows[order], np.concatenate([x, usual])[order])
+        rows, x = rows[order], np.concatenate([x, usual])[order]
+        return rows, cap(x, problem.k, problem.constraints.take(rows))
 
     def _growth(self, state: ConcaveState) -> float:
         """What share of T may join it."""
@@ -291,9 +289,6 @@ class Concave:
             point = self._at(state.rows, state.slope_x)
             return self._price(point, self._dual_at(state.rows, point))
         return self._priced[1]
-
-    def _feasible(self, rows: Indices, x: Floats) -> Floats:
-        return cap(x, self.problem.k, self.problem.constraints.take(rows))
 
 
 def first_size(problem: Problem) -> int:

@@ -1,14 +1,9 @@
 """A bound that anybody can check: dual variables, and what they prove, with rounding accounted for.
 
-For any weights omega on the simplex and any linear bound s_q . 1_S + c_q on the totals of a view,
-every set S of k rows has
-
-    F_tau(S) <= tau KL(omega | pi) + sum_q omega_q (offset_q + c_q / k) + sum_{i in S} s_i,
-    s_i = sum_q (omega_q / k) s_qi,
-
-by the variational form of the soft-min. Nothing is assumed about where the dual variables came
-from, so a bad solver costs tightness and never truth. What they are in a view is for its utility to
-say (`objective.majorant`).
+For any weights w of the views and any linear bounds s_q . 1_S + c_q on their totals, every S has
+F_tau(S) <= tau KL(w | pi) + sum_q w_q (offset_q + c_q / k) + sum_{i in S} sum_q (w_q / k) s_qi, by
+the variational form of the soft-min. Where the dual variables came from does not matter, so a bad
+solver costs tightness and never truth. What they are in a view is for its utility to say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The concave relaxation of F_tau over {0 <= x <= 1, sum x = k} (DESIGN 3.5), on few rows.
+"""The concave relaxation of F_tau over {0 <= x <= 1, sum x = k}, on few rows.
 
-Every view has a concave majorant of its utility there; the soft-min of concave functions is
-concave, so the value and the gradient at any x bound all sets. Which rows are held is for the
-certificate and for branch and bound to say.
+The value and the gradient at any x bound all sets (docs/method.md, "The concave bound"). Which rows
+are held is for the certificate and for branch and bound to say.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
-from fairnepv.objective.held_rows import Each, one_by_one
+from fairnepv.objective.majorant import Each, one_by_one
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
 from fairnepv.views.base import Floats, Indices
 
@@ -48,10 +47,6 @@ class TopK:
     utility: Utility = UTILITIES[DEFAULT_UTILITY]
 
     @property
-    def m(self) -> int:
-        return len(self.views[0].norms)
-
-    @property
     def divisor(self) -> float:
         return self.utility.divisor(self.size)
 
@@ -64,12 +59,7 @@ class TopK:
 
     def start(self) -> Floats:
         """The flattest point that the rules allow."""
-        return cap(np.ones(self.m), self.k, self.rules)
-
-    @property
-    def noise(self) -> float:
-        """By how much two values that are equal may differ."""
-        return 1e-14 if all(view.exact for view in self.views) else 1e-6
+        return cap(np.ones(len(self.views[0].norms)), self.k, self.rules)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +78,13 @@ class ConcavePoint:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        w: Floats = soft_min_weights(self.view_values, self.topk.tau)
-        return w
+        return np.asarray(soft_min_weights(self.view_values, self.topk.tau))
 
     @functools.cached_property
     def prices(self) -> Floats:
         """(m,) gradient of the relaxed F_tau; its units are nats per item."""
         shares = self.weights / self.topk.divisor
-        total: Floats = sum(c * s.prices for c, s in zip(shares, self.slopes, strict=True))
-        return total
+        return np.asarray(sum(c * s.prices for c, s in zip(shares, self.slopes, strict=True)))
 
     @functools.cached_property
     def bound(self) -> float:
@@ -105,25 +93,20 @@ class ConcavePoint:
         return self.value + float(self.prices[best].sum() - self.prices @ self.x)
 
 
-def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float, int]:
-    """One multiplicative step x <- cap(x * prices^eta) that does not lower the value.
-
-    Returns the new point, the step to try next, and how often the objective was evaluated.
-    """
+def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float]:
+    """One multiplicative step x <- cap(x * prices^eta) that does not lower the value, and the step
+    to try next; 0 where none helps."""
     topk, x = point.topk, point.x
     dearest = point.prices.max()
     if dearest == 0:  # zero rows in the views that bind: every point is as good
-        return point, 0.0, 0
+        return point, 0.0
     scaled = point.prices / dearest
-    for evaluations in range(1, 60):
-        y = cap(x * scaled**eta, topk.k, topk.rules)
-        candidate = topk.at(y)
+    while eta >= _SHORTEST:
+        candidate = topk.at(cap(x * scaled**eta, topk.k, topk.rules))
         if candidate.value >= point.value - 1e-14:
-            return candidate, min(eta * _GROW, _LONGEST), evaluations
+            return candidate, min(eta * _GROW, _LONGEST)
         eta *= _SHRINK
-        if eta < _SHORTEST:
-            break
-    return point, 0.0, evaluations
+    return point, 0.0
 
 
 def price_candidates(
@@ -147,7 +130,7 @@ def price_candidates(
     for _ in range(_EVALUATIONS):
         if found.bound <= best + sure or eta == 0.0:
             break
-        point, eta, _ = ascend(point, eta)
+        point, eta = ascend(point, eta)
         found = point if point.bound < found.bound else found
         above = point.value - best
         if above > 0 and found.bound - point.value < _HOPELESS * above:
@@ -170,6 +153,7 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
     the memory forgotten, so that the next one is plain; a plain one that does is halved.
     """
     topk, tightest, evaluations = point.topk, point, 0
+    noise = 1e-14 if all(view.exact for view in topk.views) else 1e-6  # of values that are equal
     memory: list[tuple[Floats, Floats]] = []
     while tightest.bound - point.value > wanted and evaluations < most and eta > 0:
         dearest = point.prices.max()
@@ -182,7 +166,7 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
         candidate = topk.at(cap(y, topk.k, topk.rules))
         evaluations += 1
         tightest = candidate if candidate.bound < tightest.bound else tightest
-        if candidate.value >= point.value - topk.noise:
+        if candidate.value >= point.value - noise:
             point, eta = candidate, min(eta * _GROW, _LONGEST_MIXED)
             continue
         if len(memory) == 1:
@@ -208,8 +192,7 @@ def _mixed(memory: list[tuple[Floats, Floats]], weight: Floats, eta: float) -> F
         c = -np.linalg.solve(normal, (centred * weight) @ step)
         here, step = here + c @ (logs[:-1] - here), step + c @ changes
     target = here + eta * step
-    mixed: Floats = np.exp(target - target.max())
-    return mixed
+    return np.asarray(np.exp(target - target.max()))
 
 
 # --- the capped simplex -------------------------------------------------------------------------
@@ -247,13 +230,13 @@ def _fill(y: Floats, room: float) -> Floats:
     if room >= len(y):
         return np.ones(len(y))
     most = min(len(y), int(np.ceil(room)) + 1)
-    largest = np.sort(np.partition(y, len(y) - most)[len(y) - most :])[::-1]
-    others = np.partition(y, len(y) - most)[: len(y) - most].sum()
+    parted = np.partition(y, len(y) - most)
+    largest = np.sort(parted[len(y) - most :])[::-1]
+    others = parted[: len(y) - most].sum()
     rest = others + np.cumsum(largest[::-1])[::-1]  # small ones first: nothing is subtracted
     t = (room - np.arange(most)) / rest
     full = int(np.argmax(t * largest <= 1.0))  # so many are capped at 1
-    filled: Floats = np.minimum(1.0, y * t[full])
-    return filled
+    return np.asarray(np.minimum(1.0, y * t[full]))
 
 
 def _group_sums(ys: list[Floats], least: Indices, most: Indices, room: int) -> Floats:
@@ -261,12 +244,7 @@ def _group_sums(ys: list[Floats], least: Indices, most: Indices, room: int) -> F
 
     def sums(log_t: float) -> Floats:
         t = np.exp(log_t)
-        return np.array(
-            [
-                np.clip(np.minimum(1.0, t * y).sum(), low, high)
-                for y, low, high in zip(ys, least, most, strict=True)
-            ]
-        )
+        return np.asarray(np.clip([np.minimum(1.0, t * y).sum() for y in ys], least, most))
 
     everything = np.concatenate(ys)
     if not len(everything) or room <= 0:

@@ -35,39 +35,28 @@ def whole_file(
     file that appeared in the meantime stays. With `same_name` it is called .NAME.part, so that a
     run that was killed leaves nothing behind once it is started again.
     """
-    part = path.with_name(f".{path.name}.part") if same_name else _new_file(path)
+    part = path.with_name(f".{path.name}.part")
+    if not same_name:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_PREFIX]}.")
+        os.close(handle)
+        part = Path(name)
     try:
         yield part
-        os.chmod(part, _mode(path) if mode is None else mode)
+        if mode is None:
+            mode = path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
+        os.chmod(part, mode)
         if replace:
             os.replace(part, path)
         else:
-            _link_first(part, path)
+            with contextlib.suppress(FileExistsError):  # only the first of several gets its place
+                os.link(part, path)
+            part.unlink()
     except BaseException as error:
         with contextlib.suppress(OSError):  # it is in its place already
             part.unlink()
         overtaken = isinstance(error, FileNotFoundError) and error.filename == str(part)
         if not (same_name and overtaken and path.exists()):  # by a run that wrote the same
             raise
-
-
-def _new_file(path: Path) -> Path:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_PREFIX]}.")
-    os.close(handle)
-    return Path(name)
-
-
-def _link_first(part: Path, path: Path) -> None:
-    """Link `part` to its place, which only the first of several gets."""
-    with contextlib.suppress(FileExistsError):
-        os.link(part, path)
-    part.unlink()
-
-
-def write_file(path: Path, content: bytes, *, same_name: bool = False) -> None:
-    """Write a file with this content."""
-    with whole_file(path, same_name=same_name) as part:
-        part.write_bytes(content)
 
 
 @contextlib.contextmanager
@@ -103,10 +92,6 @@ def write_errors(path: Path, remedy: str = "") -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise FairnepvError(f"{path} cannot be written ({reason}){remedy}") from error
-
-
-def _mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
 
 
 def _allowed(mode: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ from numpy.typing import NDArray
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import check_writable, whole_folder, write_errors
-from fairnepv.io.checksums import sha256_of
 from fairnepv.io.manifest import IDS, MOST_SHARDS, NAME, Manifest, Progress, Shard, is_at
 from fairnepv.io.memory import size_in_words
-from fairnepv.io.places import local_path, real_path
+from fairnepv.io.places import local_path, real_path, sha256_of
 from fairnepv.io.read import converted_ids, id_column, open_rows, read_ids
 from fairnepv.io.rows import RowFile, Rows
 from fairnepv.io.source import Source, split_source
@@ -62,9 +62,12 @@ def convert(
         )
     with write_errors(target), whole_folder(real_path(target)) as temporary:
         shards = tuple(_write_shards(rows, temporary, np.dtype(dtype), size, progress))
-        written = None if names is None else _write_ids(temporary, names)
+        written = None
+        if names is not None:
+            np.save(temporary / IDS, names, allow_pickle=False)
+            written = Shard(IDS, n, sha256_of(temporary / IDS))
         about = Manifest(n, p, dtype, shards, written, tuple(map(shown_uri, sources)), made_by)
-        (temporary / NAME).write_text(to_json(about.document()) + "\n", encoding="utf-8")
+        (temporary / NAME).write_text(to_json(asdict(about)) + "\n", encoding="utf-8")
     return about
 
 
@@ -180,7 +183,10 @@ def _ids(sources: Sequence[Source], file: str | None, n: int) -> NDArray[Any] | 
     if file is not None:
         ids, what = read_ids(file), f"the ids of {file}"
     else:
-        own = [_own_ids(source) for source in sources]
+        own = []
+        for source in sources:
+            brought = converted_ids(source)
+            own.append(id_column(source) if brought is None else brought)
         found = [part for part in own if part is not None]
         if len(found) < len(own):
             return None
@@ -203,13 +209,3 @@ def _ids(sources: Sequence[Source], file: str | None, n: int) -> NDArray[Any] | 
             "would give as many to each; shorten it, or give --no-ids"
         )
     return ids
-
-
-def _own_ids(source: Source) -> NDArray[Any] | None:
-    ids = converted_ids(source)
-    return id_column(source) if ids is None else ids
-
-
-def _write_ids(folder: Path, ids: NDArray[Any]) -> Shard:
-    np.save(folder / IDS, ids, allow_pickle=False)
-    return Shard(IDS, len(ids), sha256_of(folder / IDS))

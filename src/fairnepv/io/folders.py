@@ -29,6 +29,7 @@ _REMEDY = "save the data set again"
 _METADATA = "metadata"  # where clip-retrieval puts what it knows of the rows
 _NUMBERED = re.compile(r"(?P<prefix>.*?)[-_.]?(?P<number>\d+)(-of-(?P<of>\d+))?")
 
+_Order = NDArray[np.int64] | None
 T = TypeVar("T")
 
 
@@ -36,14 +37,11 @@ def open_folder(source: Source) -> RowFile:
     """The rows of a folder; PART is a column of tables, or which shards where there are several."""
     if manifest.is_at(source):
         return manifest.open_rows(_without_part(source))
-    if _is_data_set(source):
-        return _open_tables(source, *_data_set(source))
-    arrays = _files(source, (".npy",))
+    arrays = [] if _is_data_set(source) else _files(source, (".npy",))
     if arrays:
         return _open_arrays(source, arrays)
-    if _files(source, TABLE_ENDINGS):
-        return _open_tables(source, _tables(source))
-    return open_folder(_subfolder(source))
+    names, order = _table_files(source)
+    return _open_tables(source, names, order) if names else open_folder(_subfolder(source))
 
 
 def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
@@ -55,13 +53,10 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
                 f"{source.path} was converted without ids; convert it again with --ids"
             )
         return ids
-    if _is_data_set(source):
-        names, order = _data_set(source)
-    elif _files(source, TABLE_ENDINGS):
-        names, order = _tables(source), None
-    elif source.inside(_METADATA).path.is_dir():
+    names, order = _table_files(source)
+    if not names and source.inside(_METADATA).path.is_dir():
         return read_folder_ids(source.inside(_METADATA), default)
-    else:
+    if not names:
         raise InputError(f"{source.path} holds no tables with ids; name a file of ids")
     columns = _read_each(source, names, lambda file: table_rows.read_column(file, default))
     values = np.concatenate(columns)
@@ -70,12 +65,9 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
 
 def table_columns(source: Source) -> list[str]:
     """The columns of the tables in a folder; none where its rows are in something else."""
-    if _is_data_set(source):
-        names = _data_set(source)[0]
-    elif _files(source, (".npy",)):
+    if not _is_data_set(source) and _files(source, (".npy",)):
         return []  # tables beside arrays may be about anything
-    else:
-        names = _tables(source) if _files(source, TABLE_ENDINGS) else []
+    names, _ = _table_files(source)
     return column_names(source.inside(names[0])) if names else []
 
 
@@ -112,13 +104,11 @@ def _matrix(source: Source) -> RowFile:
     return rows
 
 
-def _open_tables(
-    source: Source, names: Sequence[str], order: NDArray[np.int64] | None = None
-) -> RowFile:
+def _open_tables(source: Source, names: Sequence[str], order: _Order) -> RowFile:
     cache = table_rows.ChunkCache()
 
     def open_table(file: Source) -> RowFile:
-        rows = table_rows.open_table(file, cache)
+        rows = table_rows.TableRows(file, cache)
         rows.close()  # there may be more files than may be open at once
         return rows
 
@@ -138,8 +128,11 @@ def _is_data_set(source: Source) -> bool:
     return source.holds(_STATE)
 
 
-def _data_set(source: Source) -> tuple[list[str], NDArray[np.int64] | None]:
-    """The files of a Hugging Face data set in their order, and the rows that it takes of them."""
+def _table_files(source: Source) -> tuple[list[str], _Order]:
+    """The tables of a folder in their order, and the rows that a Hugging Face data set takes of
+    them."""
+    if not _is_data_set(source):
+        return _tables(source), None
     folder = source.path
     state = read_document(folder / _STATE, _REMEDY)
     files = _named_files(folder, state, "_data_files")
@@ -175,20 +168,19 @@ def _named_files(folder: AnyPath, state: dict[str, Any], key: str) -> list[str]:
     entries = state.get(key)
     if entries is not None and not isinstance(entries, list):
         raise InputError(f"{folder / _STATE} has a broken {key!r}; save the data set again")
-    names = [_file_name(folder, entry) for entry in entries or []]
+    names: list[str] = []
+    for entry in entries or []:
+        name = entry.get("filename") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or Path(name).name != name:
+            raise InputError(
+                f"{folder / _STATE} names a broken file {name!r}; save the data set again"
+            )
+        if not (folder / name).exists():
+            raise InputError(f"{folder / name} is missing, though {_STATE} names it; copy it again")
+        names.append(regular_file(folder / name).name)
     if len(set(names)) < len(names):
         raise InputError(f"{folder / _STATE} names a file twice in {key!r}; save it again")
     return names
-
-
-def _file_name(folder: AnyPath, entry: Any) -> str:
-    name = entry.get("filename") if isinstance(entry, dict) else None
-    if not isinstance(name, str) or Path(name).name != name:
-        raise InputError(f"{folder / _STATE} names a broken file {name!r}; save the data set again")
-    if not (folder / name).exists():
-        raise InputError(f"{folder / name} is missing, though {_STATE} names it; copy it again")
-    regular_file(folder / name)
-    return name
 
 
 def _subfolder(source: Source) -> Source:
@@ -209,19 +201,19 @@ def _subfolder(source: Source) -> Source:
 def _tables(source: Source) -> list[str]:
     """Table files in the order of the numbers in their names."""
     folder = source.path
-    endings = [ending for ending in TABLE_ENDINGS if _files(source, (ending,))]
+    names = _files(source, TABLE_ENDINGS)
+    endings = [x for x in TABLE_ENDINGS if any(name.lower().endswith(x) for name in names)]
     if len(endings) > 1:
         raise InputError(f"{folder} has {' and '.join(endings)} files; keep one kind to a folder")
-    names = _files(source, (endings[0],))
     groups = _numbered(names)
-    if sum(map(len, groups.values())) < len(names):
+    if sum(map(len, groups.values())) < len(names):  # numbers elsewhere in names, such as Spark's
         _refuse_odd_digits(folder, names)
-        return sorted(names, key=_natural_key)  # names with numbers elsewhere, such as Spark's
+        return sorted(names, key=_natural_key)
     if len(groups) > 1:
         raise InputError(
             f"{folder} has several sets of tables ({', '.join(groups)}); give each its own folder"
         )
-    return _in_order(folder, next(iter(groups.values())))
+    return [name for group in groups.values() for name in _in_order(folder, group)]
 
 
 def _refuse_odd_digits(folder: AnyPath, names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import sha256_of
 from fairnepv.io.documents import is_size, read_document
 from fairnepv.io.numpy_files import read_npy
-from fairnepv.io.places import AnyPath, map_each, regular_file
+from fairnepv.io.places import AnyPath, map_each, regular_file, sha256_of
 from fairnepv.io.rows import RowFile, Shards, row_range
 from fairnepv.io.source import Source
 
@@ -22,6 +21,7 @@ NAME = "manifest.json"
 IDS = "ids.npy"
 FORMAT = "fairnepv rows 1"
 DTYPES = ("float16", "float32", "float64")
+_REMEDY = "convert the data again"
 MOST_SHARDS = 50_000  # each of which is opened before the first row is read
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
@@ -43,10 +43,7 @@ class Manifest:
     ids: Shard | None = None
     sources: tuple[str, ...] = ()
     made_by: str = ""
-    format: str = field(default=FORMAT)
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
+    format: str = FORMAT
 
 
 def is_at(source: Source) -> bool:
@@ -59,42 +56,29 @@ def read(source: Source) -> Manifest:
 
 
 def _read(path: AnyPath) -> Manifest:
-    content = read_document(path, "convert the data again")
+    content = read_document(path, _REMEDY)
     if content.get("format") != FORMAT:
-        raise InputError(
-            f"{path} has the format {content.get('format')!r}, not {FORMAT!r}; convert the data "
-            "again"
-        )
+        raise _broken(f"{path} has the format {content.get('format')!r}, not {FORMAT!r}")
     n, p, dtype, entries, ids = (content.get(x) for x in ("n", "p", "dtype", "shards", "ids"))
     if not (is_size(n) and is_size(p) and dtype in DTYPES and isinstance(entries, list)):
-        raise InputError(
+        raise _broken(
             f"{path} must name numbers n and p, one of {', '.join(DTYPES)} as dtype and a list of "
-            "shards; convert the data again"
+            "shards"
         )
     if len(entries) > MOST_SHARDS:
-        raise InputError(
-            f"{path} names {len(entries):,} shards, more than {MOST_SHARDS:,}; convert the data "
-            "again"
-        )
+        raise _broken(f"{path} names {len(entries):,} shards, more than {MOST_SHARDS:,}")
     shards = tuple(_shard(path, entry) for entry in entries)
-    found = Manifest(n, p, dtype, shards, None if ids is None else _shard(path, ids))
-    _check_sums(path, found)
-    return found
-
-
-def _check_sums(path: AnyPath, about: Manifest) -> None:
-    files = {shard.file for shard in about.shards}
-    if len(files) < len(about.shards):
-        raise InputError(
-            f"{path} names {len(about.shards):,} shards in {len(files):,} files, but each has its "
-            "own; convert the data again"
+    names = None if ids is None else _shard(path, ids)
+    files = {shard.file for shard in shards}
+    if len(files) < len(shards):
+        raise _broken(
+            f"{path} names {len(shards):,} shards in {len(files):,} files, but each has its own"
         )
-    if not files or sum(shard.rows for shard in about.shards) != about.n:
-        raise InputError(f"{path} contradicts itself: its shards do not add up to {about.n:,} rows")
-    if about.ids is not None and about.ids.rows != about.n:
-        raise InputError(
-            f"{path} contradicts itself: it has {about.ids.rows:,} ids for {about.n:,} rows"
-        )
+    if not files or sum(shard.rows for shard in shards) != n:
+        raise InputError(f"{path} contradicts itself: its shards do not add up to {n:,} rows")
+    if names is not None and names.rows != n:
+        raise InputError(f"{path} contradicts itself: it has {names.rows:,} ids for {n:,} rows")
+    return Manifest(n, p, dtype, shards, names)
 
 
 def open_rows(source: Source) -> RowFile:
@@ -103,7 +87,12 @@ def open_rows(source: Source) -> RowFile:
     files = [source.inside(shard.file) for shard in about.shards]
     parts = map_each(lambda file: read_npy(_existing(file)), files, waits=source.is_remote)
     for shard, rows in zip(about.shards, parts, strict=True):
-        _check_shard(source.path, about, shard, rows)
+        expected = (shard.rows, about.p)
+        if rows.shape != expected or rows.dtype != np.dtype(about.dtype):
+            raise _broken(
+                f"{source.path / shard.file} holds {rows.dtype} of shape {rows.shape}, but {NAME} "
+                f"says {about.dtype} of shape {expected}"
+            )
     return Shards(parts, str(source))
 
 
@@ -134,10 +123,8 @@ def verify(folder: AnyPath, progress: Progress | None = None) -> Manifest:
     if about.ids is not None and _differs(source, about.ids):
         wrong.append(about.ids.file)
     if wrong:
-        raise InputError(
-            f"{folder} is not what was written: {', '.join(wrong)} differ from the checksums in "
-            f"{NAME}; convert the data again"
-        )
+        differ = f"{', '.join(wrong)} differ from the checksums in {NAME}"
+        raise _broken(f"{folder} is not what was written: {differ}")
     open_rows(source)
     return about
 
@@ -146,20 +133,9 @@ def _differs(source: Source, shard: Shard) -> bool:
     return sha256_of(_existing(source.inside(shard.file)).path) != shard.sha256
 
 
-def _check_shard(folder: AnyPath, about: Manifest, shard: Shard, rows: Any) -> None:
-    expected = (shard.rows, about.p)
-    if getattr(rows, "shape", None) != expected or rows.dtype != np.dtype(about.dtype):
-        raise InputError(
-            f"{folder / shard.file} holds {rows.dtype} of shape {rows.shape}, but {NAME} says "
-            f"{about.dtype} of shape {expected}; convert the data again"
-        )
-
-
 def _existing(source: Source) -> Source:
     if not source.path.exists():
-        raise InputError(
-            f"{source.path} is missing, though {NAME} names it; convert the data again"
-        )
+        raise _broken(f"{source.path} is missing, though {NAME} names it")
     regular_file(source.path)
     return source
 
@@ -168,9 +144,11 @@ def _shard(path: AnyPath, entry: Any) -> Shard:
     entry = entry if isinstance(entry, dict) else {}
     name, rows, digest = (entry.get(x) for x in ("file", "rows", "sha256"))
     if not isinstance(name, str) or Path(name).name != name:
-        raise InputError(f"{path}: {name!r} is not a file of the folder; convert the data again")
+        raise _broken(f"{path}: {name!r} is not a file of the folder")
     if not (is_size(rows) and isinstance(digest, str)):
-        raise InputError(
-            f"{path} says of {name!r} no number of rows or no checksum; convert the data again"
-        )
+        raise _broken(f"{path} says of {name!r} no number of rows or no checksum")
     return Shard(name, rows, digest)
+
+
+def _broken(what: str) -> InputError:
+    return InputError(f"{what}; {_REMEDY}")

@@ -59,6 +59,14 @@ def refuse_size(told: str, size: int, remedy: str) -> None:
         )
 
 
+def refuse_unbounded(what: str, shape: tuple[int, int]) -> None:
+    """Refuse a shape, which is two numbers, of which a vector would not fit into memory."""
+    rows, columns = shape
+    needed = 8 * (max(rows, columns) + 1)
+    told = f"{what} has shape ({rows:,}, {columns:,}), of which a row or a column alone needs"
+    refuse_size(f"{told} {size_in_words(needed)}", needed, "check how it was made")
+
+
 def check_memory_limit(value: Any) -> int | None:
     """A number of bytes: an integer, or text such as '2GiB', '500 MB'; None stays None."""
     if value is None:

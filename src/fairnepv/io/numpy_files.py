@@ -21,16 +21,20 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.documents import is_size
-from fairnepv.io.memory import refuse_expansion
+from fairnepv.io.memory import refuse_expansion, refuse_unbounded
 from fairnepv.io.places import open_regular
 from fairnepv.io.ranges import number_rows
-from fairnepv.io.rows import FileVersion, NumberRows, file_version, missing_rows
+from fairnepv.io.rows import FileVersion, file_version, missing_rows
 from fairnepv.io.source import Source, choose_part, parse_source, reading
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _REMEDY = "save it with np.savez or np.save, which are read without loading"
 _VERSIONS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}  # and what the length of a header is
 _LONGEST_HEADER = 1 << 16  # bytes
+_SPARSE = {"format", "shape", "data"}  # members that every sparse matrix has
+_INDICES: dict[str, tuple[str, ...]] = {"coo": ("row", "col"), "dia": ("offsets",)}
+_INDICES |= dict.fromkeys(("csr", "csc", "bsr"), ("indptr", "indices"))
+_AXES = ("row", "column")
 _LOCAL_HEADER = 30  # bytes of a member's own header in a zip file, before its name
 
 
@@ -41,10 +45,6 @@ class Header(NamedTuple):
     fortran: bool
     dtype: np.dtype[Any]
     offset: int  # where the numbers begin
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def is_matrix(self) -> bool:
@@ -61,16 +61,14 @@ def read_npy(source: Source) -> Any:
         if not header.is_matrix:
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
-    return _stored(file, header, 0, str(source))
+    return number_rows(file, header.dtype, header.shape, header.offset, str(source), header.fortran)
 
 
 def read_npz(source: Source) -> Any:
     """One member of an archive, or the sparse matrix that its members make up."""
-    from fairnepv.io import sparse_files
-
     with open_archive(source) as archive:
-        if source.part is None and set(archive.names) >= sparse_files.MARKS:
-            return sparse_files.read_sparse(source, archive)
+        if source.part is None and set(archive.names) >= _SPARSE:
+            return _read_sparse(source, archive)
         return archive.rows(choose_part(source, archive.names, "key"))
 
 
@@ -96,7 +94,7 @@ class Archive:
 
     def array(self, name: str) -> NDArray[Any]:
         """A member in memory; the sizes of all that were asked for so far are compared."""
-        info, where = self._members[name], self._where(name)
+        info, where = self._members[name], f"{self._source.path}:{name}"
         what = f"{self._source.path} up to its {name!r}" if self._stored else where
         self._stored += info.compress_size
         self._expanded += info.file_size
@@ -110,7 +108,7 @@ class Archive:
 
     def rows(self, name: str) -> Any:
         """A member that stays in the file where it can: `np.savez` does not compress."""
-        info, where = self._members[name], self._where(name)
+        info, where = self._members[name], f"{self._source.path}:{name}"
         if info.compress_type != zipfile.ZIP_STORED:
             return self.array(name)
         with self._zip.open(info) as stream:
@@ -118,19 +116,13 @@ class Archive:
         _check_size(where, header, info.file_size)
         if not header.is_matrix:
             return self.array(name)
-        begin = self._begin(info)
+        self._stream.seek(info.header_offset)  # its own may be longer than in the directory
+        name_length, extra = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[26:])
+        begin = int(info.header_offset + _LOCAL_HEADER + name_length + extra)
         if begin + info.file_size > self._file.size:
             raise InputError(f"{where} reaches beyond the end of the file; write the file again")
-        return _stored(self._file, header, begin, where)
-
-    def _where(self, name: str) -> str:
-        return f"{self._source.path}:{name}"
-
-    def _begin(self, info: zipfile.ZipInfo) -> int:
-        """Where the bytes of a member begin: its own header may be longer than the directory's."""
-        self._stream.seek(info.header_offset)
-        name, extra = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[26:])
-        return int(info.header_offset + _LOCAL_HEADER + name + extra)
+        at = begin + header.offset
+        return number_rows(self._file, header.dtype, header.shape, at, where, header.fortran)
 
 
 @contextmanager
@@ -138,13 +130,6 @@ def open_archive(source: Source) -> Iterator[Archive]:
     file = file_version(source)
     with _opened(source, _ZIP, "an .npz archive") as stream:
         yield Archive(source, file, stream)
-
-
-def _stored(file: FileVersion, header: Header, begin: int, origin: str) -> NumberRows:
-    n, p = header.shape
-    return number_rows(
-        file, header.dtype, (n, p), begin + header.offset, origin=origin, fortran=header.fortran
-    )
 
 
 def _read_header(stream: IO[bytes], where: str) -> Header:
@@ -195,7 +180,7 @@ def _check_shape(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
 
 def _check_size(where: str, header: Header, size: int) -> None:
     """Compare the bytes that are there with those that the header promises."""
-    missing = header.offset + header.bytes - size
+    missing = header.offset + math.prod(header.shape) * header.dtype.itemsize - size
     if missing < 0:
         raise InputError(
             f"{where} has {-missing:,} bytes behind its array of shape {header.shape}; write it "
@@ -220,3 +205,106 @@ def _opened(source: Source, magic: bytes, kind: str) -> Iterator[IO[bytes]]:
             raise InputError(f"{source} is not {kind}; {hint}")
         stream.seek(0)
         yield stream
+
+
+# --- SciPy's sparse matrices ----------------------------------------------------------------------
+
+
+def _read_sparse(source: Source, archive: Archive) -> Any:
+    """The matrix whose members an archive holds, which are checked one by one: SciPy follows the
+    indices without looking, and one that is out of bounds crashes it later on or, when negative,
+    gives a wrong answer."""
+    import scipy.sparse as sp
+
+    layout = archive.array("format").item()
+    layout = layout.decode() if isinstance(layout, bytes) else layout
+    if layout not in _INDICES:
+        raise InputError(
+            f"{source} cannot be read as an .npz archive of a sparse matrix (its format is "
+            f"{layout!r}); write it with scipy.sparse.save_npz"
+        )
+    sizes = archive.array("shape")
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        raise InputError(f"{source} has a broken shape {sizes.tolist()}; write the file again")
+    shape = int(sizes[0]), int(sizes[1])
+    refuse_unbounded(str(source), shape)
+    data = archive.array("data")
+    indices = [_indices(source, archive, name) for name in _INDICES[layout]]
+    stored = data.nbytes + sum(array.nbytes for array in indices)
+    refuse_expansion(str(source), stored, 8 * shape[0], "leave rows out that have no values")
+    if layout == "coo":
+        for axis, (coordinates, size) in enumerate(zip(indices, shape, strict=True)):
+            _check_bounds(source, coordinates, size, _AXES[axis], None)
+        return sp.coo_array((data, tuple(indices)), shape=shape)
+    if layout == "dia":
+        _check_diagonals(source, indices[0], shape)
+        return sp.dia_array((data, indices[0]), shape=shape)
+    indptr, minor = indices
+    _check_compressed(source, layout, shape, data, indptr, minor)
+    return getattr(sp, f"{layout}_array")((data, minor, indptr), shape=shape)
+
+
+def _indices(source: Source, archive: Archive, name: str) -> NDArray[Any]:
+    if name not in archive.names:
+        raise InputError(f"{source} has no {name!r}, which its format needs; write the file again")
+    indices = archive.array(name)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise InputError(
+            f"{source}:{name} must be a list of integers, not {indices.dtype} of shape "
+            f"{indices.shape}; write the file again"
+        )
+    return indices
+
+
+def _check_compressed(
+    source: Source,
+    layout: str,
+    shape: tuple[int, int],
+    data: NDArray[Any],
+    indptr: NDArray[Any],
+    minor: NDArray[Any],
+) -> None:
+    sizes = list(shape)
+    if layout == "bsr":
+        if data.ndim != 3 or 0 in data.shape[1:]:
+            raise InputError(f"{source} has blocks of shape {data.shape[1:]}; write it again")
+        sizes = [shape[0] // data.shape[1], shape[1] // data.shape[2]]
+    axis = 1 if layout == "csc" else 0
+    if (
+        len(indptr) != sizes[axis] + 1
+        or indptr[0] != 0
+        or (indptr[1:] < indptr[:-1]).any()
+        or int(indptr[-1]) > min(len(minor), len(data))
+    ):
+        raise InputError(
+            f"{source} is a broken sparse matrix: its indptr does not fit the shape {shape} and "
+            f"its {len(data):,} values; write the file again"
+        )
+    _check_bounds(source, minor[: int(indptr[-1])], sizes[1 - axis], _AXES[1 - axis], indptr)
+
+
+def _check_diagonals(source: Source, offsets: NDArray[Any], shape: tuple[int, int]) -> None:
+    """Refuse diagonals out of bounds: SciPy makes 32-bit numbers of them, whatever they were."""
+    rows, columns = shape
+    for offset in offsets.tolist():
+        if not -rows < offset < columns:
+            raise InputError(
+                f"{source} is a broken sparse matrix: it names diagonal {offset:,}, but its "
+                f"diagonals are {1 - rows:,} to {columns - 1:,}; write the file again"
+            )
+
+
+def _check_bounds(
+    source: Source, indices: NDArray[Any], size: int, axis: str, indptr: NDArray[Any] | None
+) -> None:
+    bad = np.flatnonzero((indices < 0) | (indices >= size))
+    if not len(bad):
+        return
+    where = ""
+    if indptr is not None:
+        other = "row" if axis == "column" else "column"
+        where = f" in {other} {int(np.searchsorted(indptr, bad[0], side='right')) - 1:,}"
+    raise InputError(
+        f"{source} is a broken sparse matrix: it names {axis} {int(indices[bad[0]]):,}{where}, but "
+        f"its {axis}s are 0 to {size - 1:,}; write the file again"
+    )

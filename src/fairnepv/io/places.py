@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import io
 import os
 import re
@@ -19,7 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, TypeVar
+from types import SimpleNamespace
+from typing import IO, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from fairnepv.display import shown_uri
@@ -43,14 +45,6 @@ _S3_OPTIONS = ("region", "scheme", "endpoint_override")
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-
-class Stat(NamedTuple):
-    """What a filesystem says of a file, in the names of `os.stat`."""
-
-    st_size: int
-    st_mtime_ns: int
-    st_ino: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,11 +85,12 @@ class RemotePath:
     def is_dir(self) -> bool:
         return self._kind == "Directory"
 
-    def stat(self) -> Stat:
+    def stat(self) -> Any:
+        """What the filesystem says of a file, in the names of `os.stat`."""
         info = self._info()
         if info.type.name != "File":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
-        return Stat(info.size, info.mtime_ns or 0)
+        return SimpleNamespace(st_size=info.size, st_mtime_ns=info.mtime_ns or 0, st_ino=0)
 
     def iterdir(self) -> Iterator[RemotePath]:
         from pyarrow.fs import FileSelector
@@ -117,11 +112,27 @@ class RemotePath:
         return self._ask(lambda fs, path: fs.get_file_info(path))
 
     def _ask(self, question: Callable[[Any, str], T]) -> T:
-        def ask() -> T:
-            filesystem, base = _filesystem(self.root, self.options)
-            return question(filesystem, f"{base}/{self.inner}".rstrip("/"))
+        """The answer, or one sentence: some filesystems try again for a quarter of an hour."""
+        answer: Future[T] = Future()
 
-        return _with_timeout(ask, str(self))
+        def ask() -> None:
+            try:
+                filesystem, base = _filesystem(self.root, self.options)
+                answer.set_result(question(filesystem, f"{base}/{self.inner}".rstrip("/")))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        wait([answer], _ANSWERS)
+        if not answer.done():
+            raise InputError(
+                f"{self} gives no answer in {_ANSWERS:.0f} s; check the address, the network and "
+                "the credentials in the environment"
+            )
+        error = answer.exception()
+        if error is not None:
+            raise filesystem_error(str(self), error) from error
+        return answer.result()
 
 
 AnyPath = Path | RemotePath
@@ -181,6 +192,23 @@ def _refuse_other_kinds(path: Path, mode: int) -> None:
             f"{path} is a pipe, a socket or a device, not a file; write its content into a file "
             "and name that"
         )
+
+
+def fingerprint(path: AnyPath) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file."""
+    with open_regular(path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"name": path.name, "bytes": file.tell(), "sha256": sha256}
+
+
+def sha256_of(path: AnyPath) -> str:
+    """The SHA-256 of a file; of a folder that of its listing: a line per file as `sha256sum` would
+    print it, in order of their names."""
+    if not path.is_dir():
+        return str(fingerprint(path)["sha256"])
+    names = sorted(file.name for file in path.iterdir())
+    lines = [f"{sha256_of(path / name)}  {name}\n" for name in names]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def is_uri(text: str) -> bool:
@@ -306,29 +334,6 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
         **wishes,
     )
     return filesystem, bucket
-
-
-def _with_timeout(ask: Callable[[], T], what: str) -> T:
-    """The answer, or one sentence: some filesystems try again for a quarter of an hour."""
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(ask())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    wait([answer], _ANSWERS)
-    if not answer.done():
-        raise InputError(
-            f"{what} gives no answer in {_ANSWERS:.0f} s; check the address, the network and the "
-            "credentials in the environment"
-        )
-    error = answer.exception()
-    if error is not None:
-        raise filesystem_error(what, error) from error
-    return answer.result()
 
 
 def filesystem_error(what: str, error: BaseException) -> BaseException:

@@ -46,20 +46,13 @@ class RangedRows(NumberRows):
     def gather(self, indices: Indices) -> Rows:
         if not len(indices):
             return np.empty((0, self.shape[1]), self.dtype)
-        wanted, places = np.unique(indices, return_inverse=True)
+        wanted = np.unique(indices)
         self.file.check(int(wanted[0]), int(wanted[-1]) + 1)
-        spans = _spans(wanted, max(1, _HOLE // self._stride))
-        rows = self._fetched(spans)
-        begins = np.array([start for start, _ in spans])
-        before = np.cumsum([0, *(stop - start for start, stop in spans)])
-        span = np.searchsorted(begins, wanted, side="right") - 1
-        at: Indices = (wanted - begins[span] + before[span])[places]
-        return np.take(rows, at, axis=0)
-
-    @property
-    def _stride(self) -> int:
-        """Bytes from one row to the next."""
-        return self.stored.itemsize * (1 if self.fortran else max(1, self.shape[1]))
+        stride = self.stored.itemsize * (1 if self.fortran else max(1, self.shape[1]))
+        cuts = np.flatnonzero(np.diff(wanted) > max(1, _HOLE // stride)) + 1
+        spans = [(int(run[0]), int(run[-1]) + 1) for run in np.split(wanted, cuts)]
+        fetched = np.concatenate([np.arange(start, stop) for start, stop in spans])
+        return np.take(self._fetched(spans), np.searchsorted(fetched, indices), axis=0)
 
     def _fetched(self, spans: list[Span]) -> Rows:
         """The rows of all spans, end to end."""
@@ -93,9 +86,3 @@ class RangedRows(NumberRows):
         if len(found) != len(content):
             raise InputError(f"{self.origin} ends before {where}; write or copy it again")
         content[:] = found
-
-
-def _spans(wanted: Indices, apart: int) -> list[Span]:
-    """Runs of sorted rows, which are no further apart than that within one run."""
-    cuts = np.flatnonzero(np.diff(wanted) > apart) + 1
-    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(wanted, cuts)]

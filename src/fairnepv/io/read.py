@@ -17,7 +17,7 @@ from fairnepv.io.texts import KINDS, as_texts
 _ARRAYS = {".npy": numpy_files.read_npy, ".npz": numpy_files.read_npz}
 _FEATURES: dict[str, Any] = {
     **_ARRAYS,
-    **dict.fromkeys(TABLE_ENDINGS, table_rows.open_table),
+    **dict.fromkeys(TABLE_ENDINGS, table_rows.TableRows),
     ".safetensors": safetensors.read_safetensors,
 }
 _COLUMNS: dict[str, Any] = {
@@ -62,7 +62,7 @@ def open_rows(path: Any) -> RowFile | Any:
 def read_ids(given: str | Source) -> NDArray[Any]:
     """One id per row at PATH[:PART]: .npy, .npz, a table, .csv, .json or .txt (a line each), a
     folder of tables or one that `fairnepv convert` wrote."""
-    return _read_column(given, "id")
+    return read_picks(given, "id")
 
 
 def converted_ids(given: str | Source) -> NDArray[Any] | None:
@@ -77,47 +77,34 @@ def id_column(given: str | Source) -> NDArray[Any] | None:
     if source.path.is_dir():
         found = "id" in folders.table_columns(source)
     else:
-        tables = TABLE_ENDINGS
-        found = source.ending in tables and "id" in arrow_files.column_names(source)
-    return _column(source.with_part("id"), "id") if found else None
-
-
-def read_picks(given: str | Source, column: str) -> NDArray[Any]:
-    """Picks at FILE[:PART]; `column` is read from the tables that `select --out` writes."""
-    return _read_column(given, column)
+        found = source.ending in TABLE_ENDINGS and "id" in arrow_files.column_names(source)
+    return read_ids(source.with_part("id")) if found else None
 
 
 def read_numbers(given: str | Source) -> NDArray[Any]:
     """One number per row at FILE[:PART], such as weights."""
-    array = _read_column(given, "quality")
-    if array.dtype.kind in KINDS + "S":
+    array = read_picks(given, "quality")
+    if array.dtype.kind not in KINDS + "S":
+        return array
+    numbers = []
+    for text in array.tolist():
         try:
-            return array.astype(np.float64)
+            numbers.append(float(text))
         except ValueError as error:
-            stranger = next(value for value in array.tolist() if not _is_number(value))
-            raise InputError(f"{given} must hold numbers, not {stranger!r}") from error
-    return array
+            raise InputError(f"{given} must hold numbers, not {text!r}") from error
+    return np.array(numbers)
 
 
-def _is_number(text: Any) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_column(given: str | Source, default: str) -> NDArray[Any]:
-    return _column(parse_source(given, (*_ARRAYS, *_COLUMNS), folders=True), default)
-
-
-def _column(source: Source, default: str) -> NDArray[Any]:
+def read_picks(given: str | Source, column: str) -> NDArray[Any]:
+    """One value per row at PATH[:PART]; without a part `column` is read from tables that have it,
+    such as those that `select --out` writes."""
+    source = parse_source(given, (*_ARRAYS, *_COLUMNS), folders=True)
     if source.path.is_dir():
-        array = folders.read_folder_ids(source, default)
+        array = folders.read_folder_ids(source, column)
     elif source.ending in _ARRAYS:
         array = _ARRAYS[source.ending](source)
     else:
-        array = _COLUMNS[source.ending](source, default)
+        array = _COLUMNS[source.ending](source, column)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         shape = getattr(array, "shape", ())
         raise InputError(f"{source} must hold one value per row, not shape {shape}")

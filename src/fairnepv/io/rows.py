@@ -11,7 +11,7 @@ import bisect
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -93,10 +93,6 @@ class RowFile(ABC):
     def gather(self, indices: Indices) -> Rows:
         """These rows, within bounds and not negative, in this order."""
 
-    def squared_norms(self) -> Rows | None:
-        """Squared row norms, (n,) in float64, where they take no reading."""
-        return None
-
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -154,27 +150,24 @@ class HeldRows(RowFile):
         return self.array[indices]
 
 
+@dataclass(eq=False, repr=False)
 class NumberRows(RowFile):
     """Numbers that lie in a file one after another.
 
     NumPy has no bfloat16, the upper half of a float32: it is read as that, in a copy.
     """
 
-    def __init__(
-        self,
-        file: FileVersion,
-        stored: np.dtype[Any],
-        shape: tuple[int, int],
-        offset: int,
-        *,
-        origin: str,
-        fortran: bool = False,
-        bfloat16: bool = False,
-    ) -> None:
-        self.file, self.stored, self.shape, self.offset = file, stored, shape, offset
-        self.origin, self.fortran, self.bfloat16 = origin, fortran, bfloat16
-        self.dtype = np.dtype(np.float32) if bfloat16 else stored
-        self.file_bytes = shape[0] * shape[1] * stored.itemsize
+    file: FileVersion
+    stored: np.dtype[Any]
+    shape: tuple[int, int]
+    offset: int
+    origin: str
+    fortran: bool = False
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        self.dtype = np.dtype(np.float32) if self.bfloat16 else self.stored
+        self.file_bytes = self.shape[0] * self.shape[1] * self.stored.itemsize
 
     def _widened(self, rows: Rows) -> Rows:
         return widen_bfloat16(rows) if self.bfloat16 else rows
@@ -225,17 +218,16 @@ class Joined(RowFile):
         """The rows of one part."""
 
     def read(self, start: int, stop: int) -> Rows:
-        wanted: list[tuple[int, slice]] = []
-        first = bisect.bisect_right(self.starts, start) - 1
-        for s in range(first, len(self.starts) - 1):
-            low, high = max(start, self.starts[s]), min(stop, self.starts[s + 1])
-            if low >= stop:
-                break
-            if low < high:
-                wanted.append((s, slice(low - self.starts[s], high - self.starts[s])))
-        pieces = map_each(lambda x: self.part(x[0])[x[1]], wanted, waits=self.waits)
-        if not pieces:
+        if start >= stop:
             return np.empty((0, self.shape[1]), self.dtype)
+        first = bisect.bisect_right(self.starts, start) - 1
+        touched = range(first, bisect.bisect_left(self.starts, stop))
+
+        def rows_of(s: int) -> Rows:
+            return self.part(s)[max(0, start - self.starts[s]) : stop - self.starts[s]]
+
+        full = [s for s in touched if self.starts[s] < self.starts[s + 1]]
+        pieces = map_each(rows_of, full, waits=self.waits)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def gather(self, indices: Indices) -> Rows:
@@ -259,8 +251,17 @@ class Shards(Joined):
         self.parts, self.origin = tuple(parts), origin
         first = self.parts[0]
         for part in self.parts[1:]:
-            _check_same_kind(first, part)
-        self.starts = part_starts(map(len, self.parts))
+            if part.shape[1] != first.shape[1]:
+                raise InputError(
+                    f"{first} has {first.shape[1]:,} columns and {part} has {part.shape[1]:,}; all "
+                    "shards need the same number"
+                )
+            if part.dtype != first.dtype:
+                raise InputError(
+                    f"{first} holds {first.dtype} and {part} holds {part.dtype}; write all shards "
+                    "in one type (fairnepv convert does so)"
+                )
+        self.starts = [0, *itertools.accumulate(map(len, self.parts))]
         self.shape, self.dtype = (self.starts[-1], first.shape[1]), first.dtype
         self.file_bytes = sum(part.file_bytes for part in self.parts)
         self.resident = all(part.resident for part in self.parts)
@@ -278,10 +279,6 @@ class Shards(Joined):
                 del self._recent[oldest]
                 self.parts[oldest].close()
         return self.parts[s]
-
-
-def part_starts(lengths: Iterable[int]) -> list[int]:
-    return [0, *itertools.accumulate(lengths)]
 
 
 class Reordered(RowFile):
@@ -317,19 +314,6 @@ class Columns(RowFile):
 
     def gather(self, indices: Indices) -> Rows:
         return self.rows.gather(indices)[:, self.columns]
-
-
-def _check_same_kind(first: RowFile, part: RowFile) -> None:
-    if part.shape[1] != first.shape[1]:
-        raise InputError(
-            f"{first} has {first.shape[1]:,} columns and {part} has {part.shape[1]:,}; all shards "
-            "need the same number"
-        )
-    if part.dtype != first.dtype:
-        raise InputError(
-            f"{first} holds {first.dtype} and {part} holds {part.dtype}; write all shards in one "
-            "type (fairnepv convert does so)"
-        )
 
 
 def _checked_indices(indices: NDArray[Any], n: int, origin: str) -> Indices:

@@ -17,21 +17,9 @@ from fairnepv.io.source import Source, choose_part
 
 _MOST_AXES = 64  # of an array of NumPy
 _BFLOAT16 = "BF16"
-_KINDS = {
-    "F16": "<f2",
-    _BFLOAT16: "<u2",
-    "F32": "<f4",
-    "F64": "<f8",
-    "I8": "i1",
-    "U8": "u1",
-    "I16": "<i2",
-    "U16": "<u2",
-    "I32": "<i4",
-    "U32": "<u4",
-    "I64": "<i8",
-    "U64": "<u8",
-    "BOOL": "?",
-}
+_KINDS = {"F16": "<f2", _BFLOAT16: "<u2", "F32": "<f4", "F64": "<f8", "BOOL": "?"}
+_KINDS |= {"I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
+_KINDS |= {"U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
 
 
 def read_safetensors(source: Source) -> NumberRows:
@@ -44,19 +32,12 @@ def read_safetensors(source: Source) -> NumberRows:
     where = f"{source.path}:{name}"
     if len(shape) != 2:
         raise InputError(f"{where} must have two axes, rows and columns, not shape {shape}")
-    rows, columns = shape
+    (rows, columns), stored = shape, np.dtype(_KINDS[kind])
     if begin + last > file.size:
-        width = columns * np.dtype(_KINDS[kind]).itemsize
-        missing = missing_rows(rows, width, file.size - begin - first)
+        missing = missing_rows(rows, columns * stored.itemsize, file.size - begin - first)
         raise InputError(f"{where} is cut short: {missing} are missing; write or copy it again")
-    return number_rows(
-        file,
-        np.dtype(_KINDS[kind]),
-        (rows, columns),
-        begin + first,
-        origin=where,
-        bfloat16=kind == _BFLOAT16,
-    )
+    bfloat16 = kind == _BFLOAT16
+    return number_rows(file, stored, (rows, columns), begin + first, where, bfloat16=bfloat16)
 
 
 def _read_header(source: Source, file: FileVersion) -> tuple[dict[str, Any], int]:

@@ -85,23 +85,19 @@ def parse_source(given: str | Source, endings: tuple[str, ...], *, folders: bool
     if not text.strip():
         raise InputError("the name of a file is empty; name a file, or '.' for this folder")
     check_slashes(text)
-    if folders and source.path.is_dir():
-        return _named_part(source, text)
-    if isinstance(source.path, Path) and source.path.exists() and not source.path.is_dir():
-        regular_file(source.path)  # first, since pipes have names without an ending
-    check_ending(source.path, endings, " and is no folder that exists" if folders else "")
-    if source.part is not None and source.ending not in _WITH_PARTS:
-        raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")
-    _named_part(source, text)
-    refuse_folder(source.path)
-    if not source.path.exists():
-        raise InputError(f"{source.path} does not exist; check the path")
-    return source
-
-
-def _named_part(source: Source, text: str) -> Source:
+    folder = folders and source.path.is_dir()
+    if not folder:
+        if isinstance(source.path, Path) and source.path.exists() and not source.path.is_dir():
+            regular_file(source.path)  # first, since pipes have names without an ending
+        check_ending(source.path, endings, " and is no folder that exists" if folders else "")
+        if source.part is not None and source.ending not in _WITH_PARTS:
+            raise InputError(f"{text}: a {source.ending} file has no parts to name after a colon")
     if source.part == "":
         raise InputError(f"{text}: name the part after the colon, or leave the colon out")
+    if not folder:
+        refuse_folder(source.path)
+        if not source.path.exists():
+            raise InputError(f"{source.path} does not exist; check the path")
     return source
 
 

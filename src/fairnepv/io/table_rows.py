@@ -5,6 +5,7 @@ Chunks become NumPy arrays before they are joined: Arrow cannot join lists of mo
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -14,36 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.arrow_columns import decoded_bytes, is_binary, refuse_ragged, to_numpy
-from fairnepv.io.arrow_files import (
-    REPEATED,
-    Chunks,
-    choose_column,
-    counted_chunks,
-    open_chunks,
-    reading_table,
-)
-from fairnepv.io.arrow_files import Column as Column
+from fairnepv.io import arrow_files
+from fairnepv.io.arrow_files import decoded_bytes, reading_table, refuse_ragged, to_numpy
+from fairnepv.io.arrow_ipc import Chunks
 from fairnepv.io.memory import refuse_expansion
-from fairnepv.io.rows import Joined, Rows, file_version, part_starts, row_range
+from fairnepv.io.rows import Joined, Rows, file_version, row_range
 from fairnepv.io.source import Source
 from fairnepv.io.texts import as_texts
 
 KEPT_BYTES = 1 << 28  # decoded rows that stay in memory, so that small tables are decoded once
 
 
-def open_table(source: Source, cache: ChunkCache | None = None) -> TableRows:
-    """Rows of a table, decoded when they are asked for."""
-    return TableRows(choose_column(source), cache or ChunkCache())
-
-
 def read_column(source: Source, default: str | None = None) -> NDArray[Any]:
     """A column in memory: lists of equal length as (n, p), plain values as (n,)."""
     pieces: list[NDArray[Any]] = []
     first = 0
-    column = choose_column(source, default)
+    column = arrow_files.choose_column(source, default)
     with reading_table(source):
-        for chunk in counted_chunks(column):
+        for chunk in arrow_files.counted_chunks(column):
             pieces.append(to_numpy(chunk, str(column), first, column.kind))
             first += len(chunk)
     return as_texts(np.concatenate(pieces), str(column)) if pieces else np.empty(0)
@@ -56,16 +45,17 @@ class ChunkCache:
     the one that is wanted next.
     """
 
-    def __init__(self, budget: int | None = None) -> None:
+    def __init__(self, budget: int | None = None, expected: int = 0) -> None:
         self.budget = KEPT_BYTES if budget is None else budget
-        self.expected = 0  # bytes of all rows that this will be asked for
-        self._empty()
-
-    def _empty(self) -> None:
+        self.expected = expected  # bytes of all rows that this will be asked for
         self._held: dict[Any, Rows] = {}
         self._bytes = 0
         self._last: tuple[Any, Rows] | None = None
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        """An empty one: whoever unpickles it decodes anew."""
+        return ChunkCache, (self.budget, self.expected)
 
     def get(self, key: Any, decode: Callable[[], Rows]) -> Rows:
         with self._lock:  # one chunk is decoded at a time, by whichever thread comes first
@@ -82,32 +72,26 @@ class ChunkCache:
                 self._last = (key, rows)
             return rows
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"budget": self.budget, "expected": self.expected}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._empty()
-
 
 class TableRows(Joined):
-    """A column of numbers or of lists of them, in the chunks that its file is made of."""
+    """A column of numbers or of lists of them, in the chunks that its file is made of, which are
+    decoded when they are asked for."""
 
-    def __init__(self, column: Column, cache: ChunkCache) -> None:
-        self.column, self.cache, self.file = column, cache, file_version(column.source)
-        self.origin = str(column.source)
+    def __init__(self, source: Source, cache: ChunkCache | None = None) -> None:
+        self.column, self.cache = arrow_files.choose_column(source), cache or ChunkCache()
+        self.file, self.origin = file_version(self.column.source), str(self.column.source)
         chunks = self._opened
         self.at_hand = chunks.at_hand
-        self.starts = part_starts(chunks.lengths)
+        self.starts = [0, *itertools.accumulate(chunks.lengths)]
         n, width = self.starts[-1], int(getattr(chunks.kind, "list_size", 1))
         width, self.dtype = self._first_row() if n else (width, np.dtype(float))
         self.shape = (n, width)
         self.file_bytes = self.file.size
-        cache.expected += n * width * self.dtype.itemsize
+        self.cache.expected += n * width * self.dtype.itemsize
 
     @cached_property
     def _opened(self) -> Chunks:
-        return open_chunks(self.column)
+        return arrow_files.open_chunks(self.column)
 
     @property
     def resident(self) -> bool:  # type: ignore[override]
@@ -136,7 +120,7 @@ class TableRows(Joined):
         at, what, width = begin, str(self.column), self.shape[1]
         with reading_table(self.column.source, row_range(begin, end)):
             for chunk in self._opened.arrays(s, width * self.dtype.itemsize):
-                refuse_expansion(what, self.file.size, decoded_bytes(chunk), REPEATED)
+                refuse_expansion(what, self.file.size, decoded_bytes(chunk), arrow_files.REPEATED)
                 piece = self._numbers(to_numpy(chunk, what, at, self.column.kind))
                 refuse_ragged(np.full(1, piece.shape[1]), width, 0, what, at)
                 pieces.append(piece)
@@ -150,10 +134,10 @@ class TableRows(Joined):
 
     def _numbers(self, rows: NDArray[Any]) -> Rows:
         if rows.dtype.kind not in "fiub":
-            found = type(rows.flat[0]).__name__ if rows.dtype == object and rows.size else None
-            hint = ""
-            if is_binary(self._opened.kind):
+            what, hint = str(rows.dtype), ""
+            if rows.dtype == object and rows.size:
+                what = f"Python objects ({type(rows.flat[0]).__name__})"
+            if self._opened.kind.id in arrow_files.BINARIES:
                 hint = f"; say of what they are made, as in {self.column.name}@float16"
-            what = f"Python objects ({found})" if found else str(rows.dtype)
             raise InputError(f"{self.column} must hold numbers, not {what}{hint}")
         return rows if rows.ndim == 2 else rows[:, None]

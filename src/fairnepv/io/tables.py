@@ -82,7 +82,11 @@ def read_json(source: Source, default: str | None = None) -> NDArray[Any]:
             f"{source.path} must hold a list of integers or of strings, or an object with a list "
             "of picks"
         )
-    return text_array(content, str(source.path)) if kinds == {str} else _integers(content)
+    if kinds == {str}:
+        return text_array(content, str(source.path))
+    # A type that holds all; NumPy would make floats of small and large ones.
+    unsigned = min(content) >= 0 and 2**63 <= max(content) < 2**64
+    return np.array(content, np.uint64 if unsigned else None)
 
 
 def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
@@ -115,12 +119,6 @@ def _guarded(about: str) -> list[str]:
         if isinstance(settings, dict) and isinstance(settings.get(GUARDED), list):
             return [name for name in settings[GUARDED] if isinstance(name, str)]
     return []
-
-
-def _integers(values: list[int]) -> NDArray[Any]:
-    """Integers of one type that holds all; NumPy would make floats of small and large ones."""
-    unsigned = min(values) >= 0 and 2**63 <= max(values) < 2**64
-    return np.array(values, np.uint64 if unsigned else None)
 
 
 def _integers_if_all(values: NDArray[Any]) -> NDArray[Any]:

@@ -23,7 +23,12 @@ _WIDEST = 16  # times the mean length; beyond, most of an array of one width wou
 def text_array(values: Sequence[str], what: str) -> NDArray[Any]:
     """(n,) texts, of one width where that is not wasteful."""
     if "\0" in "".join(values):  # or each would have to be asked, a second for a million
-        _refuse_nul_ends(values, what)
+        for row, value in enumerate(values):
+            if value.endswith("\0"):
+                raise InputError(
+                    f"{what} has {value!r} in row {row:,}, which ends in a NUL that NumPy drops; "
+                    "take it away"
+                )
     lengths = list(map(len, values))
     width, letters = max(lengths, default=0), sum(lengths)
     if 4 * width * len(values) <= NARROW or width * len(values) <= _WIDEST * letters:
@@ -32,15 +37,6 @@ def text_array(values: Sequence[str], what: str) -> NDArray[Any]:
         return np.array(values, dtype=np.dtypes.StringDType())
     except UnicodeEncodeError as error:
         raise InputError(f"{what} has half a character ({error}); write it again") from error
-
-
-def _refuse_nul_ends(values: Sequence[str], what: str) -> None:
-    for row, value in enumerate(values):
-        if value.endswith("\0"):
-            raise InputError(
-                f"{what} has {value!r} in row {row:,}, which ends in a NUL that NumPy drops; take "
-                "it away"
-            )
 
 
 def as_texts(array: NDArray[Any], what: str) -> NDArray[Any]:

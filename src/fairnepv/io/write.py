@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fairnepv.display import shown
 from fairnepv.errors import InputError
-from fairnepv.io.atomic import check_writable, write_errors, write_file
+from fairnepv.io.atomic import check_writable, whole_file, write_errors
 from fairnepv.io.places import local_path, real_path
 from fairnepv.io.source import check_ending, refuse_folder
 from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
@@ -48,8 +48,8 @@ class Output:
         return cls(path)
 
     def write(self, content: bytes) -> None:
-        with write_errors(self.path):
-            write_file(real_path(self.path), content)
+        with write_errors(self.path), whole_file(real_path(self.path)) as part:
+            part.write_bytes(content)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Table:
 def write_table(output: Output, table: Table) -> None:
     """Parquet keeps `about` in its metadata, JSON beside the rows, text in a comment; CSV, which
     has no room for it, in a last column of its first row."""
-    makers = {".parquet": _parquet, ".csv": _csv, ".json": _json, ".txt": _text}
+    makers = {".parquet": _parquet, ".csv": _csv, ".txt": _text, ".json": _json}
     try:
         content = makers[output.path.suffix.lower()](table)
     except UnicodeError as error:
@@ -90,17 +90,8 @@ def _finite(document: Any) -> Any:
     return None if isinstance(document, float) and not math.isfinite(document) else document
 
 
-def _plain_values(values: NDArray[Any]) -> list[Any]:
-    plain: list[Any] = values.tolist()
-    return [_as_text(value) for value in plain] if values.dtype.kind in "SM" else plain
-
-
 def _as_text(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-def write_array(output: Output, array: NDArray[Any]) -> None:
-    output.write(array_content(array))
 
 
 def array_content(array: NDArray[Any]) -> bytes:
@@ -119,24 +110,24 @@ def write_arrays(output: Output, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def table_document(table: Table) -> dict[str, Any]:
     """The table as plain values, for JSON; dates and bytes, which it does not know, as text."""
-    columns = {name: _plain_values(values) for name, values in table.columns.items()}
-    names, cells = list(columns), zip(*columns.values(), strict=True)
-    return {**table.about, table.rows_are: [dict(zip(names, row, strict=True)) for row in cells]}
+    columns = {}
+    for name, values in table.columns.items():
+        plain = values.tolist()
+        columns[name] = [*map(_as_text, plain)] if values.dtype.kind in "SM" else plain
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {**table.about, table.rows_are: rows}
 
 
 def _parquet(table: Table) -> bytes:
-    arrow = pa.table({name: _arrow(values) for name, values in table.columns.items()})
+    columns = {}
+    for name, values in table.columns.items():  # of NumPy's texts Arrow drops what follows a NUL
+        texts = values.dtype.kind in "OU"
+        columns[name] = pa.array(values.tolist(), pa.string()) if texts else pa.array(values)
+    arrow = pa.table(columns)
     arrow = arrow.replace_schema_metadata({"fairnepv": to_json(table.about, indent=None)})
     buffer = io.BytesIO()
     pq.write_table(arrow, buffer)
     return buffer.getvalue()
-
-
-def _arrow(values: NDArray[Any]) -> Any:
-    """An Arrow array. Of NumPy's texts Arrow takes what stands before a NUL, of Python's all."""
-    if values.dtype.kind in "OU":
-        return pa.array(values.tolist(), pa.string())
-    return pa.array(values)
 
 
 def _csv(table: Table) -> bytes:

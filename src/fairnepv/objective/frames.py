@@ -1,5 +1,5 @@
 """f_tau on frames with orthonormal columns [FairNEPv, section 4.1], for any utility: its value,
-A_tau(V), A_perp, the operator H_tau, and the second derivative that the trust region needs."""
+A_tau(V), A_perp, and the second derivative that the trust region needs."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ class Point:
     @functools.cached_property
     def weights(self) -> Floats:
         """(M,) w_q(V)."""
-        w: Floats = soft_min_weights(self.view_values, self.objective.tau)
-        return w
+        return np.asarray(soft_min_weights(self.view_values, self.objective.tau))
 
     @functools.cached_property
     def value(self) -> float:
@@ -126,8 +125,7 @@ class Point:
     def A_perp(self) -> Floats:
         """(I - V V^T) A, half the Grassmann gradient.
 
-        Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12
-        (DESIGN 3.1).
+        Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12.
         """
         return self.project(self.project(self._off_ridge))
 
@@ -141,12 +139,6 @@ class Point:
         """What float64 leaves unsure of the value and of the residual, as an order of magnitude."""
         worst = max(w * f.rounding for w, f in zip(self.weights, self.factors, strict=True))
         return float(max(np.finfo(np.float64).eps * max(1.0, abs(self.value)), worst))
-
-    def apply_H(self, X: Floats, sigma: float = 0.0) -> Floats:
-        """H_{tau,sigma}(V) X without forming H [FairNEPv, Eq. (HV)]."""
-        A, inner = self.A, self.geometry.inner
-        VX = inner(self.V, X)
-        return A @ VX + self.V @ (inner(A, X) + sigma * VX - self._along(VX.T).T)
 
     def hessian(self, xi: Floats) -> Floats:
         """Half the Grassmann Hessian of f_tau applied to a horizontal xi (V^T xi = 0).
@@ -165,11 +157,8 @@ class Point:
             terms.append(share * f.hessian(Y) + change * f.J)
             ridge += share * f.N
         bent = self.objective.maps.combine(tuple(terms)) + xi @ ridge
-        return self.project(bent) - self._along(xi)
-
-    def _along(self, X: Floats) -> Floats:
-        """X (V^T A); V^T A is symmetric."""
-        return self.objective.utility.along_frame(X, self.factors, self._shares)
+        along = self.objective.utility.along_frame(xi, self.factors, self._shares)
+        return self.project(bent) - along
 
     def project(self, X: Floats) -> Floats:
         """(I - V V^T) X, the tangent part of X."""

@@ -36,9 +36,9 @@ class Geometry(ABC):
     def random(self, like: Floats, rng: np.random.Generator) -> Floats:
         """A random vector of the kind of `like`."""
 
-    @abstractmethod
     def renew(self, X: Floats) -> Floats:
         """X without what rounding has added up in it; X itself where nothing adds up."""
+        return X
 
     def norm(self, X: Floats) -> float:
         return float(np.sqrt(max(self.dot(X, X), 0.0)))
@@ -54,7 +54,10 @@ class Geometry(ABC):
         square root is safe; whatever V had lost in orthonormality is restored on the way.
         """
         W = V + xi
-        return W @ inverse_root(self.inner(W, W))
+        lam, E = eigh(self.inner(W, W), driver="evd", check_finite=False)
+        if not lam[0] > 0:
+            raise np.linalg.LinAlgError("a frame was lost to rounding")
+        return np.asarray(W @ ((E / np.sqrt(lam)) @ E.T))
 
 
 class Euclidean(Geometry):
@@ -74,17 +77,5 @@ class Euclidean(Geometry):
     def random(self, like: Floats, rng: np.random.Generator) -> Floats:
         return rng.standard_normal(like.shape)
 
-    def renew(self, X: Floats) -> Floats:
-        return X
-
 
 EUCLIDEAN = Euclidean()
-
-
-def inverse_root(S: Floats) -> Floats:
-    """S^-1/2 of a positive definite S (k, k)."""
-    lam, E = eigh(S, driver="evd", check_finite=False)
-    if not lam[0] > 0:
-        raise np.linalg.LinAlgError("a frame was lost to rounding")
-    root: Floats = (E / np.sqrt(lam)) @ E.T
-    return root

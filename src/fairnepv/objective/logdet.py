@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import Block
-from fairnepv.objective.held_rows import Each, HeldRows, one_by_one
-from fairnepv.objective.majorant import Slope
+from fairnepv.objective.majorant import Each, HeldRows, Slope, one_by_one
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices, square_root
 
@@ -55,8 +54,7 @@ class LogDet:
         return c * pivots + v**2
 
     def swap_gains(self, changes: Floats) -> Floats:
-        gains: Floats = np.log(np.maximum(changes, _TINY))
-        return gains
+        return np.asarray(np.log(np.maximum(changes, _TINY)))
 
     def swap_ceiling(self, block: Block, w: Floats, c: Any, pivots: Floats, v: Any) -> Any:
         rise = (c * block.put(w.astype(pivots.dtype))) @ block.put(pivots)
@@ -127,8 +125,7 @@ class ViewFactor:
         return self._solve(Y @ self.N)
 
     def _solve(self, right: Floats) -> Floats:
-        solution: Floats = dpotrs(self._factor, right, lower=False)[0]
-        return solution
+        return np.asarray(dpotrs(self._factor, right, lower=False)[0])
 
 
 def inverse_from_cholesky(R: Floats) -> Floats:

@@ -1,44 +1,113 @@
-"""The concave majorant of the log-determinant (DESIGN 3.5), and what its slopes prove of all rows.
+"""The concave majorant Gamma of the log-determinant on few rows, and what its slopes prove of all.
 
-With lambda the eigenvalues of Phi^T diag(x) Phi in descending order and the unique r for which
-lambda_r > m >= lambda_{r+1}, m = (sum_{i>r} lambda_i) / (k - r),
-
-    Gamma(x) = sum_{i<=r} log(lambda_i + eps) + (k - r) log(m + eps)
-
-is concave over {0 <= x <= 1, sum x = k} and equals log det L[S, S] at the indicator of S [Nikolov;
-LiXie]. Its gradient is phi_i^T W phi_i, where W has eigenvalues 1/(lambda_i + eps) on the leading
-eigenvectors and 1/(m + eps) on everything else.
-
-For any positive definite W at all, every set S of k rows has
-
-    log det L[S, S] <= sum_{i in S} phi_i^T W phi_i + sum_{j<=k} h(w_j)
-
-with w_1 <= w_2 <= ... the eigenvalues of W and h(w) = max_{t>=0} log(t + eps) - w t, by von
-Neumann's trace inequality: tr(W Phi_S^T Phi_S) is at least the sum of w_j times the descending
-eigenvalues. W = level I - A^T A with A = B^T Phi_T for few rows T: all that is needed of it are
-kernel entries, so a wide sparse view and an explicit kernel are bounded like any other.
+The formulas are in docs/method.md, "The concave bound": Gamma(x) from the leading r eigenvalues of
+Phi^T diag(x) Phi and the mean that the other k - r slots share; its gradient phi_i^T W phi_i; and
+for any positive definite W = level I - A^T A, A = B^T Phi_T, a bound on every set of k rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from fairnepv.compute import Block, RowBlock, few_threads
-from fairnepv.objective.held_rows import Each, HeldRows
+from fairnepv.compute import HOST, Block, RowBlock, few_threads
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
+_CHUNK = 2048  # rows that are worth a thread of the host
+
+Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]  # does independent calls, in order
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [call() for call in calls]
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller.
+
+    Held in float32, they give a value to about six digits in half of the time. They are at `place`,
+    and so is what is as large as they are; x and prices are on the host.
+    """
+
+    eps: float
+    norms: Floats  # (m,) diagonal of the kernel
+    features: Any = None
+    kernel: Any = None
+    place: Any = HOST
+
+    @classmethod
+    def of(
+        cls, view: View, rows: Indices, shift: float = 0.0, dtype: DTypeLike = np.float64
+    ) -> HeldRows:
+        """As the smaller of the two, without `shift` I of the kernel, which its ridge gets."""
+        eps, place = view.ridge + max(shift, 0.0), view.place
+        if view.p < len(rows) and not shift:
+            features = view.dense_rows(rows)
+            norms = place.get(place.square_sums(features))
+            kind = getattr(place.xp, np.dtype(dtype).name)
+            return cls(eps, norms, place.xp.astype(features, kind, copy=False), place=place)
+        K = view.inner(rows, rows)
+        K.flat[:: len(K) + 1] -= shift
+        kernel = place.put(K.astype(dtype, copy=False))
+        return cls(eps, np.diagonal(K).copy(), kernel=kernel, place=place)
+
+    @functools.cached_property
+    def exact(self) -> bool:
+        """Whether the rows are held in float64."""
+        held = self.kernel if self.features is None else self.features
+        return bool(held.dtype == self.place.xp.float64)
+
+    @property
+    def kind(self) -> type[np.floating[Any]]:
+        return np.float64 if self.exact else np.float32
+
+    def gram(self, root: Any, each: Each) -> Any:
+        """X^T X or X X^T for X = diag(root) Phi, whichever is smaller."""
+        if self.features is None:
+            return root[:, None] * self.kernel * root
+        parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
+        return functools.reduce(operator.add, parts)
+
+    def images(self, Y: Any, root: Any, lam: Floats, each: Each) -> tuple[Any, Any]:
+        """Phi U, (m, r), where Y has multiples of eigenvectors of that matrix, with eigenvalues
+        lam, and U the same of X^T X; for a kernel also B with Phi^T B = U."""
+        if self.features is not None:
+            products = [partial(operator.matmul, self.features[c], Y) for c in self._chunks]
+            chunks = list(each(products))
+            return chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks), None
+        B = root[:, None] * (Y / self.place.put(np.sqrt(lam).astype(self.kind)))
+        return self.kernel @ B, B
+
+    @property
+    def _chunks(self) -> list[slice]:
+        """A fixed partition, so that sums do not depend on the number of threads; a device has
+        its threads inside of one."""
+        m = len(self.norms)
+        size = _CHUNK if self.place is HOST else max(m, 1)
+        return [slice(start, start + size) for start in range(0, m, size)]
+
+
+def _gram(features: Any, root: Any) -> Any:
+    weighted = root[:, None] * features
+    return weighted.T @ weighted
+
+
+# --- the majorant on few rows -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """Gamma at a point, and W = level I - Phi^T B B^T Phi with B = `combine` (m, r), r < k."""
+    """Gamma at a point, and W = level I - Phi^T B B^T Phi, B (m, r) with r < k."""
 
     value: float
     prices: Floats  # (m,) phi_i^T W phi_i
@@ -64,13 +133,9 @@ class Slope:
         prices = np.maximum(level * rows.norms - place.get(place.square_sums(images)), 0.0)
         return cls(value, prices, level, partial(_combination, rows, x, lam, images, B))
 
-    @property
-    def combine(self) -> Any:
-        return self.combination()
-
     def dual(self, shift: float) -> ViewDual:
         """The same W for all rows of the view."""
-        return ViewDual(self.level, self.combine, shift)
+        return ViewDual(self.level, self.combination(), shift)
 
 
 def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
@@ -137,9 +202,7 @@ class ViewDual:
         w[: len(lowest)] = lowest
         values = conjugate(w, eps)
         rank = min(view.n, view.p)
-        if (
-            rank < k
-        ):  # further eigenvalues of Phi_S^T Phi_S are zero, or at most what counts as zero
+        if rank < k:  # further eigenvalues of Phi_S^T Phi_S are at most what counts as zero
             nothing = np.log(eps + view.tail + max(-self.shift, 0.0))
             values[rank:] = np.minimum(values[rank:], nothing)
         return float(values.sum())

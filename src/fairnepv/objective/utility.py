@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block
-from fairnepv.objective.held_rows import Each, HeldRows
 from fairnepv.objective.logdet import LogDet
+from fairnepv.objective.majorant import Each, HeldRows
 from fairnepv.problem import Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices

@@ -12,7 +12,7 @@ from fairnepv import __version__
 from fairnepv.api.selection import Comparison, Score, Selection
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.insight import Assignment, Explanation
-from fairnepv.io import Table
+from fairnepv.io.write import Table
 from fairnepv.planning import Forecast
 from fairnepv.stiefel import Relaxation
 

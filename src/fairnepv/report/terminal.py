@@ -14,8 +14,8 @@ from fairnepv.api.selection import Comparison, Score, Selection
 from fairnepv.concave import Certificate, Verified
 from fairnepv.display import shown
 from fairnepv.errors import Status
-from fairnepv.io import Table
 from fairnepv.io.memory import size_in_words
+from fairnepv.io.write import Table
 from fairnepv.planning import Forecast
 from fairnepv.report.terms import terms_lines
 from fairnepv.stiefel import Relaxation

@@ -20,9 +20,8 @@ from fairnepv.search.enumeration import (
     refuse_missed_floors,
 )
 from fairnepv.search.exact import Exact
-from fairnepv.search.greedy import Greedy, complete, fair_order
+from fairnepv.search.greedy import Greedy, complete, fair_order, shortlist
 from fairnepv.search.local import LocalSearch
-from fairnepv.search.screening import shortlist
 
 __all__ = [
     "EFFORTS",

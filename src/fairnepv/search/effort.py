@@ -138,11 +138,8 @@ def restart_from(problem: Problem, found: Found, effort: Effort, session: Contex
         if session.ended(found.status) or failures >= effort.patience:
             break
         perturbed = Found(_perturb(problem, found.indices, restart), found.status)
-        candidate = better(
-            problem,
-            found,
-            improve(problem, perturbed, effort.one_swaps, session, goal=session.goal),
-        )
+        reached = improve(problem, perturbed, effort.one_swaps, session, goal=session.goal)
+        candidate = better(problem, found, reached)
         failures = failures + 1 if candidate is found else 0
         found = candidate
     if found is not found_without:  # what came of restarts has seen no pairs yet

@@ -25,7 +25,6 @@ from fairnepv.problem import Problem
 from fairnepv.search.ties import lost_below_zero, rounding
 from fairnepv.views.base import Floats, Indices
 
-LIMIT: int = default("limit")
 _MOST_WORK = 1e12  # subsets times k^3 operations of a determinant
 _BATCH_NUMBERS = 1 << 20
 
@@ -42,7 +41,7 @@ class Enumeration:
         return len(self.tied)
 
 
-def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
+def enumerate_subsets(problem: Problem, limit: int = default("limit")) -> Enumeration:
     """Every k-subset that the constraints allow, scored by F_tau."""
     n, k = problem.n, problem.k
     count = math.comb(n, k)
@@ -56,10 +55,11 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
             f"enumeration would take {count:,} determinants of size {k}; use select(), which "
             "searches and bounds instead"
         )
-    looked, unsure = 0, _unsure(problem)
+    rules, looked, unsure = problem.constraints, 0, _unsure(problem)
     subsets, scores = np.empty((0, k), dtype=np.int64), np.empty(0)  # those tied with the best
     for batch in _batches(n, k):
-        batch = _feasible(problem, batch)
+        if rules:
+            batch = batch[[rules.is_met(subset) for subset in batch]]
         looked += len(batch)
         batch, batch_scores = _contenders(problem, batch, scores.max(initial=-np.inf), unsure)
         subsets = np.concatenate([subsets, batch])
@@ -68,10 +68,8 @@ def enumerate_subsets(problem: Problem, limit: int = LIMIT) -> Enumeration:
         subsets, scores = subsets[tied], scores[tied]
     assert len(subsets), "Problem refuses constraints that no subset meets"
     indices = subsets[0]
-    if problem.floors is not None:
-        refuse_missed_floors(problem, indices)
-    value = subset_merit(problem, indices)
-    return Enumeration(indices, value, looked, subsets)
+    refuse_missed_floors(problem, indices)
+    return Enumeration(indices, subset_merit(problem, indices), looked, subsets)
 
 
 def _batches(n: int, k: int) -> Iterator[NDArray[np.int64]]:
@@ -80,11 +78,6 @@ def _batches(n: int, k: int) -> Iterator[NDArray[np.int64]]:
     size = max(1, _BATCH_NUMBERS // k**2)
     while chunk := list(itertools.islice(subsets, size)):
         yield np.array(chunk, dtype=np.int64)
-
-
-def _feasible(problem: Problem, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-    rules = problem.constraints
-    return batch[[rules.is_met(subset) for subset in batch]] if rules else batch
 
 
 def _unsure(problem: Problem) -> float:
@@ -116,8 +109,7 @@ def _scores(problem: Problem, batch: NDArray[np.int64]) -> Floats:
     utility, views = utility_of(problem), problem.pool.views
     divisor = utility.divisor(problem.k)
     d = np.array([utility.totals(view, batch) / divisor + view.offset for view in views])
-    scores: Floats = merit(d + problem.lifts[:, None], problem.tau, lifted_floors(problem))
-    return scores
+    return np.asarray(merit(d + problem.lifts[:, None], problem.tau, lifted_floors(problem)))
 
 
 def misses_floors(problem: Problem, indices: Indices) -> bool:
@@ -129,7 +121,8 @@ def misses_floors(problem: Problem, indices: Indices) -> bool:
 
 def refuse_missed_floors(problem: Problem, best: Indices) -> None:
     """For searches that have looked at everything: the best set misses a floor, so all do."""
-    assert problem.floors is not None
+    if problem.floors is None:
+        return
     d = subset_scores(problem.pool, best, problem.utility)
     missed = np.flatnonzero(d < problem.floors - FLOOR_ROUNDING)
     if len(missed):

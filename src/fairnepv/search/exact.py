@@ -1,20 +1,17 @@
 """Branch and bound: the discrete optimum, proven, for pools of some hundreds of rows.
 
 A node has chosen some items and may choose further ones from its candidates; its children choose
-one candidate each and give up those before it. Given the chosen items, log det L[S, S] is a
-constant plus log det of a conditional kernel, which is K' + eps I again, so every bound applies at
-every node. Cheap ones come first: Hadamard's inequality on conditional variances, view by view
-and for all views together. Then the concave relaxation, stopped as soon as it decides. Its prices
-also bound every child, most of which are never looked at. Small subtrees are searched to the end
-by conditioning on one candidate after the other, the last two at once.
+one candidate each and give up those before it. Conditional on the chosen the problem has the same
+form, so every bound applies: Hadamard's inequality first, then the concave relaxation, whose prices
+also bound every child. Small subtrees are searched to the end, the last two items at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +30,11 @@ _SURE = 1e-9  # a set that is better by less is not looked for
 _PROVEN = 1e-6  # a proof that may be off by more is none
 
 
-class PriceCandidates(Protocol):
-    """A relaxation that bounds what some candidates can still bring; it is handed in, since this
-    room knows none."""
-
-    def __call__(
-        self, kernels: Floats, eps: Floats, standing: Standing, room: int, best: float, sure: float
-    ) -> tuple[Floats, float]:
-        """Prices (m,) and a constant, whose sum over any `room` candidates bounds their score.
-
-        `kernels` (M, m, m) are conditional on the chosen items, which stand as `standing` says. A
-        bound of at most `best + sure` is good enough.
-        """
+# A relaxation that bounds what some candidates can still bring, by prices (m,) and a constant: from
+# their kernels (M, m, m) conditional on the chosen items, eps (M,), how the chosen stand, the room
+# left, and `best` and `sure`, whose sum a bound need not fall below. It is handed in, since this
+# room knows none.
+PriceCandidates = Callable[[Floats, Floats, Standing, int, float, float], tuple[Floats, float]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class Exact:
         refuse_large(problem)
         self.problem, self.node_limit, self.goal = problem, node_limit, goal
         self._start = np.asarray(start, dtype=np.int64)
-        self._tree = Tree.of(problem, price)
+        self._tree = Tree(problem, price)
         # Determinants are conditioned step by step, each with the rounding of one comparison.
         noise = rounding(problem.pool.largest_norms, self._tree.eps, 1)
         self._rounding = _SURE + noise + lost_below_zero(problem.pool)
@@ -154,29 +144,22 @@ class Branch(NamedTuple):
 
     chosen: Indices  # rows
     rows: Indices  # (m,) candidates
+    room: int  # how many of them are still to be chosen
     base: Floats  # (M,) log det of the chosen
     K: Floats  # (M, m, m), without the ridge
 
 
-@dataclass(frozen=True)
 class Tree:
     """What all nodes share."""
 
-    problem: Problem
-    price: PriceCandidates
-    kernels: Floats  # (M, n, n)
-    eps: Floats  # (M,)
-    empty: Standing  # of no items, as a set of k
-
-    @classmethod
-    def of(cls, problem: Problem, price: PriceCandidates) -> Tree:
+    def __init__(self, problem: Problem, price: PriceCandidates) -> None:
+        self.problem, self.price = problem, price
         views = problem.pool.views
         shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
-        kernels = np.stack([view.whole_kernel() for view in views])
-        kernels -= shifts[:, None, None] * np.eye(problem.n)
-        eps = problem.pool.eps + shifts
-        empty = Standing.of(problem, np.zeros(len(views)), problem.k)
-        return cls(problem, price, kernels, eps, empty)
+        self.kernels = np.stack([view.whole_kernel() for view in views])  # (M, n, n)
+        self.kernels -= shifts[:, None, None] * np.eye(problem.n)
+        self.eps = problem.pool.eps + shifts
+        self.empty = Standing.of(problem, np.zeros(len(views)), problem.k)  # no items of k
 
     # --- a node -----------------------------------------------------------------------------------
 
@@ -188,9 +171,11 @@ class Tree:
         if bound <= best.value + _SURE:
             return best, *none
         branch = self.branch(node)
-        room = self.problem.k - len(branch.chosen)
+        room = branch.room
         if room == 0:
-            return self._leaf(branch, best), *none
+            value = float(self.empty.fair_scores(branch.base))
+            better = value > best.value and self.problem.constraints.is_met(branch.chosen)
+            return Best(branch.chosen, value) if better else best, *none
         few = room <= DEEPEST and math.comb(len(branch.rows), room) <= _SMALL
         if few or room <= 2:
             return self.search(branch, best), *none
@@ -202,10 +187,8 @@ class Tree:
 
     def branch(self, node: NDArray[np.int8]) -> Branch:
         chosen = np.flatnonzero(node == 1)
-        open_rows = (node == 0) & self.problem.constraints.may_add(
-            chosen, self.problem.n, self.problem.k
-        )
-        rows = np.flatnonzero(open_rows)
+        n, k = self.problem.n, self.problem.k
+        rows = np.flatnonzero((node == 0) & self.problem.constraints.may_add(chosen, n, k))
         K = self.kernels[:, rows[:, None], rows]
         base = np.zeros(len(K))
         if len(chosen):
@@ -215,21 +198,15 @@ class Tree:
             base = 2.0 * np.log(np.diagonal(C, axis1=1, axis2=2)).sum(axis=1)
             V = np.linalg.solve(C, self.kernels[:, chosen[:, None], rows])
             K = K - V.swapaxes(1, 2) @ V
-        return Branch(chosen, rows, base, K)
-
-    def _leaf(self, branch: Branch, best: Best) -> Best:
-        value = float(self.empty.fair_scores(branch.base))
-        met = self.problem.constraints.is_met(branch.chosen)
-        return Best(branch.chosen, value) if met and value > best.value else best
+        return Branch(chosen, rows, k - len(chosen), base, K)
 
     # --- bounds -----------------------------------------------------------------------------------
 
     def _thinned(self, branch: Branch, best: Best) -> tuple[Branch, float]:
         """The branch without candidates that cannot be in a better set, and Hadamard's bound."""
-        room = self.problem.k - len(branch.chosen)
-        while len(branch.rows) >= room:
+        while len(branch.rows) >= branch.room:
             gains = np.log(_diagonals(branch.K) + self.eps[:, None])  # (M, m)
-            with_each = self._hadamard(branch.base, gains, room)
+            with_each = self._hadamard(branch.base, gains, branch.room)
             keep = with_each > best.value + _SURE
             if keep.all():
                 return branch, float(with_each.max())
@@ -255,22 +232,14 @@ class Tree:
 
     def prices(self, branch: Branch, best: Best) -> tuple[Floats, float]:
         """By candidate (m,), and a constant: a set that has `room` of them scores at most that."""
-        standing, room = (
-            self.empty._replace(totals=branch.base),
-            self.problem.k - len(branch.chosen),
-        )
-        return self.price(branch.K, self.eps, standing, room, best.value, _SURE)
+        standing = self.empty._replace(totals=branch.base)
+        return self.price(branch.K, self.eps, standing, branch.room, best.value, _SURE)
 
     def _children(
-        self,
-        node: NDArray[np.int8],
-        branch: Branch,
-        prices: Floats,
-        constant: float,
-        best: Best,
+        self, node: NDArray[np.int8], branch: Branch, prices: Floats, constant: float, best: Best
     ) -> tuple[NDArray[np.int8], Floats]:
         """One child per candidate, dearest first, as long as its prices leave it a chance."""
-        room = self.problem.k - len(branch.chosen)
+        room = branch.room
         order = np.argsort(-prices, kind="stable")
         dear = prices[order]
         # Child j has candidate j and the room - 1 that follow it.
@@ -291,15 +260,14 @@ class Tree:
 
     def search(self, branch: Branch, best: Best) -> Best:
         """The best set of a subtree, by depth-first search with Hadamard's bound."""
-        room = self.problem.k - len(branch.chosen)
         branch, bound = self._thinned(branch, best)
-        if len(branch.rows) < room or bound <= best.value + _SURE:
+        if len(branch.rows) < branch.room or bound <= best.value + _SURE:
             return best
-        if room <= 2:
-            return self._finish(branch, room, best)
+        if branch.room <= 2:
+            return self._finish(branch, best)
         order = np.argsort(-np.log(_diagonals(branch.K) + self.eps[:, None]).sum(axis=0))
         branch = _restrict(branch, order)
-        for j in range(len(branch.rows) - room + 1):
+        for j in range(len(branch.rows) - branch.room + 1):
             best = self.search(self._condition(branch, j), best)
         return best
 
@@ -309,23 +277,21 @@ class Tree:
         v = branch.K[:, j, j + 1 :]
         K = branch.K[:, j + 1 :, j + 1 :] - (v / c[:, None])[:, :, None] * v[:, None, :]
         chosen = np.append(branch.chosen, branch.rows[j])
-        return Branch(chosen, branch.rows[j + 1 :], branch.base + np.log(c), K)
+        return Branch(chosen, branch.rows[j + 1 :], branch.room - 1, branch.base + np.log(c), K)
 
-    def _finish(self, branch: Branch, room: int, best: Best) -> Best:
+    def _finish(self, branch: Branch, best: Best) -> Best:
         """The last one or two items, all at once."""
         diagonals = _diagonals(branch.K)
-        if room == 1:
-            values = self.empty.fair_scores(
-                branch.base[:, None] + np.log(diagonals + self.eps[:, None])
-            )
+        if branch.room == 1:
+            dets = diagonals + self.eps[:, None]
             picks = np.arange(len(branch.rows))[:, None]
         else:
             i, j = np.triu_indices(len(branch.rows), 1)
             # (a + eps)(b + eps) - v^2 without cancelling what a small ridge contributes.
             a, b, e = diagonals[:, i], diagonals[:, j], self.eps[:, None]
             dets = np.maximum(a * b - branch.K[:, i, j] ** 2, 0.0) + e * (a + b + e)
-            values = self.empty.fair_scores(branch.base[:, None] + np.log(dets))
             picks = np.stack([i, j], axis=1)
+        values = self.empty.fair_scores(branch.base[:, None] + np.log(dets))
         rules = self.problem.constraints
         for t in np.argsort(-values, kind="stable") if rules else [int(np.argmax(values))]:
             if values[t] <= best.value + _SURE:
@@ -354,5 +320,4 @@ def _top_sums(gains: Floats, count: int) -> Floats:
     top = largest[:, :count].sum(axis=1, keepdims=True)
     # A candidate that is itself among the largest makes room for the next.
     among = gains >= largest[:, count - 1 : count]
-    swapped: Floats = np.where(among, top - gains + largest[:, count : count + 1], top)
-    return swapped
+    return np.asarray(np.where(among, top - gains + largest[:, count : count + 1], top))

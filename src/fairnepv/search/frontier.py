@@ -1,22 +1,16 @@
 """What greedy knows of a set and of all rows beside it, and so which row is the best to add.
 
-In each view a row has a conditional variance c_i given the chosen ones, which a new pick turns into
-c_i - (phi_i . u)^2 for one direction u. Variances only fall, and gains with them (the utility is
-submodular), so old ones are upper bounds, and F_tau is concave and increasing in the gains: most
-rows are seen to be hopeless from a tangent alone (DESIGN 3.4). Rows that might win are refreshed
-with all directions they have missed in one product; now and then a pass refreshes all rows.
-
-Variances are computed in float32 where the ridge allows it. Every row that could be the best for
+Old variances bound new gains, and a tangent of F_tau shows most rows to be hopeless; the others are
+refreshed with all directions that they have missed at once (docs/method.md, "All swaps in two
+products"). Variances are in float32 where the ridge allows it. Every row that could be the best for
 all that these say is confirmed in float64 from gathered rows, so neither the precision nor the
-order in which rows were refreshed shows in the result.
-
-A device answers slowly and computes fast: there the next picks are foreseen by a `Sprint`.
+order of refreshing shows in the result. A device answers slowly: there a `Sprint` foresees picks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,16 +72,18 @@ class Frontier:
         self._logs = self._logarithms(self.variances)  # (M, n) float32
         self._since = 0  # picks that all rows know of
         self._gathered = 0  # rows refreshed since the last pass
-        self._winner = _Winner(np.log(pool.eps + pool.largest_norms), np.inf)
+        self._gains = np.log(pool.eps + pool.largest_norms)  # (M,) of the last pick
+        # The height from which on a row could have been as good, and how fast it falls.
+        self._reach, self._decline = np.inf, 0.0
         self._batch = max(_BATCH, int(_BATCH_SHARE * pool.n))
-        self._error = coarse_error(problem)
-        self._coarse = coarse and self._error <= COARSEST
+        error = coarse_error(problem)
+        self._coarse = coarse and error <= COARSEST
+        self._error = error if self._coarse else 0.0
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
-        self._foresees = all(trail.foresees for trail in self._trails)
-        self._foresees &= (
-            problem.constraints.quotas is None
-        )  # which forbid other rows at every pick
+        # Quotas forbid other rows at every pick.
+        foresee = [trail.foresees for trail in self._trails]
+        self._foresees = all(foresee) and problem.constraints.quotas is None
         self._sprint: Sprint | None = None
         self._next_sprint = self._pause = 1  # not before so many picks; and so many after a failure
         self._foreseen: list[Foreseen] = []
@@ -117,8 +113,8 @@ class Frontier:
         if self._missed >= WINDOW:
             self.refresh_all()
         unsure = blur(self.problem, size)
-        slack = max(SLACK, 10.0 * unsure) + (2.0 * self._error / size if self._coarse else 0.0)
-        contenders = self._contenders(self.standing(size), slack, self._closed())
+        slack = max(SLACK, 10.0 * unsure) + 2.0 * self._error / size
+        contenders = self._contenders(self.standing(size), slack)
         if len(contenders) == 1:
             return int(contenders[0])
         confirmed = self._confirm(contenders)
@@ -130,20 +126,17 @@ class Frontier:
             for trail in self._trails:
                 trail.adopt()
             before, self.totals = self.totals, self._foreseen.pop(0).totals
-            self._winner = _Winner(self.totals - before, np.inf)
+            self._gains, self._reach, self._decline = self.totals - before, np.inf, 0.0
         else:
             self._foreseen = []
-            self._add(row)
+            coordinates, c = self._condition(np.array([row]))
+            if not (c > 0).all():
+                raise np.linalg.LinAlgError("a variance is not positive")
+            for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
+                trail.add(row, v[:, 0], float(root))
+            self.totals = self.totals + self.utility.gains(c[:, 0])
         self.indices = np.append(self.indices, np.int64(row))
         self._logs[:, row] = CLOSED
-
-    def _add(self, row: int) -> None:
-        coordinates, c = self._condition(np.array([row]))
-        if not (c > 0).all():
-            raise np.linalg.LinAlgError("a variance is not positive")
-        for trail, v, root in zip(self._trails, coordinates, np.sqrt(c[:, 0]), strict=True):
-            trail.add(row, v[:, 0], float(root))
-        self.totals = self.totals + self.utility.gains(c[:, 0])
 
     def _look_ahead(self) -> None:
         """Foresee some picks at once: on a device, and from the second pick on, as the first is
@@ -154,39 +147,28 @@ class Frontier:
         if not isinstance(standing, Standing):
             return
         if self._sprint is None:
-            error = self._error if self._coarse else 0.0
-            self._sprint = Sprint(self.problem, self._trails, error, self._rounding)
+            self._sprint = Sprint(self.problem, self._trails, self._error, self._rounding)
         if self._missed:
             self.refresh_all()
-        _, slopes = standing.ceiling(self._winner.gains)
-        heights = self._heights(slopes / slopes.sum(), self._closed())
+        _, slopes = standing.ceiling(self._gains)
         t = len(self.indices)
-        self._foreseen = self._sprint.run(heights, self._logs, self.totals, t)
+        self._foreseen = self._sprint.run(self._heights(slopes), self._logs, self.totals, t)
         self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
         self._next_sprint = t if self._foreseen else t + self._pause
 
-    def _closed(self) -> NDArray[np.bool_] | None:
-        """Rows that the rules forbid; chosen ones are closed anyhow."""
-        problem = self.problem
-        if not problem.constraints:
-            return None
-        return ~problem.constraints.may_add(self.indices, problem.n, problem.k)
-
-    def _contenders(
-        self, standing: Scores, slack: float, closed: NDArray[np.bool_] | None
-    ) -> Indices:
+    def _contenders(self, standing: Scores, slack: float) -> Indices:
         """All rows that may be within `slack` of the best, ascending.
 
         The tangent at any point bounds all scores; it is taken where the last winner stood. Rows
         are looked at from the highest bound down, until the best is above what is left.
         """
-        constant, slopes = standing.ceiling(self._winner.gains)
-        total = float(slopes.sum())
-        heights = self._heights(slopes / total, closed)
+        constant, slopes = standing.ceiling(self._gains)
+        total, heights = float(slopes.sum()), self._heights(slopes)
         top = float(heights.max())
         if not np.isfinite(top):
             raise np.linalg.LinAlgError("a variance is not a number")
-        seen, reach = np.inf, min(self._winner.expected, top)
+        # As expected of the last picks, rather too low: a second look costs more than some rows.
+        seen, reach = np.inf, min(self._reach - 2.0 * self._decline, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
             rows, seen = self._highest(heights, reach, seen)
@@ -195,7 +177,9 @@ class Frontier:
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
             at = int(best[2].argmax())
             reach = float((best[2][at] - slack - constant) / total) - self._rounding
-        self._winner = self._winner.next(best[1][:, at], reach)
+        fall = max(self._reach - reach, 0.0) if np.isfinite(self._reach) else 0.0
+        self._decline += 0.2 * (fall - self._decline)
+        self._gains, self._reach = best[1][:, at], reach
         near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
         return np.sort(np.concatenate(near))
 
@@ -221,22 +205,22 @@ class Frontier:
             raise np.linalg.LinAlgError("a score is not a number")
         return place.get(rows), logs, scores
 
-    def _heights(self, weights: Floats, closed: NDArray[np.bool_] | None) -> Any:
-        """(n,) float32, where the rows are."""
-        there = self._place.put(weights.astype(np.float32))
-        heights = self._place.weighted(there, self._logs)
-        if closed is not None:
-            heights[self._place.put(closed)] = -np.inf
+    def _heights(self, slopes: Floats) -> Any:
+        """(n,) weighted means of the gains in float32, where the rows are; -inf for rows that the
+        rules forbid, while chosen ones are closed anyhow."""
+        problem, weights = self.problem, (slopes / slopes.sum()).astype(np.float32)
+        heights = self._place.weighted(self._place.put(weights), self._logs)
+        if problem.constraints:
+            allowed = problem.constraints.may_add(self.indices, problem.n, problem.k)
+            heights[self._place.put(~allowed)] = -np.inf
         return heights
 
     def _confirm(self, rows: Indices) -> Floats:
         """F_tau of the set with each of these rows, from gathered rows: no block size enters."""
         standing = self.standing(len(self.indices) + 1)
-        parts = []
-        for start in range(0, len(rows), _CONFIRM):
-            part = rows[start : start + _CONFIRM]
-            parts.append(standing.fair_scores(self.utility.gains(self._condition(part)[1])))
-        return np.concatenate(parts)
+        parts = [rows[start : start + _CONFIRM] for start in range(0, len(rows), _CONFIRM)]
+        variances = (self._condition(part)[1] for part in parts)
+        return np.concatenate([standing.fair_scores(self.utility.gains(c)) for c in variances])
 
     def _condition(self, rows: Indices) -> tuple[list[Any], Floats]:
         """v = C^-1 K[S, rows] (t, m) of every view, where the rows are, and c = L_ii - |v_i|^2
@@ -291,7 +275,7 @@ class Frontier:
         here = slice(None) if rows is None else rows
         explained = pool.map(
             _explained,
-            NewDirections(since, np.arange(since, t), directions, self._coarse),
+            (np.arange(since, t), directions, self._coarse),
             self._known[here],
             width=(t - since) * len(pool.views),
             rows=rows,
@@ -317,52 +301,28 @@ class Frontier:
         return len(self.indices) - self._since
 
 
-class _Winner(NamedTuple):
-    """The last pick: its gains (M,), and the height from which on a row could have been as good."""
-
-    gains: Floats
-    reach: float
-    decline: float = 0.0  # of `reach` from pick to pick, a running average
-
-    @property
-    def expected(self) -> float:
-        """The height that the next pick will ask for, rather too low than too high: a second look
-        costs more than some rows."""
-        return self.reach - 2.0 * self.decline
-
-    def next(self, gains: Floats, reach: float) -> _Winner:
-        last = max(self.reach - reach, 0.0) if np.isfinite(self.reach) else 0.0
-        return _Winner(gains, reach, self.decline + 0.2 * (last - self.decline))
-
-
-class NewDirections(NamedTuple):
-    """The directions that some picks added, from number `since` on."""
-
-    since: int
-    picks: NDArray[np.int64]  # their numbers
-    anchors: tuple[Any, ...]  # by view
-    coarse: bool
-
-
 @portable
-def _explained(block: Block, state: NewDirections, known: Any) -> Any:
-    """(b, M) sums of squares along the directions that rows do not know of."""
+def _explained(
+    block: Block, state: tuple[NDArray[np.int64], tuple[Any, ...], bool], known: Any
+) -> Any:
+    """(b, M) sums of squares along the directions that rows do not know of.
+
+    The state holds the numbers of the picks that added directions, their anchors by view, and
+    whether float32 is good enough.
+    """
+    picks, anchors, coarse = state
     xp, explained = block.xp, []
-    asked = not block.place.asynchronous
-    partly = _partly_informed(known, state.since) if asked else slice(None)
-    unknown = block.put(state.picks) >= known[partly, None]
+    partly: Any = slice(None)
+    if not block.place.asynchronous:
+        rows = np.flatnonzero(known > picks[0])  # those that know some of the directions already
+        partly = rows if 2 * len(rows) < len(known) else partly
+    unknown = block.put(picks) >= known[partly, None]
     with np.errstate(**OVERFLOWS):
-        for view, anchor in zip(block.views, state.anchors, strict=True):
-            v = view.coarse(anchor) if state.coarse else view.cross(anchor)
+        for view, anchor in zip(block.views, anchors, strict=True):
+            v = view.coarse(anchor) if coarse else view.cross(anchor)
             v[partly] *= unknown
             explained.append(block.place.square_sums(v))
     return xp.astype(xp.stack(explained, axis=1), xp.float64)
-
-
-def _partly_informed(known: Any, since: int) -> Any:
-    """Rows that know some of the directions already; all rows where that is quicker."""
-    rows = np.flatnonzero(known > since)
-    return rows if 2 * len(rows) < len(known) else slice(None)
 
 
 def _largest_log(problem: Problem) -> float:

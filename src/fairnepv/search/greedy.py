@@ -1,11 +1,11 @@
-"""Fair greedy: one item at a time, each the best for F_tau of the set so far.
-
-Partial sets are scored with 1/|S|; the `Frontier` says which row is the best.
+"""Screening by leverage, and fair greedy: one item at a time, each the best for F_tau of the set
+so far. Partial sets are scored with 1/|S|; the `Frontier` says which row is the best.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +15,11 @@ import numpy as np
 from fairnepv.errors import Status
 from fairnepv.loop import run
 from fairnepv.objective import Standing
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search.frontier import OVERFLOWS, WINDOW, Frontier, Judge
 from fairnepv.search.ties import blur, ranked
-from fairnepv.views.base import Indices
+from fairnepv.views.base import Floats, Indices
 
 
 @dataclass(frozen=True)
@@ -97,3 +98,23 @@ def fair_order(problem: Problem, indices: Indices) -> Indices:
     order = run(Greedy(problem.take(rows))).state.indices
     rest = np.setdiff1d(np.arange(len(rows)), order)  # where rounding stopped greedy half-way
     return np.asarray(rows[np.concatenate([order, rest])])
+
+
+def shortlist(
+    problem: Problem, leverage: Floats, oversampling: float = default("oversampling")
+) -> Indices:
+    """The min(n, ceil(c k)) rows of largest leverage, sorted by row; of tied ones the lowest
+    [FairNEPv, section 4.4, steps 1 and 2].
+
+    Items fixed in are added and items fixed out left out; with groups, enough of each group is
+    added that every quota can be met from the shortlist alone.
+    """
+    rules, k = problem.constraints, problem.k
+    order = ranked(leverage, problem.tolerances.tie)
+    order = order[~np.isin(order, rules.fixed_out)]
+    chosen = [rules.fixed_in, order[: min(problem.n, math.ceil(oversampling * k))]]
+    if rules.quotas is not None:
+        for group, most in enumerate(rules.quotas.most):
+            members = order[rules.quotas.groups[order] == group]
+            chosen.append(members[: min(int(most), k)])
+    return np.unique(np.concatenate(chosen)).astype(np.int64)

@@ -1,11 +1,9 @@
 """Local search: improving one-swaps against the full pool, then pairs of swaps.
 
-All n k swaps of the current set are scored from a table of how every row responds to it, two matrix
-products per view (DESIGN 3.4), and the best row for every slot is handed up; those are tried in
-order of their scores, each confirmed in float64 on the set as it then is. After a few swaps the
-table is updated, O(n (p + k)) per view and swap, and not made anew. When no swap improves, a pair
-exchange makes a first swap that some view likes best, though F may fall, and looks for the second
-that makes up for it.
+All n k swaps of the current set are scored from a `SwapTable`, and the best row for every slot is
+tried in order of the scores, confirmed in float64 on the set as it then is. When no swap improves,
+a pair exchange makes a first swap that some view likes best, though F may fall, and looks for the
+second that makes up for it.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from fairnepv.compute import Block, few_threads, portable
 from fairnepv.errors import Status
-from fairnepv.objective import Standing, Utility, steepness, subset_merit
+from fairnepv.objective import Standing, steepness, subset_merit
 from fairnepv.problem import Problem
 from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.subset import Exchange, Subset
@@ -53,6 +51,7 @@ class LocalSearch:
         self, problem: Problem, start: Indices, *, pairs: int = 0, goal: float | None = None
     ) -> None:
         self.problem, self.pairs, self.goal = problem, pairs, goal
+        self._gain = problem.tolerances.gain
         self._start = np.asarray(start, dtype=np.int64)
         self._table: SwapTable | None = None  # of the last state; a resumed run makes it anew
 
@@ -97,11 +96,7 @@ class LocalSearch:
         if value <= state.value + 0.5 * self._gain:  # nothing found
             unsure = best.crowded or table.subset.score_rounding > self._gain or self._rounded
             return replace(
-                state,
-                local=True,
-                passes=state.passes + 1,
-                finished=self.pairs == 0,
-                unsure=unsure,
+                state, local=True, passes=state.passes + 1, finished=self.pairs == 0, unsure=unsure
             )
         return LocalState(after.subset.indices, value, state.passes + 1, state.swaps + len(moves))
 
@@ -114,25 +109,20 @@ class LocalSearch:
     def _improving(self, subset: Subset, best: SwapLadders) -> list[Exchange]:
         """The swaps to make, each an improvement on those before it."""
         moves: list[Exchange] = []
-        value = self._value_of(subset)
+        rules, value = self.problem.constraints, self._value_of(subset)
         for slot, rows in best.moves(0, above=value + self._gain - best.ties[0]):
             for row in rows:
                 indices = subset.with_row(slot, row)
-                if row in subset.indices or not self._allowed(indices):
+                # The quotas may have filled up since the pass.
+                if row in subset.indices or not (rules.quotas is None or rules.is_met(indices)):
                     continue
                 move = subset.confirm(slot, row)
-                trusted = self._trusts_inverses(subset)
-                reached = move.value if trusted else self._score(indices)
+                reached = move.value if self._trusts_inverses(subset) else self._score(indices)
                 if reached > value + self._gain:
                     subset, value = subset.exchange(move), reached
                     moves.append(move)
                     break
         return moves
-
-    def _allowed(self, indices: Indices) -> bool:
-        """Whether a set still meets the quotas, which may have filled up since the pass."""
-        rules = self.problem.constraints
-        return rules.quotas is None or rules.is_met(indices)
 
     def _make_queue(self, state: LocalState) -> LocalState:
         """First moves of pair exchanges: per slot the favourite of F and of every view.
@@ -146,12 +136,7 @@ class LocalSearch:
         groups = tie_groups(first["fair"][once], best.ties[0])
         order = np.lexsort((moves[:, 0], moves[:, 1], groups))
         queue = moves[order[: self.pairs]]
-        return replace(
-            state,
-            queue=queue,
-            passes=state.passes + 1,
-            finished=len(queue) == 0,
-        )
+        return replace(state, queue=queue, passes=state.passes + 1, finished=len(queue) == 0)
 
     def _try_pair(self, state: LocalState) -> LocalState:
         """Make the next first move of the queue, and keep it if some second one makes up for it."""
@@ -183,10 +168,6 @@ class LocalSearch:
         with few_threads(float(len(indices)) ** 2 * self.problem.pool.width):
             return subset_merit(self.problem, indices)
 
-    @property
-    def _gain(self) -> float:
-        return self.problem.tolerances.gain
-
 
 class SwapPass(NamedTuple):
     """The small state of a look at all swaps."""
@@ -199,10 +180,6 @@ class SwapPass(NamedTuple):
     ties: tuple[float, ...]
     source: RowSource
     coarse: bool  # scores may be off by half the tie
-
-    @property
-    def utility(self) -> Utility:
-        return self.standing.utility
 
     def ladders(self, slots: Indices, rows: Indices, gains: Floats) -> SwapLadders:
         """The ladders of swaps in any order, which add `gains` (M, m) to the totals."""
@@ -263,7 +240,7 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
     """The ladders of these swaps by scores in float64, from gathered rows."""
     pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
     moves, ladders = found.by_row(), SwapLadders.none(state.ties)
-    k = len(subset.indices)
+    k, utility = len(subset.indices), state.standing.utility
     held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
     size = max(64, subset.problem.means.confirmed // held)
     for start in range(0, len(moves), size):
@@ -272,20 +249,18 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
         block = pool.gather(once, 0, len(once))
         v, c = source.responses(block, block.put(pool.squared_norms[once]))
         chosen = block.get(v[block.put(at), :, block.put(slots)])
-        changes = state.utility.swap_changes(block.get(c)[at], state.pivots[:, slots].T, chosen).T
-        ladders = ladders.merged(state.ladders(slots, rows, state.utility.swap_gains(changes)))
+        changes = utility.swap_changes(block.get(c)[at], state.pivots[:, slots].T, chosen).T
+        ladders = ladders.merged(state.ladders(slots, rows, utility.swap_gains(changes)))
     return ladders
 
 
 def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
     """The ladders of these swaps by the function that scores, set by set."""
     moves = found.by_row()
-    if not len(moves):
-        return SwapLadders.none(state.ties)
-    pool, k = subset.problem.pool, len(subset.indices)
-    with few_threads(float(k) ** 2 * pool.width):
+    pool, utility = subset.problem.pool, state.standing.utility
+    with few_threads(float(len(subset.indices)) ** 2 * pool.width):
         sets = [subset.with_row(int(slot), int(row)) for row, slot in moves]
-        totals = np.array([[state.utility.total(view, S) for S in sets] for view in pool.views])
+        totals = np.array([[utility.total(view, S) for S in sets] for view in pool.views])
     return state.ladders(moves[:, 1], moves[:, 0], totals - subset.totals[:, None])
 
 
@@ -293,6 +268,7 @@ def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadder
 def _rank_swaps(
     block: Block, state: SwapPass, squared_norms: Any, blocked: Any, groups: Any, *table: Any
 ) -> SwapLadders:
+    utility = state.standing.utility
     v, c = table if table else state.source.responses(block, squared_norms)
     rise = state.standing.rise(block, v, c, state.pivots)  # (b, k)
     rise[blocked] = -np.inf
@@ -301,7 +277,6 @@ def _rank_swaps(
     needed = state.standing.needed_rise(state.above - state.ties[0])
     rows, slots = block.place.entries_above(rise, needed)
     pivots = block.put(state.pivots)[:, slots]
-    changes = state.utility.swap_changes(c[rows].T, pivots, v[rows, :, slots].T)  # (M, found)
+    changes = utility.swap_changes(c[rows].T, pivots, v[rows, :, slots].T)  # (M, found)
     rows, slots = block.get(rows) + block.start, block.get(slots)
-    gains = state.utility.swap_gains(block.get(changes).astype(np.float64))
-    return state.ladders(slots, rows, gains)
+    return state.ladders(slots, rows, utility.swap_gains(block.get(changes).astype(np.float64)))

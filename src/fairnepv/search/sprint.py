@@ -76,11 +76,12 @@ class Sprint:
         """The picks from number t on, as far as they are sure, for bounds on the scores of all rows
         (n,) and the logarithms (M, n) that these are made of."""
         self._begin(heights, logs, totals, t)
+        advance = self._pick if self._graph is None else self._graph.replay
         first, most = t, min(t + _MOST, self._k)
         while t < most:
             stop = min(t + _STRETCH, most)
             for _ in range(t, stop):
-                self._advance()
+                advance()
             if not bool(self._holds[t:stop].all()):
                 break
             t = stop
@@ -108,12 +109,6 @@ class Sprint:
         self._totals.copy_(torch.from_numpy(totals[:, None]))
         self._t.fill_(t)
 
-    def _advance(self) -> None:
-        if self._graph is None:
-            self._pick()
-        else:
-            self._graph.replay()
-
     def _pick(self) -> None:
         """One pick; no size here depends on a number that only the device knows."""
         torch, xp, t = self._torch, self._xp, self._t
@@ -138,9 +133,8 @@ class Sprint:
         tangent of F_tau at the scores d (M,) of the pick."""
         t, w = self._t, soft_min_weights(d, self._tau, self._xp)
         beside = (w.float() @ self._beside).max() + self._rounding
-        most = soft_min(d, self._tau, self._xp) + (beside - w @ gains) / self._utility.divisor(
-            t + 1
-        )
+        divisor = self._utility.divisor(t + 1)
+        most = soft_min(d, self._tau, self._xp) + (beside - w @ gains) / divisor
         self._totals += gains[:, None]
         self._holds.index_copy_(0, t, best - self._slacks[t] >= most)
         self._picks.index_copy_(0, t, self._rows.index_select(0, at))

@@ -1,12 +1,8 @@
-"""How every row of the pool responds to a subset, kept from swap to swap.
+"""How every row of the pool responds to a subset: v_i = B K_i and c_i = L_ii - K_i . v_i.
 
-With B = L_S^-1 and K_i the kernel of row i with the set, swaps are scored from v_i = B K_i and
-c_i = L_ii - K_i . v_i (DESIGN 3.4). Exchanging slot j changes B by two rank-one terms, so that v
-and c follow from their old values and one new column of the kernel: O(n (p + k)) per view, where
-making them anew costs O(n k (p + k)).
-
-Where the ridge allows it a table is in float32: it says which rows are worth a closer look, and
-those are scored in float64 from gathered rows.
+All swaps are scored from these (docs/method.md, "All swaps in two products"). After a swap they are
+updated, O(n (p + k)) per view, where making them anew costs O(n k (p + k)). Where the ridge allows
+it a table is in float32: it says which rows are worth a closer look in float64.
 """
 
 from __future__ import annotations
@@ -20,8 +16,7 @@ import numpy as np
 
 from fairnepv.compute import Block, portable
 from fairnepv.problem import Problem
-from fairnepv.search.factors import Inverse, Spectral
-from fairnepv.search.subset import Exchange, Subset
+from fairnepv.search.subset import Exchange, Inverse, Spectral, Subset
 from fairnepv.search.ties import COARSEST, blur, coarse_error
 from fairnepv.views import Pool
 from fairnepv.views.base import SURE, Floats
@@ -97,9 +92,9 @@ class SwapTable:
 
     def after(self, moves: Sequence[Exchange], *, reuse: bool = False) -> SwapTable:
         """The table of the set after these swaps; `reuse` gives up this one for its memory."""
+        subset = self.subset
         if not moves:
             return self
-        subset = self.subset
         if self.joined is None or not self._worth_updating(len(moves)):
             return self._anew(moves, reuse)
         pool, updates = subset.problem.pool, []
@@ -154,24 +149,14 @@ def swap_error(problem: Problem) -> float:
     return max(coarse_error(problem), product) * magnified
 
 
-class _Update(NamedTuple):
-    """What one exchange changes in one view, in the precision of the table."""
-
-    anchor: Any  # of the row that comes in
-    kernel: Any  # (k,) of that row with the set
-    column: Any  # (k,) of the slot in the inverse B
-    direction: Any  # (k,) u: the new inverse is B_- + u u^T / s
-    slot: int
-    pivot: float
-    scale: float
-
-
-def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[_Update, ...]:
+def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[tuple[Any, ...], ...]:
+    """What one exchange changes, by view: the anchor of the row that comes in, its kernel with the
+    set, b and u in the precision of the table, the slot, B_jj and s."""
     row = np.array([move.row], dtype=np.int64)
     found = []
     for view, own in zip(pool.views, move.changes, strict=True):
-        K, b, u = _as_kind(pool, (own.kernel, own.column, own.direction), coarse)
-        found.append(_Update(view.anchor(row), K, b, u, own.slot, own.pivot, own.scale))
+        arrays = _as_kind(pool, (own.kernel, own.column, own.direction), coarse)
+        found.append((view.anchor(row), *arrays, own.slot, own.pivot, own.scale))
     return tuple(found)
 
 
@@ -189,9 +174,7 @@ def _respond(block: Block, source: RowSource, squared_norms: Any) -> Any:
 
 
 @portable
-def _update_responses(
-    block: Block, state: tuple[tuple[tuple[_Update, ...], ...], Floats], joined: Any
-) -> Any:
+def _update_responses(block: Block, state: tuple[tuple[Any, ...], Floats], joined: Any) -> Any:
     """v and c after some exchanges.
 
     Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairnepv.checks import check_positive
 from fairnepv.compute import Engine, Place, RowBlock
 from fairnepv.errors import InputError
-from fairnepv.io.sparse_files import refuse_unbounded
+from fairnepv.io.memory import refuse_unbounded
 from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.sparse_tensor import Compact, CsrTrail, DeviceCsr

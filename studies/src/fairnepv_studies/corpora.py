@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairnepv.data import has_words, openmoji
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import fingerprint
+from fairnepv.io.places import fingerprint
 from fairnepv_studies.corpus import About
 from fairnepv_studies.files import local
 from fairnepv_studies.making import (

@@ -12,9 +12,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import whole_file, write_errors
-from fairnepv.io.checksums import sha256_of
 from fairnepv.io.documents import read_document
-from fairnepv.io.places import check_slashes, is_uri, local_text
+from fairnepv.io.places import check_slashes, is_uri, local_text, sha256_of
 from fairnepv.io.write import csv_line
 
 LARGEST = 1 << 28  # bytes of a document: ten million items take 20 MB

@@ -10,7 +10,7 @@ import functools
 import logging
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from fairnepv.compute.ray.transport import Sender
@@ -18,6 +18,7 @@ from fairnepv.display import shown_uri
 from fairnepv.errors import ClusterError, InputError
 
 _RETRIES = 2  # of a task whose worker died; then the task is to blame
+_CANCELS, _MOMENT = 5, 1.0  # at most so often, and seconds in between
 _ANSWERS = 20.0  # seconds for all machines to answer a question
 _QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 
@@ -104,11 +105,21 @@ class ClusterConnection:
         with self._in_words():
             return list(self._ray.get(answered))
 
-    def cancel(self, promise: Any) -> None:
-        """Cancel a task, and end its worker if it is at work: one that is interrupted while it
-        imports stays broken. Ray starts another."""
-        with contextlib.suppress(Exception):  # it may have ended, and so may the cluster
-            self._ray.cancel(promise, force=True)
+    def cancel(self, promises: Iterable[Any]) -> None:
+        """Cancel tasks, and end the workers that are at work on them: one that is interrupted while
+        it imports stays broken. Ray starts others.
+
+        Ray may lose the cancellation of a task that is on its way to a worker, so what is left
+        after a moment is cancelled again.
+        """
+        left = list(promises)
+        with contextlib.suppress(Exception):  # the cluster may have ended
+            for _ in range(_CANCELS if left else 0):
+                for promise in left:
+                    self._ray.cancel(promise, force=True)
+                _, left = self._ray.wait(left, num_returns=len(left), timeout=_MOMENT)
+                if not left:
+                    break
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends, and its files go. A connection that

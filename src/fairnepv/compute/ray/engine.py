@@ -139,10 +139,7 @@ class RayEngine(Engine):
             while ahead:
                 yield self._first(ahead)
         finally:
-            # After an error or an interruption. The last ones have not begun, and are cancelled
-            # before they could take the place of one that has.
-            for job in reversed(ahead):
-                self.connection.cancel(job)
+            self.connection.cancel(ahead)  # after an error or an interruption
 
     def _first(self, ahead: deque[Any]) -> Any:
         """The result that is next; until it is there, its job is one of those to be cancelled."""

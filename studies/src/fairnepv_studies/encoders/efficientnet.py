@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.io.checksums import sha256_of
+from fairnepv.io.places import sha256_of
 from fairnepv_studies.encoders.base import Kind, need, version_of
 from fairnepv_studies.encoders.devices import Device
 from fairnepv_studies.pictures import TRANSPARENCY, decode

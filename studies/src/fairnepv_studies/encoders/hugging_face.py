@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import sha256_of
+from fairnepv.io.places import sha256_of
 from fairnepv_studies.encoders.base import Kind, need
 from fairnepv_studies.encoders.devices import Device
 from fairnepv_studies.encoders.quiet import quiet

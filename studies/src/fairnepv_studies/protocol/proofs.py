@@ -17,7 +17,7 @@ from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
 from fairnepv.concave import Proof, Terms, Verified, check_proof, read_proof
 from fairnepv.errors import InputError, Status
-from fairnepv.io import read_archive
+from fairnepv.io.numpy_files import read_archive
 from fairnepv.loop import Progress
 from fairnepv.options import CertifyOptions, SelectOptions
 from fairnepv.signatures import completed

@@ -19,8 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import sha256_of
-from fairnepv.io.places import real_path
+from fairnepv.io.places import real_path, sha256_of
 from fairnepv.io.write import to_json
 from fairnepv_studies.corpus import About, Corpus
 from fairnepv_studies.files import csv_content

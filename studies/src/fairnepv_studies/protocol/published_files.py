@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fairnepv.io.checksums import sha256_of
 from fairnepv.io.documents import parse_document
-from fairnepv.io.places import open_regular
+from fairnepv.io.places import open_regular, sha256_of
 from fairnepv_studies.files import LARGEST
 from fairnepv_studies.protocol.differences import Difference
 from fairnepv_studies.protocol.publication import COPIED, ITEMS, MANIFEST, RESULTS, SUMS

@@ -28,9 +28,9 @@ from fairnepv import __version__
 from fairnepv.checks import brief
 from fairnepv.concave import Certificate, Proof, proof_arrays, read_proof
 from fairnepv.errors import InputError, Status
-from fairnepv.io import read_archive, write_arrays
 from fairnepv.io.documents import read_json
-from fairnepv.io.write import Output, to_json
+from fairnepv.io.numpy_files import read_archive
+from fairnepv.io.write import Output, to_json, write_arrays
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.files import LARGEST, write_whole
 from fairnepv_studies.protocol.results import BOUND, Result, Unit

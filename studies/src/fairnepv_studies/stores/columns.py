@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import fingerprint
+from fairnepv.io.places import fingerprint
 from fairnepv.io.source import Source, choose_part, unreadable
 from fairnepv_studies.stores.base import Pictures, if_allowed
 

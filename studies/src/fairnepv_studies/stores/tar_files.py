@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import fingerprint
-from fairnepv.io.places import open_regular
+from fairnepv.io.places import fingerprint, open_regular
 from fairnepv.io.source import unreadable
 from fairnepv_studies.packed import refuse_twins
 from fairnepv_studies.stores.base import Pictures, bounded, is_picture, named_pictures

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import fingerprint
-from fairnepv.io.places import open_regular
+from fairnepv.io.places import fingerprint, open_regular
 from fairnepv.io.source import unreadable
 from fairnepv_studies.packed import Allowance, members_of, open_member
 from fairnepv_studies.pictures import MOST_BYTES

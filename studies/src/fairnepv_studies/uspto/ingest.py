@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fairnepv.data import has_words
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import fingerprint
+from fairnepv.io.places import fingerprint
 from fairnepv_studies import making
 from fairnepv_studies.corpus import About
 from fairnepv_studies.files import local

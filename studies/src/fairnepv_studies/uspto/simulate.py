@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
-from fairnepv.io.checksums import sha256_of
+from fairnepv.io.places import sha256_of
 from fairnepv_studies.files import local, write_whole
 from fairnepv_studies.progress import StageProgress
 from fairnepv_studies.uspto.applications import Case, case_xml, document
