@@ -64,9 +64,9 @@ checkpoint: Write the state there after every step, and go on from there. -- Who
     same again, after an interruption or a crash, gets the same items. Only states that were
     sealed with this user's key are believed (docs/engines.md).
 nested: Of several sizes, each is contained in the next.
-method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or a baseline:
-    VIEW-only, averaged, fixed-weight, concatenated, softmax, d-optimal, saturate, k-dpp,
-    random. -- exact proves the optimum of a small pool.
+method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or a baseline
+    such as VIEW-only, averaged, fixed-weight, concatenated, softmax, d-optimal, saturate,
+    k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, as in ids, not row numbers.
 solver: accelerated, or Algorithm 1 of the paper: plain, damped, shifted, damped-shifted.

@@ -33,6 +33,7 @@ from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.loop import Context, Step
+from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
 from fairnepv.search import EFFORTS, Found, enumerate_subsets
@@ -51,16 +52,7 @@ from problems import (
 SEEDS = st.integers(0, 10**6)
 PAPER = {"k": 5, "tau": 0.15, "calibration": "none"}
 OWN = ("auto", "nepv", "greedy")
-SHARED = (
-    "averaged",
-    "fixed-weight",
-    "concatenated",
-    "softmax",
-    "d-optimal",
-    "saturate",
-    "k-dpp",
-    "random",
-)
+SHARED = tuple(baselines(()))  # those that are not about one view
 BY_CASE = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
 
@@ -1192,8 +1184,8 @@ def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch)
     monkeypatch.setattr(limits, "WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
-    assert {"k-dpp", "softmax", "d-optimal"}.isdisjoint(methods)
-    assert len(methods) == 10
+    left_out = {"k-dpp", "softmax", "d-optimal"}
+    assert set(methods) == {*OWN, *baselines(tuple(data))} - left_out
     with pytest.raises(InputError, match=r"k-dpp.*smaller side is 40 "):
         fairnepv.select(data, 4, method="k-dpp")
     with pytest.raises(InputError, match=r"k-dpp.*smaller side is 40 "):

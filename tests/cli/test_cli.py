@@ -46,6 +46,7 @@ from fairnepv.data import Pictograms, openmoji
 from fairnepv.errors import Status
 from fairnepv.io.read import read_picks
 from fairnepv.io.write import TABLES
+from fairnepv.methods.baselines import baselines
 from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
 from fairnepv.stiefel.lbfgs import Lbfgs
@@ -54,19 +55,7 @@ COMMANDS = [
     *("certify", "compare", "convert", "demo", "embed", "relax", "score", "select", "synthetic"),
     *("uspto", "verify-bound"),
 ]
-SELECTORS = [
-    *("auto", "nepv", "greedy", "text-only", "vision-only"),
-    *(
-        "averaged",
-        "fixed-weight",
-        "concatenated",
-        "softmax",
-        "d-optimal",
-        "saturate",
-        "k-dpp",
-        "random",
-    ),
-]
+SELECTORS = ["auto", "nepv", "greedy", *baselines(("text", "vision"))]
 N, K = 40, 5
 CHOSEN, BARRED = [7, 3], [21, 6]
 GROUPS = ["ab"[i % 3 == 0] for i in range(N)]

@@ -57,10 +57,10 @@ def own_objective(name: str, Ls: list[np.ndarray], tau: float) -> tuple[list[np.
     }[name]
 
 
-def test_there_is_one_baseline_per_view_and_eight_more():
+def test_there_is_one_baseline_per_view_and_those_of_the_paper():
     names = ["text-only", "vision-only", "averaged", "fixed-weight", "concatenated"]
     related = ["softmax", "d-optimal", "saturate"]  # tests/test_related_work.py
-    assert sorted(baselines(("text", "vision"))) == sorted([*names, *related, *SAMPLERS])
+    assert set(baselines(("text", "vision"))) >= {*names, *related, *SAMPLERS}
 
 
 # --- Those that optimise something of their own ---------------------------------------------------
