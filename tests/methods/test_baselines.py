@@ -16,6 +16,7 @@ import fairnepv
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, KernelView, Status
 from fairnepv.loop import Context
+from fairnepv.methods import check_method
 from fairnepv.methods.baselines import KDppSampler, baselines, refuse
 from fairnepv.methods.baselines.sampled import _log_binomial, _log_elementary
 from fairnepv.problem import Constraints, Problem
@@ -41,7 +42,9 @@ OPTIMISERS = ("view0-only", "averaged", "fixed-weight")
 
 
 def select(problem: Problem, name: str, effort: str = "balanced") -> list[int]:
-    result = baselines(problem.pool.names)[name](problem, EFFORTS[effort], Context())
+    result = baselines(problem.pool.names)[check_method(problem, name)](
+        problem, EFFORTS[effort], Context()
+    )
     assert result.status in (Status.LOCAL_OPTIMUM, Status.COMPLETE)
     assert result.indices.dtype == np.int64
     assert len(set(result.indices.tolist())) == len(result.indices) == problem.k

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.options import default
 from fairnepv.views import Pool
-from fairnepv.views.base import Floats, Indices
+from fairnepv.views.base import Floats
 from fairnepv.views.cosines import Anchors, CosinePool, cosines
 
 _LEAST, _MOST = 0.05, 1.0  # no row is ruled out, and the typical half counts alike
@@ -37,36 +37,26 @@ def typicality(
     near, most = check_count("neighbours", neighbours), check_count("sample", sample, 2)
     seed = check_seed("random_state", random_state)
     pool = Pool.of(data, views=views, engine=engine)
-    rows = _sampled(pool.n, most, seed)
+    rows = np.arange(pool.n)
+    if pool.n > most:
+        rows = np.sort(np.random.default_rng(seed).choice(pool.n, size=most, replace=False))
     if near >= len(rows):
         raise InputError(
             f"neighbours must be below the {len(rows)} sampled rows, since a row is not its own "
             f"neighbour, not {near}; lower it or raise sample"
         )
     space = CosinePool.of(pool)
-    state = _Look(space.anchors(rows), near)
+    state = space.anchors(rows), near
     with block_threads(float(pool.stored) * len(rows)):
         density = space.pool.map(_density, state, space.inverse, width=3 * len(rows), fixed=True)
     return {name: _quality(density[:, q]) for q, name in enumerate(pool.names)}
 
 
-class _Look(NamedTuple):
-    anchors: Anchors
-    neighbours: int
-
-
-def _sampled(n: int, most: int, seed: int) -> Indices:
-    if n <= most:
-        return np.arange(n, dtype=np.int64)
-    chosen = np.random.default_rng(seed).choice(n, size=most, replace=False)
-    return np.sort(chosen).astype(np.int64)
-
-
-def _density(block: Block, state: _Look, inverse: Floats) -> Floats:
+def _density(block: Block, state: tuple[Anchors, int], inverse: Floats) -> Floats:
     """(b, M) mean cosine with the nearest sampled rows."""
-    here, near = state.anchors.inside(block), state.neighbours
-    densities = []
-    for cosine in cosines(block, state.anchors, inverse):
+    anchors, near = state
+    here, densities = anchors.inside(block), []
+    for cosine in cosines(block, anchors, inverse):
         cosine[here] = -np.inf
         cosine.partition(cosine.shape[1] - near, axis=1)
         densities.append(cosine[:, -near:].mean(axis=1))

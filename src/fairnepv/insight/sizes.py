@@ -95,11 +95,11 @@ def curve(
             f"sizes must be from {least} to {posed.k}, but they reach from {reported[0]} to "
             f"{reported[-1]}; change them or k_max"
         )
-    session = Context(progress=check_progress(progress))
+    context = Context(progress=check_progress(progress))
     with block_threads(posed.work()):
-        found = greedy(posed, session)
+        found = greedy(posed, context)
         d = _prefix_scores(posed, found.indices)[:, reported - 1]
-        proven = _bounds(posed, _proven_sizes(reported, wanted), session) if bounds else {}
+        proven = _bounds(posed, _proven_sizes(reported, wanted), context) if bounds else {}
     return Curve(
         reported,
         np.asarray(soft_min(d + posed.lifts[:, None], posed.tau)),
@@ -107,7 +107,7 @@ def curve(
         proven,
         found.indices,
         found.indices if posed.pool.ids is None else posed.pool.ids[found.indices],
-        session.stopped or found.status,
+        context.stopped or found.status,
     )
 
 
@@ -117,13 +117,13 @@ def _prefix_scores(problem: Problem, indices: Indices) -> Floats:
     return np.asarray((np.cumsum(gains, axis=0) / np.arange(1, len(gains) + 1)[:, None]).T)
 
 
-def _bounds(problem: Problem, sizes: Indices, session: Context) -> dict[int, float]:
+def _bounds(problem: Problem, sizes: Indices, context: Context) -> dict[int, float]:
     """By size; those that an interruption kept from being proven are left out."""
     proven: dict[int, float] = {}
     for size in sizes.tolist():
-        if session.stopped:
+        if context.stopped:
             break
-        certificate = make_certificate(replace(problem, k=size), gap=GAP, session=session)
+        certificate = make_certificate(replace(problem, k=size), gap=GAP, session=context)
         proven[size] = certificate.upper_bound
     return proven
 

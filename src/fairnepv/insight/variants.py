@@ -105,13 +105,13 @@ def _search_all(
     found: list[Variant] = []
     notes: list[str] = []
     for (knob, value), variant in posed.items():
-        session = Context(time_limit=plan.time_limit)
+        context = Context(time_limit=plan.time_limit)
         try:
-            outcome = _searched(variant, plan, session, bound_holds=knob == "seed")
+            outcome = _searched(variant, plan, context, bound_holds=knob == "seed")
         except InputError as error:  # floors that a variant cannot reach leave it no set at all
             notes.append(f"{_name(knob, value)} is left out: {error}")
             continue
-        interrupted = session.stopped is Status.INTERRUPTED
+        interrupted = context.stopped is Status.INTERRUPTED
         if not interrupted:  # half a search says nothing about stability
             found.append(_graded(selection, knob, value, outcome))
             interrupted = not _told(progress, _turn(found, len(posed), time.monotonic() - began))
@@ -125,23 +125,23 @@ def _search_all(
     return Stability(selection, tuple(found), status, tuple(notes))
 
 
-def _searched(problem: Problem, plan: Plan, session: Context, bound_holds: bool) -> Selection:
+def _searched(problem: Problem, plan: Plan, context: Context, bound_holds: bool) -> Selection:
     """What the plan finds; the score that is good enough follows from a bound on this problem."""
     if plan.target is not None and not bound_holds:
         proving = Context(time_limit=plan.time_limit)
         plan = replace(plan, certificate=prove(problem, plan.gap, proving))
-        session.following(proving)
-    session.goal = plan.goal
-    return carry_out(problem, plan, session)
+        context.following(proving)
+    context.goal = plan.goal
+    return carry_out(problem, plan, context)
 
 
 def _told(progress: Progress | None, step: Step) -> bool:
     """Whether the listener lets the search go on."""
-    session = Context()
-    with session.absorbing_interruption():
+    context = Context()
+    with context.absorbing_interruption():
         if progress is not None:
             progress(step)
-    return session.stopped is None
+    return context.stopped is None
 
 
 def _graded(selection: Selection, knob: str, value: float, found: Selection) -> Variant:

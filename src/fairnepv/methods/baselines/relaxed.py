@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +19,6 @@ from scipy.linalg.lapack import dtrtri
 from fairnepv.compute import Block
 from fairnepv.loop import Context
 from fairnepv.methods.baselines.ascent import Ascent
-from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.search import Effort, Found
@@ -32,20 +30,12 @@ _MAX_STEPS = 500
 _TIE = 1e-8  # memberships closer than this are tied; the lowest index goes first
 
 
-def softmax(problem: Problem, effort: Effort, session: Context) -> Found:
-    """The k largest memberships at a stationary point of the softmax extension."""
-    insist(problem, "softmax")
-    return _round(problem, SoftmaxPoint, session)
-
-
-def d_optimal(problem: Problem, effort: Effort, session: Context) -> Found:
-    """The k largest memberships of the D-optimal design with lambda = eps."""
-    insist(problem, "d-optimal")
-    return _round(problem, DesignPoint, session)
-
-
-def _round(problem: Problem, kind: type[DesignPoint | SoftmaxPoint], session: Context) -> Found:
-    outcome = session.run(ascent(problem, kind), max_steps=_MAX_STEPS)
+def largest_memberships(
+    kind: type[DesignPoint | SoftmaxPoint], problem: Problem, effort: Effort, context: Context
+) -> Found:
+    """The k largest memberships where the ascent ends: at the optimum of the D-optimal design with
+    lambda = eps, or at a stationary point of the softmax extension."""
+    outcome = context.run(ascent(problem, kind), max_steps=_MAX_STEPS)
     return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
 
 
@@ -93,28 +83,17 @@ class SoftmaxPoint:
 
     @functools.cached_property
     def gradient(self) -> Floats:
-        gradient: Floats = (self._factor.leverage() / self._E - (1.0 - self._eps)) / self._E
-        return gradient
+        return (self._factor.leverage() / self._E - (1.0 - self._eps)) / self._E
 
 
 # --- I + Phi^T diag(w) Phi / c, on a small side ---------------------------------------------------
-
-
-class Factor(Protocol):
-    """Rows of weight zero cost nothing but their leverage."""
-
-    logdet: float  # of I + Phi^T diag(w) Phi / c
-
-    def leverage(self) -> Floats:
-        """(n,) phi_i^T (c I + Phi^T diag(w) Phi)^-1 phi_i, the derivative of logdet by w_i."""
-        ...
-
-
-Weighing = Callable[[Floats, float], Factor]
+# `logdet` is of this matrix; `leverage` is its derivative by w_i,
+# (n,) phi_i^T (c I + Phi^T diag(w) Phi)^-1 phi_i.
 
 
 class RowFactor:
-    """From K = Phi Phi^T, as c I + T K T for T = diag(sqrt w) on the rows that have a weight."""
+    """From K = Phi Phi^T, as c I + T K T for T = diag(sqrt w) on the rows that have a weight; the
+    others cost nothing but their leverage."""
 
     def __init__(self, K: Floats, w: Floats, c: float) -> None:
         self._K, self._c = K, c
@@ -127,8 +106,7 @@ class RowFactor:
     def leverage(self) -> Floats:
         v = solve_triangular(self._C, self._TK, lower=True, check_finite=False)
         explained = np.einsum("ij,ij->j", v, v)
-        leverage: Floats = np.maximum(np.diagonal(self._K) - explained, 0.0) / self._c
-        return leverage
+        return np.asarray(np.maximum(np.diagonal(self._K) - explained, 0.0) / self._c)
 
 
 class ColumnFactor:
@@ -142,9 +120,11 @@ class ColumnFactor:
 
     def leverage(self) -> Floats:
         inverse, _ = dtrtri(self._C, lower=1)
-        return self._pool.map(
-            _row_norms_in, np.ascontiguousarray(inverse.T), width=self._pool.width, fixed=True
-        )
+        basis = np.ascontiguousarray(inverse.T)
+        return self._pool.map(_row_norms_in, basis, width=self._pool.width, fixed=True)
+
+
+Weighing = Callable[[Floats, float], RowFactor | ColumnFactor]  # by w and c
 
 
 def _weighted_gram(block: Block, state: None, w: Floats) -> Floats:
@@ -152,14 +132,12 @@ def _weighted_gram(block: Block, state: None, w: Floats) -> Floats:
     Phi = block.views[0].features()[rows]
     Phi = Phi.toarray() if sp.issparse(Phi) else Phi
     Phi = np.sqrt(w[rows, None]) * Phi
-    gram: Floats = Phi.T @ Phi
-    return gram
+    return np.asarray(Phi.T @ Phi)
 
 
 def _row_norms_in(block: Block, basis: Floats) -> Floats:
     v = np.asarray(block.views[0].features() @ basis)
-    norms: Floats = np.einsum("ij,ij->i", v, v)
-    return norms
+    return np.asarray(np.einsum("ij,ij->i", v, v))
 
 
 def _plus(G: Floats, c: float) -> Floats:

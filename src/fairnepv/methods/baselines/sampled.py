@@ -9,7 +9,6 @@ from scipy.special import gammaln
 from fairnepv.compute import Block
 from fairnepv.errors import Status
 from fairnepv.loop import Context
-from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem, Stream
@@ -19,7 +18,7 @@ from fairnepv.views.base import Floats, Indices
 K_DPP_SAMPLES = 10  # of which the sampler returns the best
 
 
-def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
+def uniform(problem: Problem, effort: Effort, context: Context) -> Found:
     """k items drawn without looking at them: uniformly, or under quotas uniformly one by one."""
     rng = problem.rng(Stream.RANDOM_BASELINE)
     indices = problem.constraints.fixed_in
@@ -31,9 +30,8 @@ def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
     return Found(indices, Status.COMPLETE)
 
 
-def k_dpp(problem: Problem, effort: Effort, session: Context) -> Found:
+def k_dpp(problem: Problem, effort: Effort, context: Context) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
-    insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
     samples = [sampler.draw(problem.rng(Stream.KDPP_BASELINE, i)) for i in range(K_DPP_SAMPLES)]
     scores = [subset_merit(problem, sample) for sample in samples]
@@ -120,5 +118,4 @@ def _log_elementary(lam: Floats, k: int) -> Floats:
 
 
 def _log_binomial(n: Indices, k: Indices) -> Floats:
-    value: Floats = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return value
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
