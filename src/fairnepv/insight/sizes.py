@@ -98,7 +98,8 @@ def curve(
     context = Context(progress=check_progress(progress))
     with block_threads(posed.work()):
         found = greedy(posed, context)
-        d = _prefix_scores(posed, found.indices)[:, reported - 1]
+        gains = subset_gains(posed.pool, found.indices)
+        d = (gains.cumsum(axis=0)[reported - 1] / reported[:, None]).T  # means of the first gains
         proven = _bounds(posed, _proven_sizes(reported, wanted), context) if bounds else {}
     return Curve(
         reported,
@@ -109,12 +110,6 @@ def curve(
         found.indices if posed.pool.ids is None else posed.pool.ids[found.indices],
         context.stopped or found.status,
     )
-
-
-def _prefix_scores(problem: Problem, indices: Indices) -> Floats:
-    """(M, k) d_q of the first j items for every j: the means of their gains."""
-    gains = subset_gains(problem.pool, indices)
-    return np.asarray((np.cumsum(gains, axis=0) / np.arange(1, len(gains) + 1)[:, None]).T)
 
 
 def _bounds(problem: Problem, sizes: Indices, context: Context) -> dict[int, float]:
@@ -166,9 +161,9 @@ def _check_sizes(sizes: Any) -> Indices:
 
 def _reaching(problem: Problem, k_max: Any, wanted: Indices | None) -> Problem:
     """The problem at the largest size of the curve."""
+    if k_max is None and wanted is not None:
+        k_max = int(wanted[-1])
     if k_max is not None:
         return replace(problem, k=check_k(k_max, problem.n))
-    if wanted is not None:
-        return replace(problem, k=check_k(int(wanted[-1]), problem.n))
     free = problem.n - len(np.unique(problem.constraints.fixed_out))
     return replace(problem, k=max(problem.k, min(_REACH, free, problem.n - 1)))
