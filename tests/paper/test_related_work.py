@@ -17,8 +17,13 @@ from fairnepv import Calibration, DiagonalView, InputError, Status
 from fairnepv.loop import Context, Step, run
 from fairnepv.methods import check_method
 from fairnepv.methods.baselines import baselines, refuse
-from fairnepv.methods.baselines.ascent import Ascent, project
-from fairnepv.methods.baselines.relaxed import DesignPoint, SoftmaxPoint, ascent
+from fairnepv.methods.baselines.relaxed import (
+    Ascent,
+    DesignPoint,
+    SoftmaxPoint,
+    ascent,
+    project,
+)
 from fairnepv.methods.baselines.saturate import Truncated
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS, Found

@@ -177,7 +177,8 @@ def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
 def trace_table(relaxation: Relaxation, settings: Mapping[str, Any] | None = None) -> Table:
     """One row per step; `seconds` run on from stage to stage."""
     trace, names = relaxation.trace, list(relaxation.view_values)
-    began, clock = 0.0, []
+    began = 0.0
+    clock: list[float] = []
     for row in trace:
         if row.step == 0 and clock:
             began = clock[-1]

@@ -41,6 +41,14 @@ def plain_table(title: str | None = None) -> RichTable:
     )
 
 
+def _table_of(things: str, *numbers: str, no_wrap: bool = False) -> RichTable:
+    table = plain_table()
+    table.add_column(things, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=no_wrap)
+    return table
+
+
 def comparison_table(comparison: Comparison, title: str) -> RichTable:
     """One row per selector: each view's score, the fair score, coverage, seconds.
 
@@ -73,10 +81,8 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
 
 def forecast_table(forecast: Forecast) -> RichTable:
     """One row per stage: what it will take."""
-    table = plain_table()
-    table.add_column("stage", no_wrap=True)
-    for heading in ("passes", "multiply-adds", "read", "memory", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers = ("passes", "multiply-adds", "read", "memory", "seconds")
+    table = _table_of("stage", *numbers, no_wrap=True)
     table.add_column("")
     for stage in forecast.stages:
         table.add_row(
@@ -93,13 +99,8 @@ def forecast_table(forecast: Forecast) -> RichTable:
 
 def score_table(score: Score) -> RichTable:
     """One row per view: its score, its weight in the soft-min, its coverage."""
-    table = plain_table()
-    table.add_column("view", no_wrap=True)
-    for heading in ("d", "weight", "coverage"):
-        table.add_column(heading, justify="right")
     bound = score.certificate.by_view if isinstance(score, Selection) and score.certificate else {}
-    if bound:
-        table.add_column("bound", justify="right")
+    table = _table_of("view", "d", "weight", "coverage", *(["bound"] if bound else []))
     for name, d in score.scores.items():
         table.add_row(
             name + (" (worst)" if name == score.worst_view else ""),
@@ -113,10 +114,7 @@ def score_table(score: Score) -> RichTable:
 
 def certificate_table(certificate: Certificate) -> RichTable:
     """One row per view: its weight in the proof, and what it could at most reach alone."""
-    table = plain_table()
-    table.add_column("view", no_wrap=True)
-    for heading in ("weight in the proof", "bound alone", "spectral", "Hadamard"):
-        table.add_column(heading, justify="right")
+    table = _table_of("view", "weight in the proof", "bound alone", "spectral", "Hadamard")
     for name, bound in certificate.by_view.items():
         table.add_row(
             name,

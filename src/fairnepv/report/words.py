@@ -27,13 +27,13 @@ _ORIGINS = {
 }
 
 
-def rounded_up(bound: float, digits: int = 4) -> str:
+def rounded_up(bound: float) -> str:
     """A bound as text that still holds as printed."""
     if not math.isfinite(bound):
         return "nothing"
     if abs(bound) > _WIDEST:
         return repr(bound)
-    return f"{math.ceil(bound * 10**digits) / 10**digits:.{digits}f}"
+    return f"{math.ceil(bound * 10_000) / 10_000:.4f}"
 
 
 def selection_summary(selection: Selection) -> list[str]:

@@ -58,7 +58,9 @@ class KDppSampler:
         eps = float(pool.eps[0])
         t = np.arange(len(self.log_e[-1]))
         ridge = np.where(t == self.k, 0.0, (self.k - t) * np.log(eps) if eps > 0 else -np.inf)
-        log_weights = self.log_e[-1] + ridge + _log_binomial(self.n - t, self.k - t)
+        n, k = self.n, self.k
+        log_choices = gammaln(n - t + 1) - gammaln(k - t + 1) - gammaln(n - k + 1)  # of the rest
+        log_weights = self.log_e[-1] + ridge + log_choices
         weights = np.exp(log_weights - log_weights.max())
         self.size_weights = weights / weights.sum()
 
@@ -115,7 +117,3 @@ def _log_elementary(lam: Floats, k: int) -> Floats:
     for j, value in enumerate(lam, start=1):
         table[j, 1:] = np.logaddexp(table[j - 1, 1:], np.log(value) + table[j - 1, :-1])
     return table
-
-
-def _log_binomial(n: Indices, k: Indices) -> Floats:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
