@@ -13,7 +13,7 @@ from fairnepv.api.selection import Comparison, Score, Selection
 from fairnepv.concave import Certificate, Verified
 from fairnepv.errors import Status
 from fairnepv.insight import Assignment, Explanation
-from fairnepv.io import Table
+from fairnepv.io.write import Table
 from fairnepv.planning import Forecast
 from fairnepv.stiefel import Relaxation
 

@@ -11,7 +11,7 @@ from fairnepv.api.calibration import described
 from fairnepv.api.selection import Comparison, Selection
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.errors import Status
-from fairnepv.io import Table
+from fairnepv.io.write import Table
 from fairnepv.planning import Forecast
 from fairnepv.problem import Constraints
 from fairnepv.stiefel import Relaxation
