@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from fairnepv.report.terminal import rounded_up
+from fairnepv.report.words import rounded_up
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence
 from fairnepv_studies.protocol.results import BOUND, Unit, best_methods

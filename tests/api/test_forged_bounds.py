@@ -26,7 +26,7 @@ from fairnepv import (
 )
 from fairnepv.concave import Dual, Proof, Terms, ViewDual, proof_arrays, read_proof
 from fairnepv.report import verified_summary
-from fairnepv.report.terms import terms_lines
+from fairnepv.report.words import terms_lines
 from problems import feasible_subsets
 
 N, K = 10, 3

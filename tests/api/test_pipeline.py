@@ -1,6 +1,5 @@
 """The front door: select, compare, score and exhaustive, as a user meets them."""
 
-import importlib
 import itertools
 import math
 import warnings
@@ -178,14 +177,14 @@ def test_the_default_is_never_below_the_view_that_binds(monkeypatch, views, firs
 
     Restarts would find it too on pools as small as these, so they are left out here.
     """
-    monkeypatch.setattr("fairnepv.methods.restart_from", lambda problem, found, *_: found)
+    monkeypatch.setattr("fairnepv.methods.selectors.restart_from", lambda problem, found, *_: found)
     data = {name: cases.uci()[name][first::20] for name in views}
     default = fairnepv.select(data, k, certify=False)
     binding = default.worst_view
     assert default.view_weights[binding] > 0.9
     alone = fairnepv.select(data, k, method=f"{binding}-only", certify=False)
     assert default.fair_score >= alone.fair_score - 1e-10
-    monkeypatch.setattr("fairnepv.methods._competitors", lambda *_: [])
+    monkeypatch.setattr("fairnepv.methods.selectors._competitors", lambda *_: [])
     without = fairnepv.select(data, k, certify=False)
     assert without.view_weights[binding] > 0.9
     assert without.fair_score < alone.fair_score - 1e-4  # or the pool would not show it
@@ -1180,8 +1179,7 @@ def wide_pool(n: int) -> dict[str, Any]:
 
 
 def test_compare_leaves_out_what_cannot_be_done_on_large_wide_pools(monkeypatch):
-    limits = importlib.import_module("fairnepv.methods.baselines.limits")
-    monkeypatch.setattr(limits, "WIDEST_GRAM", 39)
+    monkeypatch.setattr("fairnepv.methods.baselines.catalogue.WIDEST_GRAM", 39)
     data = wide_pool(40)
     methods = [row.method for row in fairnepv.compare(data, 4, effort="fast")]
     left_out = {"k-dpp", "softmax", "d-optimal"}

@@ -8,7 +8,7 @@ import reference
 from fairnepv import UnsupportedError
 from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
-from fairnepv.methods.baselines.limits import FACTOR_THE_AVERAGE
+from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 
 N, K = 14, 4
 NAMES = [*OWN_METHODS, *baselines(("a", "b"))]

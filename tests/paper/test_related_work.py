@@ -15,9 +15,15 @@ import cases
 import reference
 from fairnepv import Calibration, DiagonalView, InputError, Status
 from fairnepv.loop import Context, Step, run
+from fairnepv.methods import check_method
 from fairnepv.methods.baselines import baselines, refuse
-from fairnepv.methods.baselines.ascent import Ascent, project
-from fairnepv.methods.baselines.relaxed import DesignPoint, SoftmaxPoint, ascent
+from fairnepv.methods.baselines.relaxed import (
+    Ascent,
+    DesignPoint,
+    SoftmaxPoint,
+    ascent,
+    project,
+)
 from fairnepv.methods.baselines.saturate import Truncated
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS, Found
@@ -50,7 +56,7 @@ def find(problem: Problem, name: str, session: Context | None = None) -> Found:
 
 
 def select(problem: Problem, name: str) -> list[int]:
-    found = find(problem, name)
+    found = find(problem, check_method(problem, name))
     assert found.status.ok
     return found.indices.tolist()
 
@@ -287,7 +293,7 @@ def test_truncated_scores(level):
     logdets = np.array([reference.logdet(L[np.ix_(S, S)]) for L in Ls])
     others = [i for i in range(9) if i not in S]
     grown = np.array([[reference.logdet(L[np.ix_([*S, i], [*S, i])]) for i in others] for L in Ls])
-    truncated = Truncated(logdets, np.zeros(2), 3, math.log(0.1), level)
+    truncated = Truncated(np.zeros(2), math.log(0.1), level, logdets, 3)
     expected = [reference.truncated_mean(Ls, [*S, i], 0.1, level) / 3 for i in others]
     np.testing.assert_allclose(truncated.fair_scores(grown - logdets[:, None]), expected)
 

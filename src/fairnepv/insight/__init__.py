@@ -4,29 +4,18 @@ Nothing here chooses by rules of its own: selections come from `select` and its 
 the one function that scores.
 """
 
-from fairnepv.insight.assignment import Assignment, assign
-from fairnepv.insight.density import typicality
-from fairnepv.insight.difference import Difference, diff
-from fairnepv.insight.explanation import Explanation, explain
-from fairnepv.insight.extension import extend
-from fairnepv.insight.floors import Tradeoff, tradeoff
-from fairnepv.insight.sizes import Curve, curve
-from fairnepv.insight.variants import Stability, Variant, stability
-
-__all__ = [
-    "Assignment",
-    "Curve",
-    "Difference",
-    "Explanation",
-    "Stability",
-    "Tradeoff",
-    "Variant",
-    "assign",
-    "curve",
-    "diff",
-    "explain",
-    "extend",
-    "stability",
-    "tradeoff",
-    "typicality",
-]
+from fairnepv.insight.difference import Difference as Difference
+from fairnepv.insight.difference import diff as diff
+from fairnepv.insight.explanation import Explanation as Explanation
+from fairnepv.insight.explanation import explain as explain
+from fairnepv.insight.extension import extend as extend
+from fairnepv.insight.floors import Tradeoff as Tradeoff
+from fairnepv.insight.floors import tradeoff as tradeoff
+from fairnepv.insight.neighbours import Assignment as Assignment
+from fairnepv.insight.neighbours import assign as assign
+from fairnepv.insight.neighbours import typicality as typicality
+from fairnepv.insight.sizes import Curve as Curve
+from fairnepv.insight.sizes import curve as curve
+from fairnepv.insight.variants import Stability as Stability
+from fairnepv.insight.variants import Variant as Variant
+from fairnepv.insight.variants import stability as stability

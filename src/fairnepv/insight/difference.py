@@ -40,6 +40,12 @@ def diff(a: Selection, b: Selection) -> Difference:
         raise InputError(f"the ids of a are {left.dtype}, those of b {right.dtype}; use one type")
     shared = np.isin(left, right)
     bounds = a.upper_bound, b.upper_bound
+    notes = [
+        f"{name} is {a.settings[name]} in a and {b.settings[name]} in b, so their scores are on "
+        "different scales"
+        for name in _SCALE
+        if a.settings[name] != b.settings[name]
+    ]
     return Difference(
         left[shared],
         left[~shared],
@@ -48,7 +54,7 @@ def diff(a: Selection, b: Selection) -> Difference:
         {name: b.scores[name] - a.scores[name] for name in a.scores},
         b.fair_score - a.fair_score,
         None if bounds[0] is None or bounds[1] is None else bounds[1] - bounds[0],
-        tuple(_scale_notes(a, b)),
+        tuple(notes),
     )
 
 
@@ -70,13 +76,3 @@ def _check_same_pool(a: Selection, b: Selection) -> None:
             f"a has the views {list(a.scores)} and b has {list(b.scores)}; compare selections by "
             "the same views"
         )
-
-
-def _scale_notes(a: Selection, b: Selection) -> list[str]:
-    """Scores under different settings are on different scales, which a reader must know."""
-    return [
-        f"{name} is {a.settings[name]} in a and {b.settings[name]} in b, so their scores are on "
-        "different scales"
-        for name in _SCALE
-        if a.settings[name] != b.settings[name]
-    ]

@@ -69,22 +69,18 @@ def explain(selection: Selection) -> Explanation:
                 "be told; raise eps"
             ) from error
         rivals, margins = _rivals(problem, subset)
-    ids = problem.pool.ids
+    pool, ids = problem.pool, problem.pool.ids
     names = rivals if ids is None else ids[rivals].tolist()  # of a row below 0: of none
     named = [None if row < 0 else name for row, name in zip(rivals, names, strict=True)]
+    by_view = zip(pool.names, pool.offsets, subset.pivots, strict=True)
     return Explanation(
         selection.indices,
         selection.ids,
-        dict(zip(problem.pool.names, _contributions(problem, subset), strict=True)),
+        {name: offset - np.log(pivots) for name, offset, pivots in by_view},
         np.array(rivals, dtype=np.int64),
         tuple(named),
         margins,
     )
-
-
-def _contributions(problem: Problem, subset: Subset) -> list[Floats]:
-    offsets = problem.pool.offsets
-    return [offset - np.log(own) for offset, own in zip(offsets, subset.pivots, strict=True)]
 
 
 def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:

@@ -40,10 +40,19 @@ def extend(
         if name in options:
             raise InputError(f"extend sets {name} itself; use select for a choice of your own")
     views = named_views(data, options.get("views"))
-    _check_names(old, views)
-    _check_rows(old, options)
+    _check_options(old, views, options)
     _refuse_new_rows_alone(old, views, options.get("ids"))
-    settings = {**_old_settings(old, views), **options}
+    settings: dict[str, Any] = {
+        "tau": old.settings["tau"],
+        "eps": {  # of views that bring no ridge of their own
+            name: old.settings["eps"][name]
+            for name, view in views.items()
+            if getattr(view, "eps", None) is None
+        },
+        "calibration": old.calibration,
+        "priorities": old.settings["priorities"],
+        **options,
+    }
     kept = old.ids if old.has_ids else old.indices
     extended: Selection = select(data, more, include=kept, include_counts=False, **settings)
     notes = () if _RESCALES & set(options) else tuple(_other_rows(old, extended))
@@ -62,30 +71,13 @@ def _other_rows(old: Selection, extended: Selection) -> Iterator[str]:
             )
 
 
-def _old_settings(old: Selection, views: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "tau": old.settings["tau"],
-        "eps": _old_ridges(old.settings["eps"], views),
-        "calibration": old.calibration,
-        "priorities": old.settings["priorities"],
-    }
-
-
-def _old_ridges(eps: Mapping[str, float], views: Mapping[str, Any]) -> dict[str, float]:
-    """Those of views that bring no ridge of their own."""
-    return {name: eps[name] for name, view in views.items() if getattr(view, "eps", None) is None}
-
-
-def _check_names(old: Selection, views: Mapping[str, Any]) -> None:
+def _check_options(old: Selection, views: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """The same views; and what tells rows apart is told again, since there are new ones."""
     if set(views) != set(old.scores):
         raise InputError(
             f"selection has the views {list(old.scores)}, but the data has {list(views)}; give the "
             "same views"
         )
-
-
-def _check_rows(old: Selection, options: Mapping[str, Any]) -> None:
-    """What tells rows apart must be told again, since there are new ones."""
     if old.has_ids and options.get("ids") is None:
         raise InputError("selection names its items by id; pass ids, one per row of data")
     if not old.has_ids and options.get("ids") is not None:

@@ -19,6 +19,7 @@ from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
 _NOTHING = 1e-9  # nats per item; a view that is this close to its own optimum has none to gain
+_OF_A_BOUND = ("target_efficiency", "node_limit")  # options that a single view's optimum is without
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,47 +58,40 @@ def tradeoff(
     others = _check_options(data, k, view, options)
     fair: Selection = select(data, k, **options)
     again = {**options, "calibration": fair.calibration}
-    own = _own_optimum(data, k, view, again)
-    low, high = fair.scores[view], own.scores[view]
+    low, high = fair.scores[view], _own_optimum(data, k, view, again)
     if high - low <= _NOTHING:
         note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
         return Tradeoff(view, np.array([low]), (fair,), (note,))
     floors = np.linspace(low, high, points)
-    selections = [fair]
-    notes: tuple[str, ...] = ()
+    selections, notes = [fair], []
     for floor in floors[1:].tolist():
-        found, notes = _under(data, k, {**again, "floors": {**others, view: floor}})
-        if found is None:
+        wanted = {**others, view: floor}
+        found = _select_above(data, k, {**again, "floors": wanted})
+        if isinstance(found, str):
+            named = ", ".join(f"{name!r}: {value:.4f}" for name, value in wanted.items())
+            notes.append(f"the curve ends before floors {{{named}}}: {found}")
             break
         selections.append(found)
-    return Tradeoff(view, floors[: len(selections)], tuple(_settled(selections)), notes)
+    return Tradeoff(view, floors[: len(selections)], tuple(_settled(selections)), tuple(notes))
 
 
-def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> Selection:
-    """What is best for the view alone, whatever other views were promised."""
-    alone = {**options, "method": f"{view}-only", "floors": None, "certify": False}
-    for name in ("target_efficiency", "node_limit"):
-        alone.pop(name, None)
-    own: Selection = select(data, k, **alone)
-    return own
+def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> float:
+    """The score of what is best for the view alone, whatever other views were promised."""
+    ours = {name: options[name] for name in options if name not in _OF_A_BOUND}
+    alone = {**ours, "method": f"{view}-only", "floors": None, "certify": False}
+    return float(select(data, k, **alone).scores[view])
 
 
-def _under(
-    data: Any, k: Any, options: Mapping[str, Any]
-) -> tuple[Selection | None, tuple[str, ...]]:
-    """The selection under a floor, or why there is none."""
-    floors = ", ".join(f"{name!r}: {value:.4f}" for name, value in options["floors"].items())
+def _select_above(data: Any, k: Any, options: Mapping[str, Any]) -> Selection | str:
+    """The selection that keeps the floors, or why there is none."""
     try:
         found: Selection = select(data, k, **options)
     except InputError as error:
-        return None, (f"the curve ends before floors {{{floors}}}: {error}",)
+        return str(error)
     assert found.problem is not None
-    ended = found.status
     if misses_floors(found.problem, found.indices):  # also where a search was out of time
-        ended = Status.FLOORS_MISSED
-    elif ended is not Status.INTERRUPTED:
-        return found, ()
-    return None, (f"the curve ends before floors {{{floors}}}: {ended.value}",)
+        return Status.FLOORS_MISSED.value
+    return Status.INTERRUPTED.value if found.status is Status.INTERRUPTED else found
 
 
 def _settled(selections: list[Selection]) -> list[Selection]:

@@ -95,11 +95,12 @@ def curve(
             f"sizes must be from {least} to {posed.k}, but they reach from {reported[0]} to "
             f"{reported[-1]}; change them or k_max"
         )
-    session = Context(progress=check_progress(progress))
+    context = Context(progress=check_progress(progress))
     with block_threads(posed.work()):
-        found = greedy(posed, session)
-        d = _prefix_scores(posed, found.indices)[:, reported - 1]
-        proven = _bounds(posed, _proven_sizes(reported, wanted), session) if bounds else {}
+        found = greedy(posed, context)
+        gains = subset_gains(posed.pool, found.indices)
+        d = (gains.cumsum(axis=0)[reported - 1] / reported[:, None]).T  # means of the first gains
+        proven = _bounds(posed, _proven_sizes(reported, wanted), context) if bounds else {}
     return Curve(
         reported,
         np.asarray(soft_min(d + posed.lifts[:, None], posed.tau)),
@@ -107,23 +108,17 @@ def curve(
         proven,
         found.indices,
         found.indices if posed.pool.ids is None else posed.pool.ids[found.indices],
-        session.stopped or found.status,
+        context.stopped or found.status,
     )
 
 
-def _prefix_scores(problem: Problem, indices: Indices) -> Floats:
-    """(M, k) d_q of the first j items for every j: the means of their gains."""
-    gains = subset_gains(problem.pool, indices)
-    return np.asarray((np.cumsum(gains, axis=0) / np.arange(1, len(gains) + 1)[:, None]).T)
-
-
-def _bounds(problem: Problem, sizes: Indices, session: Context) -> dict[int, float]:
+def _bounds(problem: Problem, sizes: Indices, context: Context) -> dict[int, float]:
     """By size; those that an interruption kept from being proven are left out."""
     proven: dict[int, float] = {}
     for size in sizes.tolist():
-        if session.stopped:
+        if context.stopped:
             break
-        certificate = make_certificate(replace(problem, k=size), gap=GAP, session=session)
+        certificate = make_certificate(replace(problem, k=size), gap=GAP, session=context)
         proven[size] = certificate.upper_bound
     return proven
 
@@ -166,9 +161,9 @@ def _check_sizes(sizes: Any) -> Indices:
 
 def _reaching(problem: Problem, k_max: Any, wanted: Indices | None) -> Problem:
     """The problem at the largest size of the curve."""
+    if k_max is None and wanted is not None:
+        k_max = int(wanted[-1])
     if k_max is not None:
         return replace(problem, k=check_k(k_max, problem.n))
-    if wanted is not None:
-        return replace(problem, k=check_k(int(wanted[-1]), problem.n))
     free = problem.n - len(np.unique(problem.constraints.fixed_out))
     return replace(problem, k=max(problem.k, min(_REACH, free, problem.n - 1)))

@@ -85,14 +85,14 @@ def stability(
     posed = dict(_variants(problem, tau, eps, seeds))
     if not posed:
         raise InputError("stability has nothing to vary; give factors for tau or eps, or seeds")
-    listener = check_progress(progress)
+    progress = check_progress(progress)
     with block_threads(problem.work()):
         check_norms(problem.pool)
     assert selection.plan is not None, "where there is a problem there is a plan"
     plan = selection.plan
     if effort is not None:
         plan = replace(plan, effort=check_effort(effort).for_size(problem))
-    return _search_all(selection, posed, plan, listener)
+    return _search_all(selection, posed, plan, progress)
 
 
 def _search_all(
@@ -105,18 +105,19 @@ def _search_all(
     found: list[Variant] = []
     notes: list[str] = []
     for (knob, value), variant in posed.items():
-        session = Context(time_limit=plan.time_limit)
+        name = f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"
+        context = Context(time_limit=plan.time_limit)
         try:
-            outcome = _searched(variant, plan, session, bound_holds=knob == "seed")
+            outcome = _searched(variant, plan, context, bound_holds=knob == "seed")
         except InputError as error:  # floors that a variant cannot reach leave it no set at all
-            notes.append(f"{_name(knob, value)} is left out: {error}")
+            notes.append(f"{name} is left out: {error}")
             continue
-        interrupted = session.stopped is Status.INTERRUPTED
-        if not interrupted:  # half a search says nothing about stability
-            found.append(_graded(selection, knob, value, outcome))
-            interrupted = not _told(progress, _turn(found, len(posed), time.monotonic() - began))
-        if interrupted:
-            status = Status.INTERRUPTED
+        if context.stopped is not Status.INTERRUPTED:  # half a search says nothing of stability
+            found.append(_graded(selection, name, {knob: value}, outcome))
+            with context.absorbing_interruption():
+                _tell(progress, found, len(posed), time.monotonic() - began)
+        if context.stopped is Status.INTERRUPTED:
+            status = context.stopped
             break
     if not found and status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is in hand yet
@@ -125,49 +126,31 @@ def _search_all(
     return Stability(selection, tuple(found), status, tuple(notes))
 
 
-def _searched(problem: Problem, plan: Plan, session: Context, bound_holds: bool) -> Selection:
+def _searched(problem: Problem, plan: Plan, context: Context, bound_holds: bool) -> Selection:
     """What the plan finds; the score that is good enough follows from a bound on this problem."""
     if plan.target is not None and not bound_holds:
         proving = Context(time_limit=plan.time_limit)
         plan = replace(plan, certificate=prove(problem, plan.gap, proving))
-        session.following(proving)
-    session.goal = plan.goal
-    return carry_out(problem, plan, session)
+        context.following(proving)
+    context.goal = plan.goal
+    return carry_out(problem, plan, context)
 
 
-def _told(progress: Progress | None, step: Step) -> bool:
-    """Whether the listener lets the search go on."""
-    session = Context()
-    with session.absorbing_interruption():
-        if progress is not None:
-            progress(step)
-    return session.stopped is None
-
-
-def _graded(selection: Selection, knob: str, value: float, found: Selection) -> Variant:
+def _graded(
+    selection: Selection, name: str, change: Mapping[str, float], found: Selection
+) -> Variant:
     problem, indices = selection.problem, np.sort(found.indices)
     assert problem is not None
-    return Variant(
-        _name(knob, value),
-        {knob: value},
-        indices,
-        jaccard(selection.indices, indices),
-        fair_value(problem, subset_scores(problem.pool, indices)),
-        found.status,
-    )
+    shared = jaccard(selection.indices, indices)
+    fair_score = fair_value(problem, subset_scores(problem.pool, indices))
+    return Variant(name, change, indices, shared, fair_score, found.status)
 
 
-def _name(knob: str, value: float) -> str:
-    return f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"
-
-
-def _turn(found: list[Variant], of: int, seconds: float) -> Step:
+def _tell(progress: Progress | None, found: list[Variant], of: int, seconds: float) -> None:
     last = found[-1]
     details = {"variant": last.name, "jaccard": last.jaccard, "size": len(found), "of": of}
-    return Step("stability", len(found), 0, seconds, last.fair_score, details=details)
-
-
-# --- the variants ---------------------------------------------------------------------------------
+    if progress is not None:
+        progress(Step("stability", len(found), 0, seconds, last.fair_score, details=details))
 
 
 def _variants(
@@ -178,15 +161,12 @@ def _variants(
         yield ("tau", factor), replace(problem, tau=problem.tau * factor)
     for factor in _listed("eps", eps):
         factor = check_positive("a factor on eps", factor)
-        yield ("eps", factor), _with_ridges(problem, factor)
+        views = tuple(view.with_eps(view.ridge * factor) for view in problem.pool.views)
+        pool = problem.pool.with_views(problem.pool.names, views)
+        yield ("eps", factor), replace(problem, pool=pool)
     for seed in _listed("seeds", seeds):
         seed = check_seed("random_state", seed)
         yield ("seed", seed), replace(problem, random_state=seed)
-
-
-def _with_ridges(problem: Problem, factor: float) -> Problem:
-    views = tuple(view.with_eps(view.ridge * factor) for view in problem.pool.views)
-    return replace(problem, pool=problem.pool.with_views(problem.pool.names, views))
 
 
 def _listed(argument: str, values: Any) -> list[Any]:

@@ -2,13 +2,7 @@
 
 A calibrated pool takes its row scales, ridges and offsets along with its rows, so F_tau of a set is
 the same number in both tiers and in the whole pool. The first tier holds one shard at a time, or
-each worker of a cluster one.
-
-What this loses against a search of the whole pool has no guarantee beforehand. That of [GreeDi]
-is for monotone submodular functions. A log-determinant is submodular, but an item may lower it, and
-the soft-min of several is not even submodular. What holds is what is proven of the pool: the bound
-of a certificate is about its rows and not about how a set was found, so F_tau of the best set of
-the whole pool is between the reported score and the reported bound.
+each worker of a cluster one. What this may lose: docs/certainty.md.
 """
 
 from __future__ import annotations
@@ -26,8 +20,8 @@ from fairnepv.checks import brief
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.io.rows import Columns, Shards
 from fairnepv.loop import Context
-from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
+from fairnepv.methods.selectors import find
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import Found, better, check_effort, greedy, improve
@@ -97,38 +91,38 @@ def _joined(starts: Iterable[int], least: int) -> tuple[int, ...]:
 # --- the search -----------------------------------------------------------------------------------
 
 
-def find_in_tiers(problem: Problem, plan: Plan, session: Context) -> Found:
+def find_in_tiers(problem: Problem, plan: Plan, context: Context) -> Found:
     """The subset that a method finds among the winners of all shards, or comes from the best set
     that one shard had, if that is better. One shard is no tier: the method sees the pool."""
     if len(plan.shards) <= 2:
-        return find(problem, plan, session)
-    whole = session.journal is not None  # or a shard that takes longer would never be done
-    outcome = session.run(FirstTier(problem, plan.shards, session.deadline, first_whole=whole))
+        return find(problem, plan, context)
+    whole = context.journal is not None  # or a shard that takes longer would never be done
+    outcome = context.run(FirstTier(problem, plan.shards, context.deadline, first_whole=whole))
     state = outcome.state
     found = Found(_in_hand(problem, state), outcome.status)
     if outcome.status is not Status.COMPLETE:
-        session.notes.append(
+        context.notes.append(
             f"the first tier had looked at {state.done} of {len(plan.shards) - 1} shards when it "
             "stopped; what the others hold is not known"
         )
         return found
-    with session.absorbing_interruption():
-        return _among_winners(problem, state, plan, session)
+    with context.absorbing_interruption():
+        return _among_winners(problem, state, plan, context)
     return found
 
 
-def _among_winners(problem: Problem, state: ShardsState, plan: Plan, session: Context) -> Found:
+def _among_winners(problem: Problem, state: ShardsState, plan: Plan, context: Context) -> Found:
     """The second tier. It gets no certificate: whatever is proven of the winners alone would be no
     bound on the pool, and what is chosen should not depend on whether a bound was asked for."""
     rows = np.unique(state.winners)
     second = problem.take(rows)
     effort = check_effort(plan.effort.name).for_size(second)
-    found = find(second, replace(plan, effort=effort, certificate=None, shards=()), session)
+    found = find(second, replace(plan, effort=effort, certificate=None, shards=()), context)
     if len(state.best):
         start = Found(np.searchsorted(rows, state.best), Status.COMPLETE)
         if better(second, found, start) is start:
             swaps = plan.method != "greedy"
-            found = improve(second, start, effort, session, goal=session.goal) if swaps else start
+            found = improve(second, start, effort, context, goal=context.goal) if swaps else start
     local = found.status is Status.LOCAL_OPTIMUM  # nobody has looked at the rest of the pool
     status = Status.LOCAL_AMONG_WINNERS if local else found.status
     return replace(found, indices=rows[found.indices], status=status)
@@ -183,9 +177,14 @@ class FirstTier:
         return ShardsState(none, none, 0.0)
 
     def step(self, state: ShardsState) -> ShardsState:
+        problem, best = self.problem, state.best
         found, value = self._found_in(state.done)
         chosen = found.indices
-        best, value = self._best(state, chosen, value)
+        whole = len(chosen) == problem.k and problem.constraints.is_met(chosen)
+        if whole and (not len(best) or value > state.value + problem.tolerances.tie):
+            best = chosen
+        elif len(best):
+            value = state.value
         return ShardsState(
             np.concatenate([state.winners, chosen]),
             best,
@@ -214,14 +213,6 @@ class FirstTier:
         deadline = None if self._first_whole else self._deadline
         self._first_whole = False
         return ShardTask(rows, rules, problem.k, terms, deadline)
-
-    def _best(self, state: ShardsState, chosen: Indices, value: float) -> tuple[Indices, float]:
-        problem = self.problem
-        none_yet = not len(state.best)
-        whole = len(chosen) == problem.k and problem.constraints.is_met(chosen)
-        if whole and (none_yet or value > state.value + problem.tolerances.tie):
-            return chosen, value
-        return state.best, value if none_yet else state.value
 
     def done(self, state: ShardsState) -> Status | None:
         if state.stopped:
@@ -268,9 +259,9 @@ def _winners(pool: Pool, task: ShardTask) -> tuple[Found, float]:
         return Found(rows[rules.fixed_in], Status.COMPLETE), 0.0
     shard = Problem(pool.take(rows), k, constraints=rules, **task.terms)
     time_limit = None if task.deadline is None else task.deadline - time.time()
-    session = Context(time_limit=time_limit)  # aside: one line per shard, not one per pick
-    found = greedy(shard, session)
+    context = Context(time_limit=time_limit)  # aside: one line per shard, not one per pick
+    found = greedy(shard, context)
     if k < most and found.status is Status.COMPLETE:
         shard = replace(shard, k=most, constraints=Constraints(found.indices, rules.fixed_out))
-        found = greedy(shard, session)
+        found = greedy(shard, context)
     return replace(found, indices=rows[found.indices]), subset_merit(shard, found.indices)

@@ -10,7 +10,7 @@ from fairnepv.compute import HOST, LocalEngine
 from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
-from fairnepv.methods.baselines.limits import FACTOR_THE_AVERAGE
+from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
 from fairnepv.planning.device import device_needs
 from fairnepv.planning.facts import ViewFacts

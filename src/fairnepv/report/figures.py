@@ -169,11 +169,10 @@ def contact_sheet(
 def _grid(tiles: Sequence[NDArray[Any]], columns: int) -> NDArray[Any]:
     height, width, _ = tiles[0].shape
     rows = math.ceil(len(tiles) / columns)
-    sheet = np.full((rows * height, columns * width, 3), 255, dtype=np.uint8)
-    for i, tile in enumerate(tiles):
-        top, left = (i // columns) * height, (i % columns) * width
-        sheet[top : top + height, left : left + width] = tile
-    return sheet
+    sheet = np.full((rows * columns, height, width, 3), 255, dtype=np.uint8)
+    sheet[: len(tiles)] = tiles
+    sheet = sheet.reshape(rows, columns, height, width, 3).swapaxes(1, 2)
+    return sheet.reshape(rows * height, columns * width, 3)
 
 
 def draw_traces(traces: Mapping[str, Mapping[str, NDArray[Any]]], title: str = "") -> bytes:
@@ -182,20 +181,14 @@ def draw_traces(traces: Mapping[str, Mapping[str, NDArray[Any]]], title: str = "
         figure = new_figure(figsize=(9.5, 6.2), layout="constrained")
         panels = figure.subplots(2, 2, sharex="col", sharey="row")
         for i, (name, trace) in enumerate(traces.items()):
+            look: dict[str, Any] = {"color": colour_of(i), "linewidth": 1.2, "label": name}
             for column, clock in enumerate(("step", "seconds")):
                 for line, value in enumerate(("objective", "residual")):
-                    panels[line][column].plot(
-                        trace[clock][1:],
-                        trace[value][1:],
-                        color=colour_of(i),
-                        linewidth=1.2,
-                        label=name,
-                    )
+                    panels[line][column].plot(trace[clock][1:], trace[value][1:], **look)
+        moved = any(len(trace["step"]) > 1 for trace in traces.values())
         for column, clock in enumerate(("step", "seconds")):
             panels[1][column].set_xlabel(clock)
-            if any(
-                len(trace["step"]) > 1 for trace in traces.values()
-            ):  # else all was said at once
+            if moved:  # else all was said at once
                 panels[0][column].set_xscale("log")
                 panels[1][column].set_yscale("log", nonpositive="clip")
                 plain_powers(panels[1][column].xaxis)

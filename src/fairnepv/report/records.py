@@ -10,30 +10,37 @@ import numpy as np
 
 from fairnepv import __version__
 from fairnepv.api.selection import Comparison, Score, Selection
-from fairnepv.concave import Certificate, Terms, Verified
+from fairnepv.concave import Certificate, Verified
+from fairnepv.errors import Status
 from fairnepv.insight import Assignment, Explanation
 from fairnepv.io.write import Table
 from fairnepv.planning import Forecast
 from fairnepv.stiefel import Relaxation
 
 
-def score_record(score: Score) -> dict[str, Any]:
+def _fields(source: Any, *names: str) -> dict[str, Any]:
+    """Fields of a record by name, mappings as dictionaries."""
+    values = {name: getattr(source, name) for name in names}
+    return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
+
+
+def _ending(status: Status) -> dict[str, Any]:
     return {
-        "fair_score": score.fair_score,
-        "scores": dict(score.scores),
-        "worst_view": score.worst_view,
-        "view_weights": dict(score.view_weights),
-        "coverage": dict(score.coverage),
+        "fairnepv": __version__,
+        "status": status.name,
+        "complete": status.ok,
+        "status_text": status.value,
     }
+
+
+def score_record(score: Score) -> dict[str, Any]:
+    return _fields(score, "fair_score", "scores", "worst_view", "view_weights", "coverage")
 
 
 def forecast_record(forecast: Forecast) -> dict[str, Any]:
     """What a run will take, in bytes and seconds, in all and by stage."""
     return {
-        "n": forecast.n,
-        "k": forecast.k,
-        "passes": forecast.passes,
-        "operations": forecast.operations,
+        **_fields(forecast, "n", "k", "passes", "operations"),
         "bytes_read": int(forecast.bytes_read),
         "peak_memory": int(forecast.peak_memory),
         "data_memory": int(forecast.data_memory),
@@ -47,11 +54,9 @@ def forecast_record(forecast: Forecast) -> dict[str, Any]:
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """Everything about a bound but its dual variables."""
     return {
-        "upper_bound": certificate.upper_bound,
-        "duality_gap": certificate.duality_gap,
-        "by_view": dict(certificate.by_view),
-        "weights": dict(certificate.weights),
-        "spectral_bound": certificate.spectral_bound,
+        **_fields(
+            certificate, "upper_bound", "duality_gap", "by_view", "weights", "spectral_bound"
+        ),
         "spectral_by_view": dict(certificate.spectral),
         "status": certificate.status.name,
         "notes": list(certificate.notes),
@@ -60,17 +65,12 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
 
 def selection_record(selection: Selection) -> dict[str, Any]:
     """Everything about a selection but its items."""
+    certificate = selection.certificate
     return {
-        "fairnepv": __version__,
-        "status": selection.status.name,
-        "complete": selection.status.ok,
-        "status_text": selection.status.value,
+        **_ending(selection.status),
         **score_record(selection),
-        "upper_bound": selection.upper_bound,
-        "efficiency": selection.efficiency,
-        "certificate": (
-            None if selection.certificate is None else certificate_record(selection.certificate)
-        ),
+        **_fields(selection, "upper_bound", "efficiency"),
+        "certificate": None if certificate is None else certificate_record(certificate),
         "settings": dict(selection.settings),
         "calibration": {
             "rule": selection.calibration.rule,
@@ -124,6 +124,10 @@ def assignment_table(assignment: Assignment, selection: Selection) -> Table:
 
 def verified_record(verified: Verified) -> dict[str, Any]:
     claimed = verified.claimed
+    terms = claimed.terms
+    arrays = {name: values.tolist() for name, values in terms.arrays().items()}
+    weights = arrays.pop("priorities", None)
+    priorities = None if weights is None else dict(zip(terms.eps, weights, strict=True))
     return {
         "holds": verified.holds,
         "upper_bound": {"claimed": claimed.upper_bound, "proven": verified.upper_bound},
@@ -131,16 +135,8 @@ def verified_record(verified: Verified) -> dict[str, Any]:
             name: {"claimed": claimed.by_view[name], "proven": bound}
             for name, bound in verified.by_view.items()
         },
-        "terms": {**claimed.terms.record(), **_constraint_record(claimed.terms)},
+        "terms": {**terms.record(), **arrays, "priorities": priorities},
     }
-
-
-def _constraint_record(terms: Terms) -> dict[str, Any]:
-    """The part of the terms that a file keeps as arrays."""
-    arrays = {name: values.tolist() for name, values in terms.arrays().items()}
-    weights = arrays.pop("priorities", None)
-    named = None if weights is None else dict(zip(terms.eps, weights, strict=True))
-    return {**arrays, "priorities": named}
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
@@ -170,39 +166,22 @@ def comparison_columns(comparison: Comparison) -> Table:
 
 
 def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
-    solver = relaxation.solver
+    found = ("value", "view_values", "view_weights", "residual", "curvature", "checked", "steps")
     return {
-        "fairnepv": __version__,
-        "status": relaxation.status.name,
-        "complete": relaxation.status.ok,
-        "status_text": relaxation.status.value,
-        "value": relaxation.value,
-        "view_values": dict(relaxation.view_values),
-        "view_weights": dict(relaxation.view_weights),
-        "residual": relaxation.residual,
-        "curvature": relaxation.curvature,
-        "checked": relaxation.checked,
-        "steps": relaxation.steps,
-        "k": relaxation.k,
-        "solver": {
-            "name": solver.name,
-            "tol": solver.tol,
-            "max_steps": solver.max_steps,
-            "alpha": solver.alpha,
-            "sigma": solver.sigma,
-        },
+        **_ending(relaxation.status),
+        **_fields(relaxation, *found, "k"),
+        "solver": _fields(relaxation.solver, "name", "tol", "max_steps", "alpha", "sigma"),
     }
 
 
 def trace_table(relaxation: Relaxation, settings: Mapping[str, Any] | None = None) -> Table:
     """One row per step; `seconds` run on from stage to stage."""
     trace, names = relaxation.trace, list(relaxation.view_values)
-    began, stage = 0.0, ""
+    began = 0.0
     clock: list[float] = []
     for row in trace:
-        if row.step == 0 and stage:
+        if row.step == 0 and clock:
             began = clock[-1]
-        stage = row.stage
         clock.append(began + row.seconds)
     weights = np.array([row.weights for row in trace]).reshape(len(trace), len(names))
     columns = {

@@ -1,12 +1,107 @@
-"""What a comparison says, in sentences: which view does each selector leave behind?"""
+"""What results say, in sentences and lines of text."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from fairnepv.api.calibration import described
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.concave import Certificate, Terms, Verified
+from fairnepv.errors import Status
+from fairnepv.io.write import Table
+from fairnepv.planning import Forecast
+from fairnepv.problem import Constraints
+from fairnepv.stiefel import Relaxation
+from fairnepv.views.base import Indices
+from fairnepv.views.scales import SOLVED
 
+_WIDEST = 1e9  # a bound beyond this has no digits to round
 _NOTICEABLE = 0.01  # nats per item: one per cent
+_FEW = 8  # rows that are listed one by one
+_ORIGINS = {
+    "explicit": "of the certificate",
+    "efficiency": f"of the certificate; computed again, the same to {SOLVED:g}",
+}
+
+
+def rounded_up(bound: float) -> str:
+    """A bound as text that still holds as printed."""
+    if not math.isfinite(bound):
+        return "nothing"
+    if abs(bound) > _WIDEST:
+        return repr(bound)
+    return f"{math.ceil(bound * 10_000) / 10_000:.4f}"
+
+
+def selection_summary(selection: Selection) -> list[str]:
+    """What was chosen and how good it is, in a few sentences."""
+    k, n = selection.settings["k"], selection.settings["n"]
+    worst = f"worst view {selection.worst_view!r} at {selection.minimum:.4f}"
+    lines = [
+        f"Chose {k} of {n:,} items: fair score {selection.fair_score:.4f} nats per item, {worst}."
+    ]
+    if selection.certificate is not None:
+        lines.append(_how_good(selection))
+    lines.append(f"The search ended so: {selection.status.value}.")
+    lines.extend(f"Note: {note}." for note in selection.notes)
+    return lines
+
+
+def _how_good(selection: Selection) -> str:
+    """The bound, rounded up, and the share of it that is reached, rounded down."""
+    certificate, bound = selection.certificate, selection.upper_bound
+    assert certificate is not None
+    assert bound is not None
+    assert selection.efficiency is not None
+    if selection.status is Status.OPTIMAL:
+        return "This is the best possible: branch and bound proved that no set scores higher."
+    share = math.floor(1000 * selection.efficiency) / 10
+    return (
+        f"No {selection.settings['k']} items can score above {rounded_up(bound)}, so this is at "
+        f"least {share:.1f}% of the best possible per item (proven, duality gap "
+        f"{certificate.duality_gap:.1g}; the paper's spectral bound is "
+        f"{rounded_up(certificate.spectral_bound)})."
+    )
+
+
+def forecast_summary(forecast: Forecast) -> list[str]:
+    return [*forecast.summary().split("\n"), *(f"Note: {note}." for note in forecast.notes)]
+
+
+def certificate_summary(certificate: Certificate) -> list[str]:
+    terms = certificate.proof.terms
+    line = (
+        f"No {terms.k} of {terms.n:,} items can score above {rounded_up(certificate.upper_bound)} "
+        f"nats per item (duality gap {certificate.duality_gap:.1g}; the paper's spectral bound is "
+        f"{rounded_up(certificate.spectral_bound)})."
+    )
+    return [line, *(f"Note: {note}." for note in certificate.notes)]
+
+
+def relaxation_summary(relaxation: Relaxation) -> list[str]:
+    values = ", ".join(f"{name} {value:.4f}" for name, value in relaxation.view_values.items())
+    steps, solver = relaxation.steps, relaxation.solver.name
+    return [
+        f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",
+        f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
+        f"The solver ended so: {relaxation.status.value}.",
+        f"Checked: {relaxation.checked}.",
+    ]
+
+
+def trace_lines(trace: Table) -> Iterator[str]:
+    """The trace as lines of text, one per step."""
+    columns: dict[str, Any] = dict(trace.columns)
+    shown = (columns[c] for c in ("step", "stage", "seconds", "objective", "residual"))
+    yield f"{'step':>6} {'stage':<8} {'seconds':>9} {'objective':>14} {'residual':>11}"
+    for step, stage, seconds, objective, residual in zip(*shown, strict=True):
+        yield f"{step:>6} {stage:<8} {seconds:>9.3f} {objective:>14.8f} {residual:>11.3e}"
+
+
+# --- which view does each selector leave behind? --------------------------------------------------
 
 
 def left_behind(comparison: Comparison, fair: str = "auto") -> list[str]:
@@ -35,3 +130,70 @@ def _how_much(row: Selection, fair: Selection, view: str) -> str:
         )
     share = 100 * math.exp(row.scores[view] - fair.scores[view])
     return f"{share:.1f}% of the volume per item that {fair.method} has there"
+
+
+# --- the terms under which a bound holds ----------------------------------------------------------
+# For whoever has to say whether they are the right ones. Numbers have all their digits, and what is
+# too long to be listed has a checksum: two problems that differ in anything are told apart by them.
+
+
+def verified_summary(verified: Verified, sources: Mapping[str, str] | None = None) -> list[str]:
+    """What is proven beside what is claimed, and under which terms; `sources` says what a view was
+    read from."""
+    claimed = verified.claimed
+    whole = f"fair score of {claimed.terms.k} of {claimed.terms.n:,} items"
+    bounds = [(whole, claimed.upper_bound, verified.upper_bound)]
+    for name, proven in verified.by_view.items():
+        bounds.append((f"view {name!r} alone", claimed.by_view[name], proven))
+    verdict = (
+        "The bound holds under these terms."
+        if verified.holds
+        else "The bound does NOT follow for this data under these terms."
+    )
+    return [
+        *(
+            f"{what}: at most {rounded_up(claim)} claimed, {rounded_up(proven)} proven"
+            for what, claim, proven in bounds
+        ),
+        "Terms:",
+        *(f"  {line}" for line in terms_lines(claimed.terms, sources)),
+        verdict,
+    ]
+
+
+def terms_lines(terms: Terms, sources: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A line per term, with where it comes from; `sources` says what a view was read from."""
+    yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau!r} (of the certificate)"
+    for name, eps in terms.eps.items():
+        source = f", {sources[name]}" if sources else ""
+        yield f"view {name!r}{source}: eps = {eps!r} (of the certificate)"
+    origin = _ORIGINS.get(terms.calibration.rule, "computed again")
+    yield f"calibration: {described(terms.calibration)} ({origin})"
+    if terms.priorities is not None:
+        pairs = zip(terms.eps, terms.priorities.tolist(), strict=True)
+        weights = ", ".join(f"{name!r} {weight!r}" for name, weight in pairs)
+        yield f"priorities: {weights} (of the certificate)"
+    if terms.quality:
+        yield "quality: rows weighted as handed in now"
+    if not terms.constraints:
+        yield "constraints: none, so the bound is about all subsets of that size"
+    else:
+        yield from (f"{line} (of the certificate)" for line in _constraint_lines(terms.constraints))
+
+
+def _constraint_lines(rules: Constraints) -> Iterator[str]:
+    for words, rows in (("include", rules.fixed_in), ("exclude", rules.fixed_out)):
+        if len(rows):
+            yield f"{words}: {len(rows):,} row(s), {_listed(rows)}"
+    if (quotas := rules.quotas) is not None:
+        limits = zip(quotas.least.tolist(), quotas.most.tolist(), strict=True)
+        each = ", ".join(f"{g}: {low} to {high}" for g, (low, high) in enumerate(limits))
+        yield f"groups of the rows: {_listed(quotas.groups)}; quotas {each}"
+
+
+def _listed(rows: Indices) -> str:
+    """Whole numbers; of many of them the first, and what tells the others apart."""
+    if len(rows) <= _FEW:
+        return ", ".join(map(str, rows.tolist()))
+    digest = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
+    return f"{', '.join(map(str, rows[:_FEW].tolist()))}, ... (sha256 as int64 {digest})"

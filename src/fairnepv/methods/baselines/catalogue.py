@@ -1,30 +1,47 @@
-"""All baselines by name."""
+"""All baselines by name, and what each cannot do, in one sentence."""
 
 from __future__ import annotations
 
-from fairnepv.methods.baselines.refined import (
-    Baseline,
-    averaged_kernel,
-    concatenated,
-    fixed_weight,
-    single_view,
-)
-from fairnepv.methods.baselines.relaxed import d_optimal, softmax
+from functools import partial
+
+from fairnepv.methods.baselines import refined
+from fairnepv.methods.baselines.refined import Baseline
+from fairnepv.methods.baselines.relaxed import DesignPoint, SoftmaxPoint, largest_memberships
 from fairnepv.methods.baselines.sampled import k_dpp, uniform
 from fairnepv.methods.baselines.saturate import saturate
+from fairnepv.problem import WIDEST_GRAM, Problem
+
+FACTOR_THE_AVERAGE = ("k-dpp", "softmax", "d-optimal")
+_DIVIDE_BY_THE_RIDGE = ("softmax", "d-optimal", "saturate")
 
 
 def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
     """All baselines for views of these names, by their own name."""
-    single = {f"{name}-only": single_view(name) for name in names}
     return {
-        **single,
-        "averaged": averaged_kernel,
-        "fixed-weight": fixed_weight,
-        "concatenated": concatenated,
-        "softmax": softmax,
-        "d-optimal": d_optimal,
+        **{f"{name}-only": partial(refined.single_view, name) for name in names},
+        "averaged": refined.averaged_kernel,
+        "fixed-weight": refined.fixed_weight,
+        "concatenated": refined.concatenated,
+        "softmax": partial(largest_memberships, SoftmaxPoint),
+        "d-optimal": partial(largest_memberships, DesignPoint),
         "saturate": saturate,
         "k-dpp": k_dpp,
         "random": uniform,
     }
+
+
+def refuse(problem: Problem, name: str) -> str | None:
+    """Why a baseline cannot be run on this problem, or None if it can."""
+    if name in _DIVIDE_BY_THE_RIDGE and not problem.pool.eps.all():
+        return f"method '{name}' needs a ridge eps above zero in every view; use another one"
+    if name not in FACTOR_THE_AVERAGE:
+        return None
+    if problem.constraints:
+        return f"method '{name}' does not support include, exclude or groups; use 'auto'"
+    smaller = min(problem.n, problem.pool.width)
+    if smaller > WIDEST_GRAM:
+        return (
+            f"method '{name}' factors the averaged kernel, whose smaller side is {smaller} (rows "
+            f"or feature columns in all), more than {WIDEST_GRAM}; use another one"
+        )
+    return None

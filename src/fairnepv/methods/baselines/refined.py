@@ -20,31 +20,28 @@ from fairnepv.views.base import inverse_norms
 Baseline = Callable[[Problem, Effort, Context], Found]
 
 
-def single_view(name: str) -> Baseline:
-    def select(problem: Problem, effort: Effort, session: Context) -> Found:
-        return _optimise(problem.over(problem.pool.only(name)), effort, session)
-
-    return select
+def single_view(name: str, problem: Problem, effort: Effort, context: Context) -> Found:
+    return _optimise(problem.over(problem.pool.only(name)), effort, context)
 
 
-def averaged_kernel(problem: Problem, effort: Effort, session: Context) -> Found:
+def averaged_kernel(problem: Problem, effort: Effort, context: Context) -> Found:
     """log det of (1/M) sum_q L_q."""
-    return _optimise(problem.over(averaged(problem.pool, factor_apart=True)), effort, session)
+    return _optimise(problem.over(averaged(problem.pool, factor_apart=True)), effort, context)
 
 
-def fixed_weight(problem: Problem, effort: Effort, session: Context) -> Found:
+def fixed_weight(problem: Problem, effort: Effort, context: Context) -> Found:
     """(1/M) sum_q log det L_q, which is F_tau for tau = infinity."""
-    return _optimise(problem.over(problem.pool, tau=np.inf), effort, session)
+    return _optimise(problem.over(problem.pool, tau=np.inf), effort, context)
 
 
-def concatenated(problem: Problem, effort: Effort, session: Context) -> Found:
+def concatenated(problem: Problem, effort: Effort, context: Context) -> Found:
     """log det on normalised embeddings side by side; with the effort `fast` greedy alone, which is
     what people do today. Rows are normalised per view whatever the calibration."""
     units = tuple(
         view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in problem.pool.views
     )
     pool = problem.pool.with_views(problem.pool.names, units)
-    return _optimise(problem.over(averaged(pool, factor_apart=True)), effort, session)
+    return _optimise(problem.over(averaged(pool, factor_apart=True)), effort, context)
 
 
 def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
@@ -58,11 +55,6 @@ def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
     return pool.with_views(("average",), (SumView(pool.views, weights).scaled(None, largest),))
 
 
-def _optimise(problem: Problem, effort: Effort, session: Context) -> Found:
-    return improve(problem, _greedy(problem, session), effort, session)
-
-
-def _greedy(problem: Problem, session: Context) -> Found:
-    return replace(
-        greedy(problem, session), ordered=False
-    )  # by another objective than the fair one
+def _optimise(problem: Problem, effort: Effort, context: Context) -> Found:
+    start = replace(greedy(problem, context), ordered=False)  # but by another objective
+    return improve(problem, start, effort, context)

@@ -9,8 +9,9 @@ former call threshold rounding (they try pipage rounding as well), and no swaps 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,9 +19,8 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from fairnepv.compute import Block
+from fairnepv.errors import Status
 from fairnepv.loop import Context
-from fairnepv.methods.baselines.ascent import Ascent
-from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.search import Effort, Found
@@ -30,26 +30,21 @@ from fairnepv.views.base import Floats
 
 _MAX_STEPS = 500
 _TIE = 1e-8  # memberships closer than this are tied; the lowest index goes first
+_ARMIJO = 1e-4  # share of the promised gain that a step must bring
+_WIDEST_STEP = 100.0  # spread of a step before it is projected; beyond, digits of x are lost
+_ROUNDING = 1e-13  # gains of the objective, and steps of x, that mean nothing any more
 
 
-def softmax(problem: Problem, effort: Effort, session: Context) -> Found:
-    """The k largest memberships at a stationary point of the softmax extension."""
-    insist(problem, "softmax")
-    return _round(problem, SoftmaxPoint, session)
-
-
-def d_optimal(problem: Problem, effort: Effort, session: Context) -> Found:
-    """The k largest memberships of the D-optimal design with lambda = eps."""
-    insist(problem, "d-optimal")
-    return _round(problem, DesignPoint, session)
-
-
-def _round(problem: Problem, kind: type[DesignPoint | SoftmaxPoint], session: Context) -> Found:
-    outcome = session.run(ascent(problem, kind), max_steps=_MAX_STEPS)
+def largest_memberships(
+    kind: type[Point], problem: Problem, effort: Effort, context: Context
+) -> Found:
+    """The k largest memberships where the ascent ends: at the optimum of the D-optimal design with
+    lambda = eps, or at a stationary point of the softmax extension."""
+    outcome = context.run(ascent(problem, kind), max_steps=_MAX_STEPS)
     return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
 
 
-def ascent(problem: Problem, kind: type[DesignPoint | SoftmaxPoint]) -> Ascent:
+def ascent(problem: Problem, kind: type[Point]) -> Ascent:
     """The solver of one of the two relaxations."""
     pool = averaged(problem.pool)
     weigh: Weighing = functools.partial(ColumnFactor, pool)
@@ -59,6 +54,96 @@ def ascent(problem: Problem, kind: type[DesignPoint | SoftmaxPoint]) -> Ascent:
         weigh = functools.partial(RowFactor, pool.views[0].whole_kernel())
     at = functools.partial(kind, weigh, float(pool.eps[0]))
     return Ascent(at, problem.n, problem.k, tol=kind.gap * problem.k)
+
+
+# --- projected gradient ascent over the memberships -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class AscentState:
+    x: Floats  # (n,)
+    length: float  # of the next step along the gradient; 0 once rounding hides every gain
+    passes: int = 0
+
+
+class Ascent:
+    """From the uniform point on, each step higher than the one before.
+
+    Steps have the length of Barzilai and Borwein, and are cut until they bring their share of what
+    the gradient promises. Where the objective is concave the gap bounds what is missing; elsewhere
+    it says how far from stationary a point is.
+    """
+
+    stage = "memberships"
+
+    def __init__(self, at: Callable[[Floats], Point], n: int, k: int, *, tol: float) -> None:
+        self.at, self.n, self.k, self.tol = at, n, k, tol
+        self._last: tuple[Floats, Point] | None = None
+
+    def init(self) -> AscentState:
+        return AscentState(np.full(self.n, self.k / self.n), np.inf, passes=2)
+
+    def step(self, state: AscentState) -> AscentState:
+        x, here = state.x, self._point(state.x)
+        g, passes = here.gradient, state.passes
+        spread = max(float(np.ptp(g)), np.finfo(np.float64).tiny)
+        length = min(state.length, _WIDEST_STEP / spread)
+        while True:
+            y = project(x + length * g, self.k)
+            promised = float(g @ (y - x))
+            hidden = promised <= _ROUNDING * max(1.0, abs(here.value))
+            if hidden or length * spread <= _ROUNDING:
+                return AscentState(x, 0.0, passes)
+            there, passes = self.at(y), passes + 1
+            if there.value >= here.value + _ARMIJO * promised:
+                break
+            length /= 4.0
+        self._last = (y, there)
+        bend = float((x - y) @ (there.gradient - g))
+        length = float((y - x) @ (y - x)) / bend if bend > 0 else np.inf
+        return AscentState(y, length, passes + 1)
+
+    def done(self, state: AscentState) -> Status | None:
+        if self.gap(state) <= self.tol:
+            return Status.CONVERGED
+        return Status.ROUNDING_FLOOR if state.length == 0.0 else None
+
+    def report(self, state: AscentState) -> Mapping[str, Any]:
+        return {"objective": self._point(state.x).value, "gap": self.gap(state), "tol": self.tol}
+
+    def gap(self, state: AscentState) -> float:
+        """The most that any feasible point gains over this one to first order."""
+        g = self._point(state.x).gradient
+        return float(np.partition(g, -self.k)[-self.k :].sum() - g @ state.x)
+
+    def _point(self, x: Floats) -> Point:
+        """The last point is kept, so that a state needs to hold x alone."""
+        if self._last is None or self._last[0] is not x:
+            self._last = (x, self.at(x))
+        return self._last[1]
+
+
+def project(y: Floats, k: int) -> Floats:
+    """The nearest point of {0 <= x <= 1, sum x = k}: clip(y - nu, 0, 1) for the right nu.
+
+    The sum falls from n to 0 as nu grows and is linear between knots, where an entry starts or
+    stops to count; so the two knots around k are found by bisection.
+    """
+    knots = np.sort(np.concatenate([y - 1.0, y]))
+    low, high = 0, len(knots) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _clipped(y, knots[middle]).sum() >= k:
+            low = middle
+        else:
+            high = middle
+    above, below = _clipped(y, knots[low]).sum(), _clipped(y, knots[high]).sum()
+    share = (above - k) / (above - below)
+    return _clipped(y, knots[low] + share * (knots[high] - knots[low]))
+
+
+def _clipped(y: Floats, nu: float) -> Floats:
+    return np.clip(y - nu, 0.0, 1.0)
 
 
 # --- the two objectives ---------------------------------------------------------------------------
@@ -93,28 +178,20 @@ class SoftmaxPoint:
 
     @functools.cached_property
     def gradient(self) -> Floats:
-        gradient: Floats = (self._factor.leverage() / self._E - (1.0 - self._eps)) / self._E
-        return gradient
+        return (self._factor.leverage() / self._E - (1.0 - self._eps)) / self._E
+
+
+Point = DesignPoint | SoftmaxPoint  # an objective at some x
 
 
 # --- I + Phi^T diag(w) Phi / c, on a small side ---------------------------------------------------
-
-
-class Factor(Protocol):
-    """Rows of weight zero cost nothing but their leverage."""
-
-    logdet: float  # of I + Phi^T diag(w) Phi / c
-
-    def leverage(self) -> Floats:
-        """(n,) phi_i^T (c I + Phi^T diag(w) Phi)^-1 phi_i, the derivative of logdet by w_i."""
-        ...
-
-
-Weighing = Callable[[Floats, float], Factor]
+# `logdet` is of this matrix; `leverage` is its derivative by w_i,
+# (n,) phi_i^T (c I + Phi^T diag(w) Phi)^-1 phi_i.
 
 
 class RowFactor:
-    """From K = Phi Phi^T, as c I + T K T for T = diag(sqrt w) on the rows that have a weight."""
+    """From K = Phi Phi^T, as c I + T K T for T = diag(sqrt w) on the rows that have a weight; the
+    others cost nothing but their leverage."""
 
     def __init__(self, K: Floats, w: Floats, c: float) -> None:
         self._K, self._c = K, c
@@ -127,8 +204,7 @@ class RowFactor:
     def leverage(self) -> Floats:
         v = solve_triangular(self._C, self._TK, lower=True, check_finite=False)
         explained = np.einsum("ij,ij->j", v, v)
-        leverage: Floats = np.maximum(np.diagonal(self._K) - explained, 0.0) / self._c
-        return leverage
+        return np.asarray(np.maximum(np.diagonal(self._K) - explained, 0.0) / self._c)
 
 
 class ColumnFactor:
@@ -142,9 +218,11 @@ class ColumnFactor:
 
     def leverage(self) -> Floats:
         inverse, _ = dtrtri(self._C, lower=1)
-        return self._pool.map(
-            _row_norms_in, np.ascontiguousarray(inverse.T), width=self._pool.width, fixed=True
-        )
+        basis = np.ascontiguousarray(inverse.T)
+        return self._pool.map(_row_norms_in, basis, width=self._pool.width, fixed=True)
+
+
+Weighing = Callable[[Floats, float], RowFactor | ColumnFactor]  # by w and c
 
 
 def _weighted_gram(block: Block, state: None, w: Floats) -> Floats:
@@ -152,14 +230,12 @@ def _weighted_gram(block: Block, state: None, w: Floats) -> Floats:
     Phi = block.views[0].features()[rows]
     Phi = Phi.toarray() if sp.issparse(Phi) else Phi
     Phi = np.sqrt(w[rows, None]) * Phi
-    gram: Floats = Phi.T @ Phi
-    return gram
+    return np.asarray(Phi.T @ Phi)
 
 
 def _row_norms_in(block: Block, basis: Floats) -> Floats:
     v = np.asarray(block.views[0].features() @ basis)
-    norms: Floats = np.einsum("ij,ij->i", v, v)
-    return norms
+    return np.asarray(np.einsum("ij,ij->i", v, v))
 
 
 def _plus(G: Floats, c: float) -> Floats:

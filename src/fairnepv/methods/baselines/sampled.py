@@ -9,7 +9,6 @@ from scipy.special import gammaln
 from fairnepv.compute import Block
 from fairnepv.errors import Status
 from fairnepv.loop import Context
-from fairnepv.methods.baselines.limits import insist
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem, Stream
@@ -19,7 +18,7 @@ from fairnepv.views.base import Floats, Indices
 K_DPP_SAMPLES = 10  # of which the sampler returns the best
 
 
-def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
+def uniform(problem: Problem, effort: Effort, context: Context) -> Found:
     """k items drawn without looking at them: uniformly, or under quotas uniformly one by one."""
     rng = problem.rng(Stream.RANDOM_BASELINE)
     indices = problem.constraints.fixed_in
@@ -31,9 +30,8 @@ def uniform(problem: Problem, effort: Effort, session: Context) -> Found:
     return Found(indices, Status.COMPLETE)
 
 
-def k_dpp(problem: Problem, effort: Effort, session: Context) -> Found:
+def k_dpp(problem: Problem, effort: Effort, context: Context) -> Found:
     """The best of ten exact samples from the k-DPP of the averaged kernel."""
-    insist(problem, "k-dpp")
     sampler = KDppSampler(problem)
     samples = [sampler.draw(problem.rng(Stream.KDPP_BASELINE, i)) for i in range(K_DPP_SAMPLES)]
     scores = [subset_merit(problem, sample) for sample in samples]
@@ -60,7 +58,9 @@ class KDppSampler:
         eps = float(pool.eps[0])
         t = np.arange(len(self.log_e[-1]))
         ridge = np.where(t == self.k, 0.0, (self.k - t) * np.log(eps) if eps > 0 else -np.inf)
-        log_weights = self.log_e[-1] + ridge + _log_binomial(self.n - t, self.k - t)
+        n, k = self.n, self.k
+        log_choices = gammaln(n - t + 1) - gammaln(k - t + 1) - gammaln(n - k + 1)  # of the rest
+        log_weights = self.log_e[-1] + ridge + log_choices
         weights = np.exp(log_weights - log_weights.max())
         self.size_weights = weights / weights.sum()
 
@@ -117,8 +117,3 @@ def _log_elementary(lam: Floats, k: int) -> Floats:
     for j, value in enumerate(lam, start=1):
         table[j, 1:] = np.logaddexp(table[j - 1, 1:], np.log(value) + table[j - 1, :-1])
     return table
-
-
-def _log_binomial(n: Indices, k: Indices) -> Floats:
-    value: Floats = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return value

@@ -11,25 +11,23 @@ level competes as well.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairnepv.concave import diagonal_bound
 from fairnepv.loop import Context
-from fairnepv.methods.baselines.limits import insist
 from fairnepv.objective import subset_scores
 from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found, Greedy, complete
-from fairnepv.search.frontier import Judge
 from fairnepv.views.base import Floats
 
 _ROUNDS = 12  # the level is then known to 1/4096 of its range
 
 
-def saturate(problem: Problem, effort: Effort, session: Context) -> Found:
+def saturate(problem: Problem, effort: Effort, context: Context) -> Found:
     """The set whose worst view is best among those that greedy finds for a dozen levels."""
-    insist(problem, "saturate")
     pool, k = problem.pool, problem.k
     log_u = float((np.log(pool.eps) + pool.offsets).min())
     low, high = log_u, min(diagonal_bound(view, k) for view in pool.views)  # of d_q
@@ -37,23 +35,19 @@ def saturate(problem: Problem, effort: Effort, session: Context) -> Found:
     best_worst = -np.inf
     for _ in range(_ROUNDS):
         level = (low + high) / 2.0
-        judge = _judge(pool.offsets, log_u, k * (level - log_u))
-        outcome = session.run(Greedy(problem, judge))
-        if session.stopped and best is not None:
-            return Found(best.indices, session.stopped)
+        judge = partial(Truncated, pool.offsets, log_u, k * (level - log_u))
+        outcome = context.run(Greedy(problem, judge))
+        if context.stopped and best is not None:
+            return Found(best.indices, context.stopped)
         indices = complete(problem, outcome.state.indices)
         worst = float(subset_scores(pool, indices).min())
         if best is None or worst > best_worst + problem.tolerances.tie:
             best, best_worst = Found(indices, outcome.status), worst
-        if session.stopped:
+        if context.stopped:
             break
         low, high = (level, high) if worst >= level else (low, level)
     assert best is not None
     return best
-
-
-def _judge(offsets: Floats, log_u: float, level: float) -> Judge:
-    return lambda logdets, size: Truncated(logdets, offsets, size, log_u, level)
 
 
 class Truncated(NamedTuple):
@@ -63,11 +57,11 @@ class Truncated(NamedTuple):
     there on.
     """
 
-    logdets: Floats  # (M,) as in `Standing`
     offsets: Floats  # (M,)
-    size: int
     log_u: float
     level: float
+    logdets: Floats  # (M,) as in `Standing`
+    size: int
 
     def fair_scores(self, log_ratios: Floats) -> Any:
         shape = (-1,) + (1,) * (log_ratios.ndim - 1)

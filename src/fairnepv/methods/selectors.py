@@ -1,0 +1,222 @@
+"""The selectors by name: the default and its starts, the paper's pipeline, exact, and baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fairnepv.checks import brief
+from fairnepv.concave import Certificate
+from fairnepv.concave.topk import price_candidates
+from fairnepv.errors import InputError, Status, UnsupportedError
+from fairnepv.loop import Context
+from fairnepv.methods.baselines import baselines, refuse
+from fairnepv.methods.plan import Plan
+from fairnepv.objective import soft_min_weights, subset_scores
+from fairnepv.options import default
+from fairnepv.problem import Problem, Stream
+from fairnepv.search import (
+    Effort,
+    Exact,
+    Found,
+    better,
+    greedy,
+    improve,
+    refuse_missed_floors,
+    restart_from,
+    shortlist,
+)
+from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
+from fairnepv.stiefel import Relaxation, Solver
+from fairnepv.stiefel import relax as solve_relaxation
+
+OWN_METHODS = ("auto", "nepv", "greedy", "exact")
+Start = Callable[[Context], Found]
+# Plenty for an ordering of candidates (DESIGN 3.2). The default starts from the very point that
+# 'nepv' rounds, so that it never ends below it; a looser one is quicker and once ended below.
+_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
+_WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
+_BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
+
+
+def known_method(problem: Problem, name: Any) -> str:
+    """The name of a method, whether or not it can be run on this problem."""
+    known = (*OWN_METHODS, *baselines(problem.pool.names))
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"method must be one of {', '.join(known)}, not {brief(name)}")
+    return name
+
+
+def check_method(problem: Problem, name: Any) -> str:
+    """The name of a method that can be run on this problem."""
+    known_method(problem, name)
+    if name == "exact":
+        refuse_large(problem)
+    reason = refusal(problem, name)
+    if reason:
+        raise UnsupportedError(reason)
+    return str(name)
+
+
+def refusal(problem: Problem, name: str) -> str | None:
+    """Why a method cannot be run on this problem, or None if it can."""
+    if problem.floors is not None and name not in OWN_METHODS:
+        ours = ", ".join(map(repr, OWN_METHODS))
+        return f"method '{name}' does not support floors; use one of {ours}"
+    return refuse(problem, name)
+
+
+def find(problem: Problem, plan: Plan, context: Context) -> Found:
+    """The subset that a method finds."""
+    if plan.method == "greedy":
+        return greedy(problem, context)
+    if plan.method == "nepv":
+        start = nepv_start(problem, plan.oversampling, context)
+        return improve(problem, start, plan.effort.one_swaps, context)
+    if plan.method == "auto":
+        return _auto(problem, plan, context)
+    if plan.method == "exact":
+        return _exact(problem, plan, context)
+    return baselines(problem.pool.names)[plan.method](problem, plan.effort, context)
+
+
+def _exact(problem: Problem, plan: Plan, context: Context) -> Found:
+    """A good set first, then branch and bound until nothing better can be left."""
+    start = _several_starts(problem, plan, context)
+    if context.ended(start.status):
+        return start
+    search = Exact(
+        problem, start.indices, price_candidates, node_limit=plan.node_limit, goal=context.goal
+    )
+    outcome = context.run(search)
+    upper = outcome.state.upper
+    proven = search.proves and math.isfinite(upper)
+    found = Found(outcome.state.indices, outcome.status, upper=upper if proven else None)
+    if outcome.status is Status.OPTIMAL and problem.floors is not None:
+        refuse_missed_floors(problem, found.indices)
+    return found
+
+
+def _auto(problem: Problem, plan: Plan, context: Context) -> Found:
+    """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
+    if plan.certificate is None or problem.n > MOST_ROWS or problem.k > DEEPEST:
+        return _several_starts(problem, plan, context)
+    effort, subsets = plan.effort, math.comb(problem.n, problem.k)
+    if subsets <= effort.provable:  # what restarts might find, the proof finds too
+        few = replace(effort, restarts=0, samples=0)
+        return _exact(problem, replace(plan, effort=few), context)
+    if subsets > _WORTH_A_TRY * effort.provable:
+        return _several_starts(problem, plan, context)
+    found = _exact(problem, replace(plan, node_limit=effort.nodes), context)
+    if found.status is not Status.NODE_LIMIT:
+        return found
+    # A proof that nobody asked for may fail; a set that it found on the way has seen no swaps.
+    return replace(improve(problem, found, effort.one_swaps, context), upper=found.upper)
+
+
+def _several_starts(problem: Problem, plan: Plan, context: Context) -> Found:
+    """The best of several starts at one-swap optima, then pairs, then perturbation and restart.
+
+    Every baseline with an objective of its own is among the starts, so the answer is never below
+    theirs. Where passes take long, starts are compared as they are, and only the best is improved.
+    """
+    effort = plan.effort
+
+    def refine(start: Found, effort: Effort) -> Found:
+        return improve(problem, start, effort, context, goal=context.goal)
+
+    at_once = Effort("as it is", max_passes=0, pairs=0) if effort.limited else effort.one_swaps
+    best = refine(greedy(problem, context), at_once)
+    if effort.max_passes == 0 or context.stopped:
+        return best
+    for start in _starts(problem, plan, best):
+        if context.ended(best.status):
+            return best
+        with context.absorbing_interruption():
+            best = better(problem, best, refine(start(context), at_once))
+    if context.ended(best.status):
+        return best
+    return restart_from(problem, refine(best, effort), effort, context)
+
+
+def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]:
+    """What is tried besides fair greedy, each a function of the context that it runs in."""
+    effort, names = plan.effort, problem.pool.names
+    quick = effort.limited and effort.name != "thorough"
+    if not quick and problem.means.relaxation:
+        yield partial(nepv_start, problem, plan.oversampling)
+    if plan.certificate is not None:
+        yield partial(_support_start, problem, plan.certificate)
+        for sample in range(0 if quick else effort.samples):
+            yield partial(_sampled_start, problem, plan.certificate, sample)
+    if effort.name == "thorough" and problem.means.relaxation:
+        yield partial(nepv_start, problem, plan.oversampling, start="random")
+    known = baselines(names)
+    for name in _competitors(problem, effort, greedy_best):
+        # The concatenation's optimum is no nearer to the fair one than what is greedy in it.
+        once = quick or name == "concatenated"
+        yield partial(known[name], problem, replace(effort, max_passes=0) if once else effort)
+
+
+def _competitors(problem: Problem, effort: Effort, best: Found) -> list[str]:
+    """Baselines whose answers serve as starts: all that are searched, or for a large pool only
+    the view that decides the fair score all but alone."""
+    names = problem.pool.names
+    if len(names) == 1 or problem.floors is not None:
+        return []
+    single = [f"{name}-only" for name in names]
+    if not effort.limited:
+        return [*single, "fixed-weight", "averaged", "concatenated"]
+    d = subset_scores(problem.pool, best.indices) + problem.lifts
+    weights = soft_min_weights(d, problem.tau)
+    return [name for name, w in zip(single, weights, strict=True) if w > _BINDS]
+
+
+def _support_start(problem: Problem, certificate: Certificate, context: Context) -> Found:
+    """Fair greedy among the rows that the concave relaxation uses."""
+    used = certificate.support[certificate.relaxed > 1e-3]
+    rules = problem.constraints
+    needed = rules.best_set(_log_shares(problem, certificate), problem.k)
+    rows = np.union1d(np.union1d(used, rules.fixed_in), needed).astype(np.int64)
+    found = greedy(problem.take(rows), context)
+    return Found(rows[found.indices], found.status)
+
+
+def _sampled_start(
+    problem: Problem, certificate: Certificate, sample: int, context: Context
+) -> Found:
+    """k rows drawn with the relaxed solution as weights (Gumbel noise, so that any rule can be
+    kept)."""
+    noise = problem.rng(Stream.RELAXED_SAMPLE, sample).gumbel(size=problem.n)
+    rows = problem.constraints.best_set(_log_shares(problem, certificate) + noise, problem.k)
+    return Found(np.sort(rows).astype(np.int64), Status.COMPLETE)
+
+
+def _log_shares(problem: Problem, certificate: Certificate) -> Any:
+    shares = np.full(problem.n, 1e-12)
+    shares[certificate.support] += certificate.relaxed
+    return np.log(shares)
+
+
+def nepv_start(
+    problem: Problem, oversampling: float, context: Context, *, start: str = default("start")
+) -> Found:
+    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
+    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=context)
+    if relaxation.status is not Status.CONVERGED:
+        context.notes.append(f"relaxation: {relaxation.status.value}")
+    return round_by_leverage(problem, relaxation, oversampling, context)
+
+
+def round_by_leverage(
+    problem: Problem, relaxation: Relaxation, oversampling: float, context: Context
+) -> Found:
+    """The subset that fair greedy finds among the items of highest leverage."""
+    rows = shortlist(problem, relaxation.leverage, oversampling)
+    found = greedy(problem.take(rows), context)
+    return replace(found, indices=rows[found.indices])
