@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief, check_positive
 from fairnepv.constraints import Constraints as Constraints
 from fairnepv.constraints import Mask as Mask
 from fairnepv.constraints import Quotas as Quotas
@@ -16,7 +17,6 @@ from fairnepv.constraints import largest as largest
 from fairnepv.errors import InputError
 from fairnepv.options import default
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.arrays import brief, check_positive
 from fairnepv.views.base import Floats, Indices
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute

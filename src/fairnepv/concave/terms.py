@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.checks import brief
 from fairnepv.concave.stored import Arrays, number, numbers, real_numbers, typed, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.arrays import brief
 from fairnepv.views.base import Floats
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem, Stream
 from fairnepv.search.greedy import Greedy, complete
 from fairnepv.search.local import LocalSearch
-from fairnepv.views.arrays import brief
 from fairnepv.views.base import Indices
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import svdvals
 
+from fairnepv.checks import brief, check_count, check_positive
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
@@ -31,7 +32,6 @@ from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.scf import Scf
 from fairnepv.stiefel.starts import check_start, small_range, start_frame
 from fairnepv.stiefel.trust_region import TrustRegion
-from fairnepv.views.arrays import brief, check_count, check_positive
 from fairnepv.views.base import Floats
 from fairnepv.views.imprint import Imprint
 

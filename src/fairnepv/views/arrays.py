@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.checks import brief as brief
-from fairnepv.checks import check_count as check_count
-from fairnepv.checks import check_flag as check_flag
-from fairnepv.checks import check_positive as check_positive
 from fairnepv.errors import InputError
 from fairnepv.io.texts import text_array
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import svdvals
 
-from fairnepv.compute import HOST, Engine, Place, RowBlock
-from fairnepv.views.arrays import check_positive
-from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
+from fairnepv.checks import check_positive
+from fairnepv.compute import HOST, Place, RowBlock
+from fairnepv.views.blocks import DenseBlock, norms_in_chunks
 from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
@@ -56,9 +57,8 @@ class View(ABC):
         vars(view).pop("_raw_squared_norms", None)
         return view
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
-        """This view with every promise made sure of, or a sentence about view `name`; workers of
-        the engine read what lies in files."""
+    def checked(self, name: str) -> View:
+        """This view with every promise made sure of, or a sentence about view `name`."""
         check_shape(name, (self.n, self.p))
         with np.errstate(over="ignore", invalid="ignore"):
             norms = self.raw_squared_norms()  # which it keeps: all checks take one pass over a file
@@ -148,7 +148,7 @@ class View(ABC):
     def rows(self, rows: Indices | slice) -> Any:
         """(m, p) scaled rows in float64, on the host: an array, or CSR for a sparse view."""
         found = np.asarray(self.raw_rows(rows), dtype=np.float64)
-        return multiply_rows(self._scales(rows), found)
+        return found if self.scale is None else found * self.scale[rows][:, None]
 
     def compact_rows(self, indices: Indices) -> Floats:
         """Dense `rows(indices)`, of a sparse view only the columns that occur in them."""
@@ -167,15 +167,17 @@ class View(ABC):
             combined = self.combined(self.anchor(indices), combine)
             return combined @ combined.T
         held = self.take(indices)
-        everyone = np.arange(held.n)
-        product: Floats = combine.T @ held.block(0, held.n).cross(
-            held.combined(held.anchor(everyone), combine)
-        )
+        anchor = held.combined(held.anchor(np.arange(held.n)), combine)
+        product: Floats = combine.T @ held.block(0, held.n).cross(anchor)
         return product
 
     def spectrum(self, indices: Indices) -> Floats:
         """Eigenvalues of K[indices, indices], descending, none of them negative."""
-        return spectrum_of_rows(self.compact_rows(indices))
+        eigenvalues = np.zeros(len(indices))
+        # Of K itself those below 1e-16 of the largest would be lost, which matter with a small eps.
+        singular = svdvals(self.compact_rows(indices))
+        eigenvalues[: len(singular)] = singular**2
+        return eigenvalues
 
     scored_by_rows: bool = True  # whether `spectrum` squares no singular value of the rows
 
@@ -215,11 +217,13 @@ class View(ABC):
     @property
     def squared_norms(self) -> Floats:
         """(n,) diagonal of K."""
-        return _scaled_twice(self.raw_squared_norms(), self.scale)
+        return self.squared_norms_at(slice(None))
 
-    def squared_norms_at(self, indices: Indices) -> Floats:
+    def squared_norms_at(self, rows: Indices | slice) -> Floats:
         """(m,) diagonal of K at few rows, without a look at the others."""
-        return _scaled_twice(self.raw_squared_norms()[indices], self._scales(indices))
+        norms, scale = self.raw_squared_norms()[rows], self._scales(rows)
+        # Not by scale^2, which may underflow: bounds on the norms would be those of other rows.
+        return norms if scale is None else norms * scale * scale
 
     def whole_kernel(self) -> Floats:
         """K itself, (n, n), for views of few rows."""
@@ -247,10 +251,7 @@ class View(ABC):
 
     # --- whether the user's numbers are still what they were (`imprint`) -------------------------
 
-    @property
-    def in_file(self) -> bool:
-        """Whether rows are read from a file, which is held against what it was each time."""
-        return False
+    in_file: bool = False  # whether rows are read from one, which is held against what it was
 
     def numbers_at(self, indices: Indices) -> Any:
         """All that was handed in for these rows, or what is made of it: an array, or CSR."""
@@ -277,10 +278,7 @@ class View(ABC):
             return vars(self)
         return vars(self._with(place=HOST, _there=None).scaled(self.scale, self.offset))
 
-    @property
-    def home_engine(self) -> str | None:
-        """The engine by name that has the rows at hand, if only one has."""
-        return None
+    home_engine: str | None = None  # by name: the one that has the rows at hand, if only one has
 
     def moved(self, place: Place, room: int) -> View:
         """The same view on a device: resident in up to `room` bytes, or streamed; as it is where
@@ -294,11 +292,8 @@ class View(ABC):
     # --- for subclasses --------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Self:
-        return self._as(type(self), **changes)
-
-    def _as(self, kind: type[V], **changes: Any) -> V:
         """Not by `copy`, since what lies on a device has a say there."""
-        other: V = object.__new__(kind)
+        other = object.__new__(type(self))
         vars(other).update(vars(self), **changes)
         return other
 
@@ -308,9 +303,6 @@ class View(ABC):
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]
-
-
-V = TypeVar("V", bound=View)
 
 
 class _Part(View):
@@ -330,14 +322,3 @@ square_root = HOST.square_root
 def inverse_norms(squared_norms: Floats) -> Floats:
     """1 / sqrt of squared norms, and 0 where these are 0."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
-
-
-def _scaled_twice(squares: Floats, scale: Floats | None) -> Floats:
-    """squares * scale^2, where scale^2 alone may underflow: then norms, and every bound that is
-    made of them, would be those of other rows."""
-    return squares if scale is None else squares * scale * scale
-
-
-def multiply_rows(scale: Floats | None, rows: Floats) -> Floats:
-    """diag(scale) @ rows, without work when there is nothing to scale."""
-    return rows if scale is None else rows * scale[:, None]

@@ -1,4 +1,4 @@
-"""Dense rows of one view, as blocks of a pass and as few rows to score."""
+"""Dense rows of one view as blocks of a pass, and the lengths of rows."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import svdvals
 
 from fairnepv.compute import HOST, Place, RowBlock, in_order
-
-Floats = NDArray[np.float64]
+from fairnepv.compute.place import Floats
 
 _CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 
 
 class DenseBlock(RowBlock):
-    """Rows (b, p) as they are stored, at a place, and their scales (b, 1); each precision is made
-    when first asked for. `single` says that float32 holds the rows."""
+    """Rows (b, p) as they are stored, at a place, and their scales (b, 1). `single` says that
+    float32 holds the rows."""
 
     def __init__(
         self, data: Any, scale: Any = None, place: Place = HOST, single: bool = False
@@ -74,15 +72,3 @@ def squared_norms(rows: NDArray[Any]) -> Floats:
         part = rows[first : first + step].astype(np.float64)
         np.einsum("ij,ij->i", part, part, out=norms[first : first + step])
     return norms
-
-
-def spectrum_of_rows(rows: Floats) -> Floats:
-    """Eigenvalues of rows @ rows.T from singular values.
-
-    The Gram matrix is not formed: it would lose eigenvalues below 1e-16 of the largest, which
-    matter as soon as the ridge is small.
-    """
-    eigenvalues = np.zeros(len(rows))
-    singular = svdvals(rows)
-    eigenvalues[: len(singular)] = singular**2
-    return eigenvalues

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
-from fairnepv.compute import Engine, RowBlock
+from fairnepv.compute import RowBlock
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import plain_array, read_array
-from fairnepv.views.base import Floats, Indices, View, multiply_rows
+from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.validity import (
     check_diagonal,
     check_finite,
@@ -47,7 +47,7 @@ class KernelView(View):
         self.n = len(self.kernel)
         self.eps = eps
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
+    def checked(self, name: str) -> View:
         kernel = plain_array(self.kernel, f"view {name!r}")
         check_shape(name, kernel.shape)
         if kernel.shape[0] != kernel.shape[1]:
@@ -65,9 +65,9 @@ class KernelView(View):
 
     def sketched(self, name: str) -> View:
         check_shape(name, self.kernel.shape)
-        return SketchedKernel(self.kernel, self.eps)
+        return self._with(p=self.n)  # as far as a plan can tell: a rank takes a factorisation
 
-    @property
+    @functools.cached_property
     def p(self) -> int:  # type: ignore[override]
         """The numerical rank: the width of the features that stand for the kernel."""
         return int(self.factor.shape[1])
@@ -92,16 +92,8 @@ class KernelView(View):
     def combined(self, anchor: Combination, combine: Floats) -> Combination:
         return anchor._replace(combine=combine)
 
-    def cross(self, rows: Indices | slice, anchor: Combination) -> Floats:
-        """(b, m) entries K[rows, anchor.columns], combined."""
-        K = self.kernel[rows][:, anchor.columns].astype(np.float64)
-        if anchor.scale is not None:
-            K *= anchor.scale
-        K = multiply_rows(self._scales(rows), K)
-        return K if anchor.combine is None else K @ anchor.combine
-
     def inner(self, left: Indices, right: Indices) -> Floats:
-        return self.cross(left, self.anchor(right))
+        return KernelBlock(self, left).cross(self.anchor(right))
 
     @property
     def tail(self) -> float:
@@ -168,14 +160,6 @@ class KernelView(View):
         return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)
 
 
-class SketchedKernel(KernelView):
-    """Of full rank, as far as a plan can tell: to know more takes a factorisation."""
-
-    @property
-    def p(self) -> int:  # type: ignore[override]
-        return self.n
-
-
 class KernelBlock(RowBlock):
     """Some rows of a kernel."""
 
@@ -189,7 +173,14 @@ class KernelBlock(RowBlock):
         return self._view.squared_norms[self._rows]
 
     def cross(self, anchor: Combination) -> Floats:
-        return self._view.cross(self._rows, anchor)
+        """(b, m) entries of these rows in the columns of the anchor, combined."""
+        view, rows = self._view, self._rows
+        K: Floats = view.kernel[rows][:, anchor.columns].astype(np.float64)
+        if anchor.scale is not None:
+            K *= anchor.scale
+        if view.scale is not None:
+            K *= view.scale[rows][:, None]
+        return K if anchor.combine is None else K @ anchor.combine
 
 
 def _symmetric(name: str, kernel: NDArray[Any], tolerance: float) -> NDArray[Any]:

@@ -76,9 +76,7 @@ class Calibration:
         return None if factor == 1.0 else np.full(view.n, np.sqrt(factor))
 
     def _check_names(self, pool: Pool) -> None:
-        unknown = (set(self.factors) | set(self.offsets)) - set(pool.names)
-        missing = [m for m in (self.factors, self.offsets) if m and set(m) != set(pool.names)]
-        if unknown or missing:
+        if any(made and set(made) != set(pool.names) for made in (self.factors, self.offsets)):
             raise InputError(
                 f"calibration {self.rule!r} was made for views "
                 f"{sorted(set(self.factors) | set(self.offsets))}, but the data has "

@@ -9,12 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.compute import Engine, Place, RowBlock
+from fairnepv.checks import check_positive
+from fairnepv.compute import Place, RowBlock
 from fairnepv.errors import InputError
 from fairnepv.io.sparse_files import refuse_unbounded
-from fairnepv.views.arrays import check_positive, plain_array, read_array
+from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.sparse_tensor import Compact, CsrTrail, DeviceCsr
+from fairnepv.views.sparse_tensor import Compact, CsrBlock, CsrTrail, DeviceCsr
 from fairnepv.views.tensor_rows import SparseRows
 from fairnepv.views.trail import Trail
 from fairnepv.views.validity import (
@@ -71,6 +72,7 @@ class SparseView(View):
         self.data = data
         self.n, self.p = data.shape
         self.eps = eps
+        self.home_engine = data.home_engine if isinstance(data, SparseRows) else None
 
     @property
     def stored(self) -> int:
@@ -85,7 +87,7 @@ class SparseView(View):
         parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
         return np.concatenate(parts)
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
+    def checked(self, name: str) -> View:
         self.sketched(name)
         refuse_unbounded(f"view {name!r}", self.data.shape)
         if isinstance(self.data, SparseRows):
@@ -108,12 +110,16 @@ class SparseView(View):
         return self.data[rows]
 
     def rows(self, rows: Indices | slice) -> Any:
-        return _scaled(self.data[rows], self._scales(rows))
+        """Sharing no values with the data."""
+        found = self.data[rows].astype(np.float64)
+        if self.scale is not None:
+            found.data *= np.repeat(self.scale[rows], np.diff(found.indptr))
+        return found
 
     def _block_of(self, rows: Any) -> RowBlock:
         if self._there is None:
             return SparseBlock(self.rows(rows))
-        return self._there.block(rows, self._column(rows))
+        return CsrBlock(self._there[rows], self.p, self._column(rows), self._there.place)
 
     def anchor(self, indices: Indices) -> Any:
         if self._there is None:
@@ -122,7 +128,7 @@ class SparseView(View):
 
     def combined(self, anchor: Any, combine: Any) -> Any:
         if isinstance(anchor, Compact):
-            return anchor.combined(self.block_place.put(combine))
+            return anchor._replace(table=anchor.table @ self.block_place.put(combine))
         # A multiply-add per non-zero takes some eight times as long as one of BLAS.
         if len(combine) * self.n <= 8 * self.stored:
             return Factored(anchor.columns, combine)
@@ -137,10 +143,6 @@ class SparseView(View):
 
     def take(self, indices: Indices) -> View:
         return self._given_to(SparseView(self.data[indices]), indices)
-
-    @property
-    def home_engine(self) -> str | None:
-        return self.data.home_engine if isinstance(self.data, SparseRows) else None
 
     def moved(self, place: Place, room: int) -> View:
         there = DeviceCsr(self.data, place, room)
@@ -158,7 +160,7 @@ class DiagonalView(SparseView):
         self.n = self.p = len(self.values)
         self.eps = eps
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
+    def checked(self, name: str) -> View:
         values = plain_array(self.values, f"view {name!r}")
         if values.ndim != 1 or len(values) == 0:
             raise InputError(f"view {name!r}: a diagonal kernel is one value per row")
@@ -189,10 +191,6 @@ class DiagonalView(SparseView):
     def raw_squared_norms(self) -> Floats:
         return self.values.astype(np.float64)
 
-    @property
-    def home_engine(self) -> None:
-        return None
-
     def moved(self, place: Place, room: int) -> View:
         return self
 
@@ -211,11 +209,3 @@ def _squared_norms(rows: Any) -> Floats:
     squares = rows.astype(np.float64)
     squares.data **= 2
     return np.asarray(squares.sum(axis=1), dtype=np.float64).reshape(-1)
-
-
-def _scaled(rows: Any, scale: Floats | None) -> Any:
-    """diag(scale) @ rows in float64, CSR, sharing the sparsity pattern."""
-    rows = rows.astype(np.float64)  # a copy of these rows only
-    if scale is not None:
-        rows.data *= np.repeat(scale, np.diff(rows.indptr))
-    return rows

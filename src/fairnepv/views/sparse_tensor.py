@@ -25,9 +25,6 @@ class Compact(NamedTuple):
     numbers: Any  # (p,) int32
     table: Any  # (c + 1, m) float64
 
-    def combined(self, combine: Any) -> Compact:
-        return self._replace(table=self.table @ combine)
-
 
 class CsrBlock(RowBlock):
     """Rows on the device as they are stored. Products are made in float64, as on the host; a GPU
@@ -51,21 +48,21 @@ class CsrBlock(RowBlock):
         return row_sums(self.crow, self.values() ** 2)
 
     def cross(self, anchor: Compact) -> Any:
-        rows = len(self.crow) - 1
-        table = _at_least(-(-len(self.col) // max(1, rows)), anchor.table)
+        rows, table = len(self.crow) - 1, anchor.table
+        # cuSPARSE refuses a matrix of more entries than it has places, and ours have many at 0.
+        missing = -(-len(self.col) // max(1, rows)) - len(table)
+        if missing > 0:
+            table = _padded(table, 0, missing)
         numbers = anchor.numbers[self.col]
         product = csr_tensor(self.crow, numbers, self._values, (rows, len(table))) @ table
         return product if self._scale is None else product.mul_(self._scale)
 
 
-def _at_least(rows: int, table: Any) -> Any:
-    """The table with zeros below, up to so many rows: cuSPARSE refuses a matrix of more entries
-    than it has places, and ours have many at number 0."""
-    if len(table) >= rows:
-        return table
-    longer = table.new_zeros((rows, table.shape[1]))
-    longer[: len(table)] = table
-    return longer
+def _padded(matrix: Any, columns: int, rows: int) -> Any:
+    """The matrix with so many more columns and rows of zeros behind it."""
+    import torch
+
+    return torch.nn.functional.pad(matrix, (0, columns, 0, rows))
 
 
 class DeviceCsr:
@@ -77,11 +74,8 @@ class DeviceCsr:
             data = data[:]
         self.data, self.place = data, place
         self._parts = _resident(data, place.device, room)
+        self.resident_bytes = sum(int(x.nbytes) for x in self._parts or ())
         self._ahead = Stream(place.device)
-
-    @property
-    def resident_bytes(self) -> int:
-        return 0 if self._parts is None else sum(int(x.nbytes) for x in self._parts)
 
     def __getitem__(self, rows: Any) -> tuple[Any, Any, Any]:
         if isinstance(rows, slice):
@@ -98,10 +92,6 @@ class DeviceCsr:
         if self._parts is None:
             parts = tuple(map(self._ahead.send, parts))
         return parts[0] - first, parts[1], parts[2]
-
-    def block(self, rows: Any, scale: Any) -> CsrBlock:
-        """Rows with their scales (m, 1)."""
-        return CsrBlock(self[rows], self.data.shape[1], scale, self.place)
 
     def anchor(self, rows: Any) -> Compact:
         """Few rows, a block, as an anchor."""
@@ -145,7 +135,7 @@ class CsrTrail(Trail):
         if t:
             rest -= coordinates @ self._directions[:t]
         rest /= root
-        self._length = t + 1
+        self.adopt()
 
     def directions(self, first: int) -> Compact:
         table = self._directions[first : self._length, : self._width].T
@@ -155,11 +145,10 @@ class CsrTrail(Trail):
         new = columns[self._numbers[columns] == 0]
         first, self._width = self._width, self._width + len(new)
         self._numbers[new] = self._there.numbered(first, self._width)
-        most, room = self._directions.shape
+        room = self._directions.shape[1]
         if self._width > room:
-            wider = self._directions.new_zeros((most, min(2 * self._width, self._view.p + 1)))
-            wider[:, :room] = self._directions
-            self._directions = wider
+            more = min(2 * self._width, self._view.p + 1) - room
+            self._directions = _padded(self._directions, more, 0)
 
 
 def _resident(data: Any, device: Any, room: int) -> tuple[Any, Any, Any] | None:

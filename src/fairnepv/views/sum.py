@@ -35,7 +35,10 @@ class SumView(View):
 
     def scaled(self, scale: Floats | None, offset: float) -> SumView:
         """Row scales go through to the parts, on top of those that they came with."""
-        parts = tuple(part.scaled(_times(scale, part.scale), part.offset) for part in self._bare)
+        parts = self._bare
+        if scale is not None:
+            own = [scale if part.scale is None else scale * part.scale for part in parts]
+            parts = tuple(part.scaled(s, part.offset) for part, s in zip(parts, own, strict=True))
         return self._with(parts=parts, scale=scale, offset=offset)
 
     def block(self, start: int, stop: int) -> RowBlock:
@@ -120,14 +123,10 @@ class SumTrail(Trail):
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         for part in self._parts:
             part.add(pick, coordinates, root)
-        self._length += 1
+        self.adopt()
 
     def directions(self, first: int) -> tuple[Any, ...]:
         return tuple(part.directions(first) for part in self._parts)
-
-
-def _times(left: Floats | None, right: Floats | None) -> Floats | None:
-    return left if right is None else right if left is None else left * right
 
 
 def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:

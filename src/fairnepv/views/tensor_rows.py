@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from fairnepv.compute.place import Floats
 from fairnepv.compute.tensors import csr_parts, csr_tensor, silence_csr_warning, to_device, to_host
 from fairnepv.errors import InputError
-from fairnepv.io.rows import RowFile, Rows
+from fairnepv.io.rows import Indices, RowFile, Rows
 from fairnepv.views.validity import within
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
 _WHOLE = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bool")
@@ -61,21 +58,11 @@ class SparseRows:
     format = "csr"
 
     def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
-        self.shape = tuple(tensor.shape)
-        self.dtype = _numpy_type(tensor.dtype)
-        self.nnz = len(tensor.values())
+        self.shape, self.device = tuple(tensor.shape), tensor.device
+        self.dtype, self.home_engine = _numpy_type(tensor.dtype), _engine_of(tensor.device)
         crow, col, values = csr_parts(tensor)
-        self.parts = crow.long(), col, values
-        self.indptr: NDArray[np.int64] = to_host(self.parts[0])
-
-    @property
-    def device(self) -> Any:
-        return self.tensor.device
-
-    @property
-    def home_engine(self) -> str | None:
-        return _engine_of(self.device)
+        self.parts, self.nnz = (crow.long(), col, values), len(values)
+        self.indptr: Indices = to_host(self.parts[0])
 
     @property
     def nbytes(self) -> int:
@@ -123,11 +110,11 @@ def gathered(parts: tuple[Any, Any, Any], rows: Any) -> tuple[Any, Any, Any]:
 
 
 def tensor_rows(value: Any, what: str) -> Any:
-    """A tensor where it is, or as an array where NumPy or SciPy can read it; None for anything
-    else."""
+    """A tensor where it is, or as an array where NumPy or SciPy can read it; anything else as it
+    came."""
     kind = type(value).__module__.partition(".")[0]
     if kind != "torch" and not _elsewhere(value):
-        return None
+        return value
     try:
         import torch
     except ImportError as error:
@@ -135,7 +122,7 @@ def tensor_rows(value: Any, what: str) -> Any:
             f"{what} lies on a device, which takes PyTorch; pip install 'fairnepv[torch]'"
         ) from error
     if kind == "torch" and not isinstance(value, torch.Tensor):
-        return None
+        return value
     tensor = value.detach() if kind == "torch" else _borrowed(value, what)
     _check(tensor, what)
     if tensor.layout != torch.strided:

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fairnepv.checks import check_positive
 from fairnepv.errors import InputError
-from fairnepv.views.arrays import check_positive
 
 if TYPE_CHECKING:
     from fairnepv.views.base import Floats, Indices, View
