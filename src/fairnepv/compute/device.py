@@ -107,9 +107,6 @@ class TorchPlace(Place):
         logdet = 2.0 * self._torch.log(C.diagonal()).sum()
         return self._torch.cholesky_inverse(C), float(logdet)
 
-    def trace(self, matrix: Any) -> float:
-        return float(matrix.diagonal().double().sum())
-
     def eigenvalues(self, matrix: Any) -> Floats:
         there = self.put(matrix)
         try:

@@ -80,7 +80,7 @@ class View(ABC):
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
         here = scale is None or self._there is None
-        there = None if here else self._there.place.put(scale)[:, None]
+        there = None if here else self.block_place.put(scale)[:, None]
         return self._with(scale=scale, offset=offset, _scale_there=there)
 
     def with_eps(self, eps: float) -> Self:
@@ -128,10 +128,7 @@ class View(ABC):
             return DenseTrail(self, most, coarse and self.single)
         return Trail(self, most)
 
-    @property
-    def single(self) -> bool:
-        """Whether float32 holds the rows: products neither overflow nor vanish."""
-        return False
+    single: bool = False  # whether float32 holds the rows: products neither overflow nor vanish
 
     @property
     def coarse_error(self) -> float:
@@ -149,11 +146,6 @@ class View(ABC):
         """(m, p) scaled rows in float64, on the host: an array, or CSR for a sparse view."""
         found = np.asarray(self.raw_rows(rows), dtype=np.float64)
         return found if self.scale is None else found * self.scale[rows][:, None]
-
-    def compact_rows(self, indices: Indices) -> Floats:
-        """Dense `rows(indices)`, of a sparse view only the columns that occur in them."""
-        rows = self.rows(indices)
-        return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         """K[left, right], ridge excluded."""
@@ -175,7 +167,7 @@ class View(ABC):
         """Eigenvalues of K[indices, indices], descending, none of them negative."""
         eigenvalues = np.zeros(len(indices))
         # Of K itself those below 1e-16 of the largest would be lost, which matter with a small eps.
-        singular = svdvals(self.compact_rows(indices))
+        singular = svdvals(self.place.get(self.dense_rows(indices)))
         eigenvalues[: len(singular)] = singular**2
         return eigenvalues
 
@@ -193,8 +185,11 @@ class View(ABC):
         return gains
 
     def dense_rows(self, indices: Indices) -> Any:
-        """`compact_rows` at `place`."""
-        return self.anchor(indices) if self.array_anchors else self.compact_rows(indices)
+        """`rows(indices)` at `place`, of a sparse view only the columns that occur in them."""
+        if self.array_anchors:
+            return self.anchor(indices)
+        rows = self.rows(indices)
+        return rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows
 
     def take(self, indices: Indices) -> View:
         """The view of these rows alone, for the host."""
@@ -222,7 +217,7 @@ class View(ABC):
     def squared_norms_at(self, rows: Indices | slice) -> Floats:
         """(m,) diagonal of K at few rows, without a look at the others."""
         norms, scale = self.raw_squared_norms()[rows], self._scales(rows)
-        # Not by scale^2, which may underflow: bounds on the norms would be those of other rows.
+        # Not by scale^2, which may underflow: these and all bounds would be those of other rows.
         return norms if scale is None else norms * scale * scale
 
     def whole_kernel(self) -> Floats:
@@ -244,10 +239,7 @@ class View(ABC):
         semidefinite, and no less than what is scored."""
         return max(-self.smallest_eigenvalue(margin), 0.0)
 
-    @property
-    def tail(self) -> float:
-        """No more than p eigenvalues of K exceed this."""
-        return 0.0
+    tail: float = 0.0  # no more than p eigenvalues of K exceed this
 
     # --- whether the user's numbers are still what they were (`imprint`) -------------------------
 
@@ -260,12 +252,8 @@ class View(ABC):
     # --- needed only by views that can lie on a device, or go to workers -------------------------
 
     place: Place = HOST  # where `dense_rows` and `quadratic` are
+    block_place: Place = HOST  # where blocks and anchors are
     _there: Any = None  # the rows on a device, `DeviceRows` or `DeviceCsr`
-
-    @property
-    def block_place(self) -> Place:
-        """Where blocks and anchors are."""
-        return self.place if self._there is None else self._there.place
 
     @property
     def resident_bytes(self) -> int:
@@ -276,7 +264,8 @@ class View(ABC):
         """Copies are for the host."""
         if self._there is None:
             return vars(self)
-        return vars(self._with(place=HOST, _there=None).scaled(self.scale, self.offset))
+        here = self._with(place=HOST, block_place=HOST, _there=None)
+        return vars(here.scaled(self.scale, self.offset))
 
     home_engine: str | None = None  # by name: the one that has the rows at hand, if only one has
 
@@ -314,9 +303,6 @@ class _Part(View):
 
     def raw_rows(self, rows: Indices | slice) -> Any:
         return self._whole.raw_rows(self._indices[rows])
-
-
-square_root = HOST.square_root
 
 
 def inverse_norms(squared_norms: Floats) -> Floats:

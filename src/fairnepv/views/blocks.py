@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,14 @@ from fairnepv.compute.place import Floats
 
 _CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
+
+
+class Factored(NamedTuple):
+    """Anchor of few columns, still as they are stored, that are combined after a product with them
+    or a look at them: that of rows which share little with these takes next to no time."""
+
+    columns: Any
+    combine: Floats | None = None
 
 
 class DenseBlock(RowBlock):

@@ -57,7 +57,7 @@ class DenseView(View):
         return norms_in_chunks(self.raw_rows, self.n, self.p)
 
     @functools.cached_property
-    def single(self) -> bool:
+    def single(self) -> bool:  # type: ignore[override]
         norms = self.raw_squared_norms()
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
@@ -87,7 +87,8 @@ class DenseView(View):
     # --- on a device ------------------------------------------------------------------------------
 
     def moved(self, place: Place, room: int) -> DenseView:
-        view = self._with(place=place, _there=DeviceRows(self.data, place, room))
+        there = DeviceRows(self.data, place, room)
+        view = self._with(place=place, block_place=place, _there=there)
         return view.scaled(self.scale, self.offset)
 
     def lean(self) -> DenseView:

@@ -16,7 +16,8 @@ from fairnepv.io.rows import Columns, RowFile
 from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, View
 from fairnepv.views.dense import DenseView
-from fairnepv.views.sparse import DiagonalView, SparseView
+from fairnepv.views.kernel import DiagonalView
+from fairnepv.views.sparse import SparseView
 from fairnepv.views.tensor_rows import SparseRows, TensorRows, tensor_rows
 from fairnepv.views.validity import check_shape, sound_csr
 

@@ -101,12 +101,12 @@ class SumBlock(RowBlock):
         return _weigh(self._weights, [part.squared_norms() for part in self._parts])
 
     def cross(self, anchor: tuple[Any, ...]) -> Floats:
-        crosses = [part.cross(a) for part, a in zip(self._parts, anchor, strict=True)]
-        return _weigh(self._weights, crosses)
+        parts = zip(self._parts, anchor, strict=True)
+        return _weigh(self._weights, [part.cross(own) for part, own in parts])
 
     def coarse(self, anchor: tuple[Any, ...]) -> Array:
-        crosses = [part.coarse(a) for part, a in zip(self._parts, anchor, strict=True)]
-        return _weigh(self._weights, crosses)
+        parts = zip(self._parts, anchor, strict=True)
+        return _weigh(self._weights, [part.coarse(own) for part, own in parts])
 
 
 class SumTrail(Trail):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ class SparseRows:
     format = "csr"
 
     def __init__(self, tensor: Any) -> None:
-        self.shape, self.device = tuple(tensor.shape), tensor.device
+        self.tensor, self.shape, self.device = tensor, tuple(tensor.shape), tensor.device
         self.dtype, self.home_engine = _numpy_type(tensor.dtype), _engine_of(tensor.device)
         crow, col, values = csr_parts(tensor)
         self.parts, self.nnz = (crow.long(), col, values), len(values)
@@ -218,7 +217,6 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
     return (outer, inner, values) if by_row else (inner, outer, values)
 
 
-@functools.cache
 def _numpy_type(kind: Any) -> np.dtype[Any]:
     name = str(kind).removeprefix("torch.")
     return np.dtype("float32" if name == "bfloat16" else name)

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.checks import check_positive
 from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
@@ -96,11 +95,6 @@ def check_diagonal(name: str, values: Floats) -> None:
             f"view {name!r}: the kernel is too small for float64, row {tiny[0]} has "
             f"{values[tiny[0]]:.3g} on the diagonal; multiply it, or make that 0"
         )
-
-
-def check_own_ridge(name: str, view: View) -> None:
-    if view.eps is not None and (isinstance(view.eps, bool) or view.eps != 0):
-        check_positive("eps", view.eps, name)
 
 
 def sound_csr(what: str, value: Any) -> Any:
