@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from fairnepv.checks import check_positive
-from fairnepv.compute import HOST, Place, RowBlock
-from fairnepv.views.blocks import DenseBlock, norms_in_chunks
+from fairnepv.compute import HOST, Place, RowBlock, in_order
+from fairnepv.views.blocks import DenseBlock, squared_norms
 from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
+_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -203,7 +204,14 @@ class View(ABC):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return norms_in_chunks(self.raw_rows, self.n, self.p)
+        """In chunks, on all cores."""
+        size = max(1, _CHUNK_NUMBERS // self.p)
+        chunks = [slice(s, min(s + size, self.n)) for s in range(0, self.n, size)]
+
+        def measure(chunk: slice) -> Floats:
+            return squared_norms(self.raw_rows(chunk))
+
+        return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks])))
 
     def raw_squared_norms(self) -> Floats:
         """(n,) squared norms of the rows as given."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Place, RowBlock, in_order
+from fairnepv.compute import HOST, Place, RowBlock
 from fairnepv.compute.place import Floats
 
-_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 
 
@@ -60,16 +57,6 @@ class DenseBlock(RowBlock):
         if self._scale is not None:
             product *= self.place.single(self._scale)
         return product
-
-
-def norms_in_chunks(read: Callable[[slice], NDArray[Any]], n: int, p: int) -> Floats:
-    """(n,) squared norms of rows that are read in chunks, on all cores."""
-    size = max(1, _CHUNK_NUMBERS // p)
-
-    def norms_of(start: int) -> Floats:
-        return squared_norms(read(slice(start, min(start + size, n))))
-
-    return np.concatenate(list(in_order([partial(norms_of, s) for s in range(0, n, size)])))
 
 
 def squared_norms(rows: NDArray[Any]) -> Floats:

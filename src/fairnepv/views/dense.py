@@ -15,7 +15,6 @@ from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.blocks import norms_in_chunks
 from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.validity import check_numeric
 
@@ -54,7 +53,7 @@ class DenseView(View):
     def _raw_squared_norms(self) -> Floats:
         if isinstance(self.data, TensorRows):
             return self.data.squared_norms()
-        return norms_in_chunks(self.raw_rows, self.n, self.p)
+        return super()._raw_squared_norms
 
     @functools.cached_property
     def single(self) -> bool:  # type: ignore[override]
@@ -123,22 +122,16 @@ def _resident(data: NDArray[Any] | RowFile, place: Place, room: int) -> Any:
         return data.tensor.to(device) if there or data.tensor.nbytes <= room else None
     if data.shape[0] * data.shape[1] * data.dtype.itemsize > room:
         return None
-    if device.type != "cpu":
-        return _uploaded(data, device)
-    # The processor has the rows of an array already, and would gain nothing from a copy of others.
-    return shared(data) if isinstance(data, np.ndarray) else None
-
-
-def _uploaded(data: NDArray[Any] | RowFile, device: Any) -> Any:
-    """All rows, some at a time; None where there is no room for them after all."""
+    if device.type == "cpu":
+        # It has the rows of an array already, and would gain nothing from a copy of others.
+        return shared(data) if isinstance(data, np.ndarray) else None
     import torch
 
-    n, p = data.shape
     try:
-        tensor = torch.empty((n, p), dtype=to_device(data[:1], device).dtype, device=device)
+        tensor = torch.empty(data.shape, dtype=to_device(data[:1], device).dtype, device=device)
     except torch.OutOfMemoryError:
         return None
-    size, ahead = max(1, _SENT_NUMBERS // p), Stream(device)
-    for start in range(0, n, size):
+    size, ahead = max(1, _SENT_NUMBERS // data.shape[1]), Stream(device)
+    for start in range(0, len(tensor), size):
         tensor[start : start + size] = ahead.send(data[start : start + size])
     return tensor

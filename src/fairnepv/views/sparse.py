@@ -77,7 +77,7 @@ class SparseView(View):
         self.sketched(name)
         refuse_unbounded(f"view {name!r}", self.data.shape)
         if isinstance(self.data, SparseRows):
-            view, bad = self, self.data.not_finite()
+            view, bad = self, to_host((~self.data.parts[2].isfinite()).nonzero()[:, 0])
         else:
             view = self._with(data=sound_csr(f"view {name!r}", self.data))
             bad = np.flatnonzero(~np.isfinite(view.data.data))
@@ -109,7 +109,7 @@ class SparseView(View):
 
     def anchor(self, indices: Indices) -> Any:
         if self._there is None:
-            return Factored(self.rows(indices).T.tocsr(), None)
+            return Factored(self.rows(indices).T.tocsr())
         return self._there.anchor(self.gather(indices))
 
     def combined(self, anchor: Any, combine: Any) -> Any:
@@ -206,19 +206,15 @@ class DeviceCsr:
 
     def __getitem__(self, rows: Any) -> tuple[Any, Any, Any]:
         if isinstance(rows, slice):
-            return self._between(rows.start, rows.stop)
-        if self._parts is not None:
+            first, last = (int(self.data.indptr[i]) for i in (rows.start, rows.stop))
+            crow, col, values = self._parts or csr_parts(self.data)
+            parts = crow[rows.start : rows.stop + 1], col[first:last], values[first:last]
+            crow, col, values = parts if self._parts else map(self._ahead.send, parts)
+            return crow - first, col, values
+        if self._parts:
             return gathered(self._parts, rows)
         crow, col, values = map(self.place.put, csr_parts(self.data[to_host(rows)]))
         return crow, col, values
-
-    def _between(self, start: int, stop: int) -> tuple[Any, Any, Any]:
-        first, last = (int(self.data.indptr[i]) for i in (start, stop))
-        crow, col, values = self._parts or csr_parts(self.data)
-        parts = crow[start : stop + 1], col[first:last], values[first:last]
-        if self._parts is None:
-            parts = tuple(map(self._ahead.send, parts))
-        return parts[0] - first, parts[1], parts[2]
 
     def anchor(self, rows: Any) -> Compact:
         """Few rows, a block, as an anchor."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from fairnepv.compute import HOST, RowBlock
 from fairnepv.compute.base import Array
-from fairnepv.compute.tensors import on_one_device, side_by_side
+from fairnepv.compute.tensors import is_sparse, on_one_device, silence_csr_warning
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -138,5 +139,15 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 
 
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
-    scaled = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
-    return side_by_side(on_one_device(scaled))
+    """Scaled features side by side; sparse if any of them is."""
+    parts = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
+    parts = on_one_device(parts)
+    if not hasattr(parts[0], "new_empty"):
+        some = any(map(sp.issparse, parts))
+        return sp.hstack(parts, format="csr") if some else np.hstack(parts)
+    import torch
+
+    if not any(map(is_sparse, parts)):
+        return torch.cat(parts, dim=1)
+    silence_csr_warning()
+    return torch.cat([x.to_sparse_coo() for x in parts], dim=1).coalesce().to_sparse_csr()

@@ -71,10 +71,6 @@ class SparseRows:
         crow, _, values = self.parts
         return np.asarray(to_host(row_sums(crow, values.double() ** 2)))
 
-    def not_finite(self) -> Indices:
-        """Positions of the values that are not finite."""
-        return np.asarray(to_host((~self.parts[2].isfinite()).nonzero()[:, 0]))
-
     def __getitem__(self, key: Any) -> Any:
         rows = np.arange(self.shape[0])[key] if isinstance(key, slice) else np.asarray(key)
         crow, col, values = gathered(self.parts, to_device(rows, self.device))
