@@ -187,10 +187,11 @@ class TorchEngine(Engine):
             try:
                 result = self._on(pass_, start, stop, place)
             except RuntimeError as error:
-                if not _says_full(error):
+                full = _full(error, self.device, f"a block of {stop - start:,} rows")
+                if full is None:
                     raise
                 if stop - start <= _FEWEST:
-                    raise _full(error, self.device, f"a block of {stop - start:,} rows") from error
+                    raise full from error
             else:
                 yield start, stop, result
                 start = stop
@@ -208,9 +209,10 @@ class TorchEngine(Engine):
         try:
             return result.new_empty(shape)
         except RuntimeError as error:
-            if not _says_full(error):
+            full = _full(error, self.device, f"what {n:,} rows come to")
+            if full is None:
                 raise
-            raise _full(error, self.device, f"what {n:,} rows come to") from error
+            raise full from error
 
     def _on(self, pass_: Pass, start: int, stop: int, place: TorchPlace) -> Any:
         task, state = pass_.task, pass_.state
@@ -245,19 +247,16 @@ class Moved(RowBlock):
         return self._move(self._block.coarse(anchor))
 
 
-def _says_full(error: RuntimeError) -> bool:
-    """Whether a device had no memory; libraries under PyTorch have words of their own for it."""
+def _full(error: RuntimeError, device: Any, what: str) -> InputError | None:
+    """What to say of a device without memory for this; None for an error that says something else.
+    Libraries under PyTorch have words of their own for it."""
     import torch
 
-    words = "ALLOC_FAILED", "INSUFFICIENT_RESOURCES"
+    words = str(error)
     known = isinstance(error, torch.OutOfMemoryError)
-    return known or any(word in str(error) for word in words)
-
-
-def _full(error: RuntimeError, device: Any, what: str) -> InputError:
-    import torch
-
-    asked = re.search(r"allocate ([\d.]+) ([KMG]?)i?B", str(error))
+    if not known and "ALLOC_FAILED" not in words and "INSUFFICIENT_RESOURCES" not in words:
+        return None
+    asked = re.search(r"allocate ([\d.]+) ([KMG]?)i?B", words)
     unit = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     least = int(float(asked[1]) * unit[asked[2]]) if asked else 0
     if device.type == "cuda":

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Place, RowBlock
+from fairnepv.compute import Place, RowBlock
 from fairnepv.compute.place import Floats
 
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 
 
 class Factored(NamedTuple):
-    """Anchor of few columns, still as they are stored, that are combined after a product with them
-    or a look at them: that of rows which share little with these takes next to no time."""
+    """Anchor of few items as they are stored, combined only after the product with them: rows that
+    share few columns with them make one that takes next to no time."""
 
     columns: Any
     combine: Floats | None = None
@@ -25,9 +25,7 @@ class DenseBlock(RowBlock):
     """Rows (b, p) as they are stored, at a place, and their scales (b, 1). `single` says that
     float32 holds the rows."""
 
-    def __init__(
-        self, data: Any, scale: Any = None, place: Place = HOST, single: bool = False
-    ) -> None:
+    def __init__(self, data: Any, scale: Any, place: Place, single: bool) -> None:
         self.data, self.place = data, place
         self._scale, self._single = scale, single
         self._double: Any = None  # not a cached_property: its lock is common to threads

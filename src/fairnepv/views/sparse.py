@@ -92,7 +92,6 @@ class SparseView(View):
         return self
 
     def raw_rows(self, rows: Indices | slice) -> Any:
-        """As CSR."""
         return self.data[rows]
 
     def rows(self, rows: Indices | slice) -> Any:

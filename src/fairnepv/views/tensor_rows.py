@@ -108,8 +108,9 @@ def tensor_rows(value: Any, what: str) -> Any:
     """A tensor where it is, or as an array where NumPy or SciPy can read it; anything else as it
     came."""
     kind = type(value).__module__.partition(".")[0]
-    if kind != "torch" and not _elsewhere(value):
-        return value
+    lent = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack_device__")
+    if kind != "torch" and not (lent and int(value.__dlpack_device__()[0]) != 1):
+        return value  # DLPack tells arrays of other libraries on a device from those of the host
     try:
         import torch
     except ImportError as error:
@@ -125,13 +126,6 @@ def tensor_rows(value: Any, what: str) -> Any:
     if tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
         return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
     return TensorRows(tensor, what)
-
-
-def _elsewhere(value: Any) -> bool:
-    """Whether this is an array of another library on a device: DLPack tells them from the host."""
-    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
-        return False
-    return int(value.__dlpack_device__()[0]) != 1
 
 
 def _borrowed(value: Any, what: str) -> Any:
