@@ -23,7 +23,7 @@ from fairnepv.loop import Context
 from fairnepv.methods import find
 from fairnepv.methods.plan import Plan
 from fairnepv.search import check_effort, greedy
-from fairnepv.views import DenseView, SparseView, sparse_tensor
+from fairnepv.views import DenseView, SparseView, sparse
 from fairnepv.views.pool import settled
 from fairnepv.views.tensor_rows import SparseRows
 
@@ -176,13 +176,13 @@ def test_sparse_rows_on_a_device_answer_as_scipy_does(device):
 
 def test_no_matrix_has_more_entries_than_places(device, monkeypatch):
     """CUDA refuses it, though PyTorch's own products on a processor do not mind."""
-    made, made_places = sparse_tensor.csr_tensor, []  # type: ignore[attr-defined]
+    made, made_places = sparse.csr_tensor, []  # type: ignore[attr-defined]
 
     def checked(crow, col, values, shape):
         made_places.append(shape[0] * shape[1] - len(values))
         return made(crow, col, values, shape)
 
-    monkeypatch.setattr(sparse_tensor, "csr_tensor", checked)
+    monkeypatch.setattr(sparse, "csr_tensor", checked)
     full = words(60, 40, 3).toarray() + 0.01
     full[0, 1:] = 0.0  # the first pick has one word, all others have every one
     data = {"a": sp.csr_array(full)}

@@ -43,7 +43,6 @@ from fairnepv.problem import Problem
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
-from fairnepv.views.dense import DenseView
 
 ENGINES: dict[str, Any] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
@@ -578,8 +577,11 @@ def _run_everything(data, recorder=None):
         assert relaxed.basis.shape == (MANY, K)
         assert relaxed.leverage.shape == (MANY,)
     fairnepv.exhaustive({name: x[:12] for name, x in data.items()}, 3, engine=recorder)
-    DenseView(np.ones((MANY, 3))).measure(recorder)  # as a pool of files is, on a cluster
     with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "rows.npy", np.ones((MANY, 3)))
+        recorder.remote = True  # as on a cluster, where workers read files
+        Pool.of({"v": fairnepv.open_rows(Path(folder) / "rows.npy")}, engine=recorder)
+        recorder.remote = False
         options = {"effort": "fast", "certify": False, "checkpoint": Path(folder) / "state"}
         fairnepv.select(data, 3, engine=recorder, **options)
     return recorder

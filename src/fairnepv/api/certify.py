@@ -73,7 +73,7 @@ def verify_bound(
     if not isinstance(proof, Proof):
         raise InputError(
             "verify_bound needs a certificate: the result of certify(), a selection that has one, "
-            f"or what was read from a stored bound, not {proof!r}"
+            f"or what was read from a stored bound, not {brief(proof)}"
         )
     terms = proof.terms
     pool = _pool_of_terms(data, terms, options)

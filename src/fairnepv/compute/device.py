@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +30,11 @@ class TorchPlace(Place):
     """A device: its functions, and the way there and back."""
 
     def __init__(self, device: Any) -> None:
+        import torch
         from array_api_compat import torch as xp
 
         self.xp, self.device, self.asynchronous = xp, device, True
+        self._torch: Any = torch
         self._sent: dict[int, tuple[Any, Any]] | None = None
 
     def for_a_pass(self) -> TorchPlace:
@@ -74,9 +76,7 @@ class TorchPlace(Place):
         return total
 
     def square_sums(self, rows: Any) -> Any:
-        import torch
-
-        return torch.linalg.vector_norm(rows, dim=1).square_()
+        return self._torch.linalg.vector_norm(rows, dim=1).square_()
 
     def entries_above(self, matrix: Any, least: float) -> tuple[Any, Any]:
         """Rows first: a maximum reads the matrix once, finding entries takes several turns."""
@@ -94,42 +94,31 @@ class TorchPlace(Place):
         return row.addmv(directions.T, coefficients, alpha=-1.0)
 
     def square_root(self, X: Any, eps: float) -> Any:
-        import torch
-
-        ridge = eps**0.5 * torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
-        return torch.linalg.qr(torch.cat([X, ridge]), mode="r").R
+        ridge = eps**0.5 * self._torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
+        return self._torch.linalg.qr(self._torch.cat([X, ridge]), mode="r").R
 
     def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
         return matrix.addr_(vector, vector, alpha=scale)
 
     def inverse(self, matrix: Any) -> tuple[Any, float]:
-        import torch
-
-        C, info = torch.linalg.cholesky_ex(matrix)
+        C, info = self._torch.linalg.cholesky_ex(matrix)
         if int(info):
             raise np.linalg.LinAlgError("a kernel is not positive definite")
-        logdet = 2.0 * torch.log(C.diagonal()).sum()
-        return torch.cholesky_inverse(C), float(logdet)
-
-    def trace(self, matrix: Any) -> float:
-        return float(matrix.diagonal().double().sum())
+        logdet = 2.0 * self._torch.log(C.diagonal()).sum()
+        return self._torch.cholesky_inverse(C), float(logdet)
 
     def eigenvalues(self, matrix: Any) -> Floats:
-        import torch
-
         there = self.put(matrix)
         try:
-            return np.asarray(to_host(torch.linalg.eigvalsh(there)))
-        except torch.linalg.LinAlgError:  # what is not finite
+            return np.asarray(to_host(self._torch.linalg.eigvalsh(there)))
+        except self._torch.linalg.LinAlgError:  # what is not finite
             return np.full(len(there), np.nan)
 
     def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
-        import torch
-
         first = max(0, len(matrix) - k)
         try:
-            lam, Y = torch.linalg.eigh(matrix)
-        except torch.linalg.LinAlgError:
+            lam, Y = self._torch.linalg.eigh(matrix)
+        except self._torch.linalg.LinAlgError:
             lam, Y = matrix[0] * float("nan"), matrix
         largest = to_host(lam[first:]).astype(np.float64)[::-1]
         return np.maximum(largest, 0.0), Y[:, first:].flip(1)
@@ -150,7 +139,10 @@ class TorchEngine(Engine):
 
     @property
     def room(self) -> int:
-        return _room(self.device) if self.memory is None else self.memory
+        """Bytes of rows that may stay on the device; those of the host are on torch:cpu already."""
+        if self.memory is not None:
+            return self.memory
+        return 1 << 62 if self.device.type == "cpu" else int(_SHARE * _free_bytes(self.device))
 
     def __post_init__(self) -> None:
         for name in ("block_rows", "memory"):
@@ -160,7 +152,10 @@ class TorchEngine(Engine):
         device = _device(self.device)
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "place", TorchPlace(device))
-        object.__setattr__(self, "_numbers", _block_numbers(device))
+        numbers = _HOST_NUMBERS
+        if device.type != "cpu":  # now, so that all passes have the same blocks
+            numbers = min(_BLOCK_NUMBERS, int(_BLOCK_SHARE * _free_bytes(device)))
+        object.__setattr__(self, "_numbers", numbers)
 
     def map(self, pass_: Pass, out: Any = None) -> Any:
         for start, stop, result in self._results(pass_):
@@ -183,26 +178,29 @@ class TorchEngine(Engine):
     def _results(self, pass_: Pass) -> Iterator[tuple[int, int, Any]]:
         """(start, stop, result) in order; a block that does not fit is made again in halves, and
         all that follow are so small."""
-        n, place = pass_.n, self.place.for_a_pass()
+        import torch
+
+        place = self.place.for_a_pass()
         size, start = self.rows_of_block(pass_.source, pass_.width), 0
-        while start < n:
-            stop = min(start + size, n)
+        while start < pass_.n:
+            stop = min(start + size, pass_.n)
             try:
                 result = self._on(pass_, start, stop, place)
-            except RuntimeError as error:  # which holds what the block had made so far
-                full = _Full.of(error, self.device)
+            except RuntimeError as error:
+                full = _full(error, self.device, f"a block of {stop - start:,} rows")
                 if full is None:
                     raise
                 if stop - start <= _FEWEST:
-                    raise full.said(f"a block of {stop - start:,} rows") from error
+                    raise full from error
             else:
                 yield start, stop, result
-                start, full = stop, None
-            if full is not None:
-                size = max(_FEWEST, (stop - start) // 2)
-                numbers = size * pass_.row_numbers
-                object.__setattr__(self, "_numbers", min(self._numbers, numbers))
-                full.make_room()
+                start = stop
+                continue
+            # Out of reach of the error, which holds what the block had made so far.
+            size = max(_FEWEST, (stop - start) // 2)
+            numbers = size * pass_.row_numbers
+            object.__setattr__(self, "_numbers", min(self._numbers, numbers))
+            torch.cuda.empty_cache()
 
     def _empty_like(self, result: Any, n: int) -> Any:
         shape = (n, *result.shape[1:])
@@ -211,8 +209,10 @@ class TorchEngine(Engine):
         try:
             return result.new_empty(shape)
         except RuntimeError as error:
-            full = _Full.of(error, self.device)
-            raise error if full is None else full.said(f"what {n:,} rows come to") from error
+            full = _full(error, self.device, f"what {n:,} rows come to")
+            if full is None:
+                raise
+            raise full from error
 
     def _on(self, pass_: Pass, start: int, stop: int, place: TorchPlace) -> Any:
         task, state = pass_.task, pass_.state
@@ -247,42 +247,25 @@ class Moved(RowBlock):
         return self._move(self._block.coarse(anchor))
 
 
-class _Full(NamedTuple):
-    """A device without memory for what was asked of it."""
+def _full(error: RuntimeError, device: Any, what: str) -> InputError | None:
+    """What to say of a device without memory for this; None for an error that says something else.
+    Libraries under PyTorch have words of their own for it."""
+    import torch
 
-    device: Any
-    asked: int  # bytes
-    held: int  # by us
-    free: int
-
-    @classmethod
-    def of(cls, error: RuntimeError, device: Any) -> _Full | None:
-        """None for an error that says something else; libraries under PyTorch have their own."""
-        import torch
-
-        words = str(error)
-        known = isinstance(error, torch.OutOfMemoryError)
-        if not known and "ALLOC_FAILED" not in words and "INSUFFICIENT_RESOURCES" not in words:
-            return None
-        asked = re.search(r"allocate ([\d.]+) ([KMG]?)i?B", words)
-        unit = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-        size = int(float(asked[1]) * unit[asked[2]]) if asked else 0
-        held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-        return cls(device, size, held, _free_bytes(device))
-
-    def make_room(self) -> None:
-        import torch
-
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-    def said(self, what: str) -> InputError:
-        least = size_in_words(self.held + self.asked)
-        return InputError(
-            f"{self.device} has no memory left ({self.free / 2**30:.1f} GiB are free) for {what} "
-            f"and what is made of it: the least that would do is {least} in all; keep fewer rows "
-            "there (TorchEngine(memory=BYTES)), or lower k"
-        )
+    words = str(error)
+    known = isinstance(error, torch.OutOfMemoryError)
+    if not known and "ALLOC_FAILED" not in words and "INSUFFICIENT_RESOURCES" not in words:
+        return None
+    asked = re.search(r"allocate ([\d.]+) ([KMG]?)i?B", words)
+    unit = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    least = int(float(asked[1]) * unit[asked[2]]) if asked else 0
+    if device.type == "cuda":
+        least += torch.cuda.memory_allocated(device)
+    return InputError(
+        f"{device} has no memory left ({_free_bytes(device) / 2**30:.1f} GiB are free) for {what} "
+        f"and what is made of it: the least that would do is {size_in_words(least)} in all; keep "
+        "fewer rows there (TorchEngine(memory=BYTES)), or lower k"
+    )
 
 
 def _device(named: Any) -> Any:
@@ -302,37 +285,24 @@ def _device(named: Any) -> Any:
         raise InputError(
             f"engine 'torch:{named}': there is no such device; name cpu or cuda"
         ) from error
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"engine 'torch:{named}': only cpu and cuda are supported")
     if device.type == "cpu":
         if device.index:
             raise InputError(f"engine 'torch:{named}': the processor has no numbers; name cpu")
         return torch.device("cpu")  # as tensors say it
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type != "cuda":
+        raise InputError(f"engine 'torch:{named}': only cpu and cuda are supported")
+    if not torch.cuda.is_available():
         raise InputError(
             f"engine 'torch:{named}' needs a GPU, but PyTorch {torch.__version__} finds none; use "
             "engine='local', or install a build of PyTorch for your GPU"
         )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    if (device.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"engine 'torch:{named}': there are {torch.cuda.device_count()} GPU(s), counted from 0"
         )
-    if device.type == "cuda" and device.index is None:  # as tensors say it
+    if device.index is None:  # as tensors say it
         return torch.device("cuda", torch.cuda.current_device())
     return device
-
-
-def _room(device: Any) -> int:
-    if device.type == "cpu":
-        return 1 << 62  # rows of the host are there already
-    return int(_SHARE * _free_bytes(device))
-
-
-def _block_numbers(device: Any) -> int:
-    """When the engine is made, so that all its passes have the same blocks."""
-    if device.type == "cpu":
-        return _HOST_NUMBERS
-    return min(_BLOCK_NUMBERS, int(_BLOCK_SHARE * _free_bytes(device)))
 
 
 def _free_bytes(device: Any) -> int:

@@ -1,4 +1,4 @@
-"""Where arrays are computed with: `Place`, what every such place can do, and `HOST`, NumPy's own.
+"""Where arrays are computed with: `Place`, which is NumPy's, and `HOST`, the one of its kind.
 
 A portable task takes the functions of the array standard from `place.xp`. The operations here are
 the few that deserve more than the standard: one library does them in place, another in one kernel.
@@ -8,7 +8,7 @@ The place of a device of PyTorch is `fairnepv.compute.device.TorchPlace`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,119 +21,49 @@ Floats = NDArray[np.float64]
 _FEW = 0.2  # of the eigenvectors: for more, all of them are cheaper
 
 
-class Place(Protocol):
-    """A library of arrays and where it keeps them. `Any` stands for arrays of this place."""
+class Place:
+    """A library of arrays and where it keeps them. `Any` stands for arrays of this place.
 
-    xp: Any  # functions of the array standard
-    device: Any  # what these take as `device=`
-    asynchronous: bool  # whether to ask for a number takes longer than to compute a few more
+    Another place overrides what NumPy does its own way.
+    """
 
-    def put(self, array: Any) -> Any:
-        """An array of the host or of a device as one of this place."""
-        ...
+    xp: Any = np  # functions of the array standard
+    device: Any = "cpu"  # what these take as `device=`
+    asynchronous = False  # whether to ask for a number takes longer than to compute a few more
 
-    def get(self, array: Any) -> Any:
-        """An array of this place, or one of the host, as an array of the host."""
-        ...
-
-    def dense(self, features: Any) -> Any:
-        """Features that may be sparse as a plain array."""
-        ...
-
-    def copy(self, array: Any) -> Any:
-        """The same numbers in memory of their own."""
-        ...
-
-    def double(self, array: Any) -> Any:
-        """An array of this place in float64; the same one where it is that already."""
-        ...
-
-    def single(self, array: Any) -> Any:
-        """An array of this place in float32; the same one where it is that already."""
-        ...
-
-    def weighted(self, weights: Any, rows: Any) -> Any:
-        """weights (m,) @ rows (m, b), to all digits of float32."""
-        ...
-
-    def add_squares(self, total: Any, terms: Any, weights: Sequence[float]) -> Any:
-        """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
-        ...
-
-    def square_sums(self, rows: Any) -> Any:
-        """(b,) squared lengths of (b, k) rows."""
-        ...
-
-    def entries_above(self, matrix: Any, least: float) -> tuple[Any, Any]:
-        """Rows and columns of the entries that exceed `least`, few as a rule."""
-        ...
-
-    def nth_largest(self, values: Any, n: int) -> float:
-        """The value (b,) that n - 1 others are at least as large as."""
-        ...
-
-    def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
-        """row (p,) - coefficients (t,) @ directions (t, p)"""
-        ...
-
-    def square_root(self, X: Any, eps: float) -> Any:
-        """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
-        ...
-
-    def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
-        """matrix (k, k) + scale vector vector^T, in place."""
-        ...
-
-    def inverse(self, matrix: Any) -> tuple[Any, float]:
-        """Inverse of a positive definite matrix, and the logarithm of its determinant."""
-        ...
-
-    def trace(self, matrix: Any) -> float:
-        """Sum of the diagonal, in float64."""
-        ...
-
-    def eigenvalues(self, matrix: Any) -> Floats:
-        """Eigenvalues of a symmetric matrix, ascending, for the host."""
-        ...
-
-    def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
-        """The k largest eigenvalues, descending and not negative, for the host; and their
-        vectors."""
-        ...
-
-
-class Host(Place):
-    """Where NumPy computes; arrays need not be brought here."""
-
-    xp: Any = np
-    device: Any = "cpu"
-    asynchronous = False
-
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         return "HOST"  # there is one
 
     def put(self, array: Any) -> Any:
+        """An array of the host or of a device as one of this place."""
         return array.cpu().numpy() if hasattr(array, "cpu") else array
 
     def get(self, array: Any) -> Any:
+        """An array of this place, or one of the host, as an array of the host."""
         return array
 
     def dense(self, features: Any) -> Any:
+        """Features that may be sparse as a plain array."""
         return features.toarray() if hasattr(features, "toarray") else features
 
     def copy(self, array: Any) -> Any:
+        """The same numbers in memory of their own."""
         return array.copy()
 
     def double(self, array: Any) -> Any:
+        """An array of this place in float64; the same one where it is that already."""
         return np.asarray(array, dtype=np.float64)
 
     def single(self, array: Any) -> Any:
+        """An array of this place in float32; the same one where it is that already."""
         return np.asarray(array, dtype=np.float32)
 
     def weighted(self, weights: Any, rows: Any) -> Any:
+        """weights (m,) @ rows (m, b), to all digits of float32."""
         return weights @ rows
 
     def add_squares(self, total: Any, terms: Any, weights: Sequence[float]) -> Any:
+        """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
         square = np.empty_like(total)
         for q, weight in enumerate(weights):
             np.multiply(terms[:, q], terms[:, q], out=square)
@@ -142,42 +72,53 @@ class Host(Place):
         return total
 
     def square_sums(self, rows: Any) -> Any:
+        """(b,) squared lengths of (b, k) rows."""
         return np.einsum("ij,ij->i", rows, rows)
 
     def entries_above(self, matrix: Any, least: float) -> tuple[Any, Any]:
+        """Rows and columns of the entries that exceed `least`, few as a rule."""
         rows, columns = np.nonzero(matrix > least)
         return rows, columns
 
     def nth_largest(self, values: Any, n: int) -> float:
+        """The value (b,) that n - 1 others are at least as large as."""
         return float(np.partition(values, len(values) - n)[len(values) - n])
 
     def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
+        """row (p,) - coefficients (t,) @ directions (t, p)"""
         return row - coefficients @ directions
 
     def square_root(self, X: Any, eps: float) -> Any:
+        """Upper triangular R with R^T R = X^T X + eps I, which squares no singular value of X."""
         k = X.shape[1]
         R = qr(np.vstack([X, np.sqrt(eps) * np.eye(k)]), mode="r", check_finite=False)[0][:k]
         return np.asarray(R)
 
     def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
+        """matrix (k, k) + scale vector vector^T, in place."""
         dger(scale, vector, vector, a=matrix.T, overwrite_a=True)
         return matrix
 
     def inverse(self, matrix: Any) -> tuple[Any, float]:
+        """Inverse of a positive definite matrix, and the logarithm of its determinant."""
         C = cholesky(matrix, lower=True, check_finite=False)
         B, _ = dpotri(C, lower=1)
         return np.tril(B) + np.tril(B, -1).T, float(2.0 * np.log(np.diagonal(C)).sum())
 
     def trace(self, matrix: Any) -> float:
-        return float(np.trace(matrix, dtype=np.float64))
+        """Sum of the diagonal, in float64."""
+        return float(self.double(matrix.diagonal()).sum())
 
     def eigenvalues(self, matrix: Any) -> Floats:
+        """Eigenvalues of a symmetric matrix, ascending, for the host."""
         found: Floats = eigvalsh(matrix, check_finite=False) if len(matrix) else np.empty(0)
         return found
 
     def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
-        """LAPACK is called directly: branch and bound does this thousands of times on small
-        matrices."""
+        """The k largest eigenvalues, descending and not negative, for the host; and their vectors.
+
+        LAPACK is called directly: branch and bound does this thousands of times on small matrices.
+        """
         size = len(matrix)
         if size == 0:  # rows of a sparse view without a single entry
             return np.empty(0), np.empty((0, 0))
@@ -193,4 +134,4 @@ class Host(Place):
         return np.maximum(lam[::-1].astype(np.float64), 0.0), Y[:, ::-1]
 
 
-HOST = Host()
+HOST = Place()

@@ -123,19 +123,6 @@ def on_one_device(arrays: list[Any]) -> list[Any]:
     return [to_device(x, devices[0]) for x in arrays] if devices else arrays
 
 
-def side_by_side(arrays: list[Any]) -> Any:
-    """Arrays, or tensors, as one; sparse if any of them is."""
-    if not hasattr(arrays[0], "new_empty"):
-        some = any(map(sp.issparse, arrays))
-        return sp.hstack(arrays, format="csr") if some else np.hstack(arrays)
-    import torch
-
-    if not any(map(is_sparse, arrays)):
-        return torch.cat(arrays, dim=1)
-    silence_csr_warning()
-    return torch.cat([x.to_sparse_coo() for x in arrays], dim=1).coalesce().to_sparse_csr()
-
-
 @contextlib.contextmanager
 def whole_float32() -> Iterator[None]:
     """Products in all 24 bits, whatever a user allows PyTorch elsewhere: what a coarse product may

@@ -14,7 +14,7 @@ from fairnepv.insight.given import check_selection
 from fairnepv.options import SelectOptions
 from fairnepv.signatures import takes
 from fairnepv.views.arrays import plain_array
-from fairnepv.views.intake import named_views, sketch_view
+from fairnepv.views.intake import as_view, named_views
 
 _OURS = ("include", "include_counts", "nested")
 _RESCALES = {"eps", "calibration", "quality"}  # options that change the scores of the same rows
@@ -104,7 +104,8 @@ def _refuse_new_rows_alone(old: Selection, views: Mapping[str, Any], ids: Any) -
                 f"data has no row for {len(missing)} of the {len(old.ids)} items of the selection, "
                 f"the first is id {brief(missing[0])}; {expected}"
             )
-    n = sketch_view(*next(iter(views.items()))).n
+    name, rows = next(iter(views.items()))
+    n = as_view(name, rows).sketched(name).n
     if not old.has_ids and n < old.settings["n"]:
         raise InputError(
             f"data has {n} rows, but the selection was made from {old.settings['n']}; {expected}, "

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from fairnepv.compute import Block
+from fairnepv.compute import HOST, Block
 from fairnepv.objective.majorant import Each, HeldRows, Slope, one_by_one
 from fairnepv.views import View
-from fairnepv.views.base import Floats, Indices, square_root
+from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
 _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no more than 1e-11
@@ -156,6 +156,6 @@ def _cholesky(X: Floats, eps: float) -> tuple[Floats, float]:
             return R, unit * condition
     elif eps == 0:
         raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
-    R = square_root(X, eps)
+    R = HOST.square_root(X, eps)
     diagonal = np.abs(np.diagonal(R))
     return R, unit * float(diagonal.max() / diagonal.min())

@@ -45,7 +45,7 @@ class Sprint:
         import torch
 
         pool, k = problem.pool, problem.k
-        self._torch, self._xp, self._trails = torch, pool.place.xp, trails
+        self._torch, self._xp, self._views = torch, pool.place.xp, pool.views
         self._utility = utility_of(problem)
         self._k, self._m = k, min(_ROWS, pool.n)
         self._tau, self._rounding = problem.tau, rounding
@@ -98,11 +98,11 @@ class Sprint:
         self._beside.copy_(logs)
         self._beside.masked_fill_(heights == -np.inf, CLOSED)
         self._beside[:, rows] = CLOSED
-        for q, (trail, D, X) in enumerate(
-            zip(self._trails, self._directions, self._features, strict=True)
+        for q, (view, D, X) in enumerate(
+            zip(self._views, self._directions, self._features, strict=True)
         ):
             D[t:] = 0.0
-            X.copy_(trail.features(rows))
+            X.copy_(view.anchor(rows))
             explained = torch.linalg.vector_norm(D[:t] @ X.T, dim=0).square_()
             left = torch.linalg.vector_norm(X, dim=1).square_() - explained
             self._c[q] = left.clip(0.0) + self._eps[q]

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import svdvals
 
 from fairnepv.checks import check_positive
-from fairnepv.compute import HOST, Engine, Place, RowBlock
-from fairnepv.views.blocks import DenseBlock, norms_in_chunks, spectrum_of_rows
+from fairnepv.compute import HOST, Place, RowBlock, in_order
+from fairnepv.views.blocks import DenseBlock, squared_norms
 from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import check_finite, check_magnitude, check_shape
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
+_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -56,9 +58,8 @@ class View(ABC):
         vars(view).pop("_raw_squared_norms", None)
         return view
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
-        """This view with every promise made sure of, or a sentence about view `name`; workers of
-        the engine read what lies in files."""
+    def checked(self, name: str) -> View:
+        """This view with every promise made sure of, or a sentence about view `name`."""
         check_shape(name, (self.n, self.p))
         with np.errstate(over="ignore", invalid="ignore"):
             norms = self.raw_squared_norms()  # which it keeps: all checks take one pass over a file
@@ -80,7 +81,7 @@ class View(ABC):
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
         here = scale is None or self._there is None
-        there = None if here else self._there.place.put(scale)[:, None]
+        there = None if here else self.block_place.put(scale)[:, None]
         return self._with(scale=scale, offset=offset, _scale_there=there)
 
     def with_eps(self, eps: float) -> Self:
@@ -128,10 +129,7 @@ class View(ABC):
             return DenseTrail(self, most, coarse and self.single)
         return Trail(self, most)
 
-    @property
-    def single(self) -> bool:
-        """Whether float32 holds the rows: products neither overflow nor vanish."""
-        return False
+    single: bool = False  # whether float32 holds the rows: products neither overflow nor vanish
 
     @property
     def coarse_error(self) -> float:
@@ -148,12 +146,7 @@ class View(ABC):
     def rows(self, rows: Indices | slice) -> Any:
         """(m, p) scaled rows in float64, on the host: an array, or CSR for a sparse view."""
         found = np.asarray(self.raw_rows(rows), dtype=np.float64)
-        return multiply_rows(self._scales(rows), found)
-
-    def compact_rows(self, indices: Indices) -> Floats:
-        """Dense `rows(indices)`, of a sparse view only the columns that occur in them."""
-        rows = self.rows(indices)
-        return np.asarray(rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows)
+        return found if self.scale is None else found * self.scale[rows][:, None]
 
     def inner(self, left: Indices, right: Indices) -> Floats:
         """K[left, right], ridge excluded."""
@@ -167,15 +160,17 @@ class View(ABC):
             combined = self.combined(self.anchor(indices), combine)
             return combined @ combined.T
         held = self.take(indices)
-        everyone = np.arange(held.n)
-        product: Floats = combine.T @ held.block(0, held.n).cross(
-            held.combined(held.anchor(everyone), combine)
-        )
+        anchor = held.combined(held.anchor(np.arange(held.n)), combine)
+        product: Floats = combine.T @ held.block(0, held.n).cross(anchor)
         return product
 
     def spectrum(self, indices: Indices) -> Floats:
         """Eigenvalues of K[indices, indices], descending, none of them negative."""
-        return spectrum_of_rows(self.compact_rows(indices))
+        eigenvalues = np.zeros(len(indices))
+        # Of K itself those below 1e-16 of the largest would be lost, which matter with a small eps.
+        singular = svdvals(self.place.get(self.dense_rows(indices)))
+        eigenvalues[: len(singular)] = singular**2
+        return eigenvalues
 
     scored_by_rows: bool = True  # whether `spectrum` squares no singular value of the rows
 
@@ -191,8 +186,11 @@ class View(ABC):
         return gains
 
     def dense_rows(self, indices: Indices) -> Any:
-        """`compact_rows` at `place`."""
-        return self.anchor(indices) if self.array_anchors else self.compact_rows(indices)
+        """`rows(indices)` at `place`, of a sparse view only the columns that occur in them."""
+        if self.array_anchors:
+            return self.anchor(indices)
+        rows = self.rows(indices)
+        return rows[:, np.unique(rows.indices)].toarray() if sp.issparse(rows) else rows
 
     def take(self, indices: Indices) -> View:
         """The view of these rows alone, for the host."""
@@ -206,7 +204,14 @@ class View(ABC):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return norms_in_chunks(self.raw_rows, self.n, self.p)
+        """In chunks, on all cores."""
+        size = max(1, _CHUNK_NUMBERS // self.p)
+        chunks = [slice(s, min(s + size, self.n)) for s in range(0, self.n, size)]
+
+        def measure(chunk: slice) -> Floats:
+            return squared_norms(self.raw_rows(chunk))
+
+        return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks])))
 
     def raw_squared_norms(self) -> Floats:
         """(n,) squared norms of the rows as given."""
@@ -215,11 +220,13 @@ class View(ABC):
     @property
     def squared_norms(self) -> Floats:
         """(n,) diagonal of K."""
-        return _scaled_twice(self.raw_squared_norms(), self.scale)
+        return self.squared_norms_at(slice(None))
 
-    def squared_norms_at(self, indices: Indices) -> Floats:
+    def squared_norms_at(self, rows: Indices | slice) -> Floats:
         """(m,) diagonal of K at few rows, without a look at the others."""
-        return _scaled_twice(self.raw_squared_norms()[indices], self._scales(indices))
+        norms, scale = self.raw_squared_norms()[rows], self._scales(rows)
+        # Not by scale^2, which may underflow: these and all bounds would be those of other rows.
+        return norms if scale is None else norms * scale * scale
 
     def whole_kernel(self) -> Floats:
         """K itself, (n, n), for views of few rows."""
@@ -240,17 +247,11 @@ class View(ABC):
         semidefinite, and no less than what is scored."""
         return max(-self.smallest_eigenvalue(margin), 0.0)
 
-    @property
-    def tail(self) -> float:
-        """No more than p eigenvalues of K exceed this."""
-        return 0.0
+    tail: float = 0.0  # no more than p eigenvalues of K exceed this
 
     # --- whether the user's numbers are still what they were (`imprint`) -------------------------
 
-    @property
-    def in_file(self) -> bool:
-        """Whether rows are read from a file, which is held against what it was each time."""
-        return False
+    in_file: bool = False  # whether rows are read from one, which is held against what it was
 
     def numbers_at(self, indices: Indices) -> Any:
         """All that was handed in for these rows, or what is made of it: an array, or CSR."""
@@ -259,12 +260,8 @@ class View(ABC):
     # --- needed only by views that can lie on a device, or go to workers -------------------------
 
     place: Place = HOST  # where `dense_rows` and `quadratic` are
+    block_place: Place = HOST  # where blocks and anchors are
     _there: Any = None  # the rows on a device, `DeviceRows` or `DeviceCsr`
-
-    @property
-    def block_place(self) -> Place:
-        """Where blocks and anchors are."""
-        return self.place if self._there is None else self._there.place
 
     @property
     def resident_bytes(self) -> int:
@@ -275,12 +272,10 @@ class View(ABC):
         """Copies are for the host."""
         if self._there is None:
             return vars(self)
-        return vars(self._with(place=HOST, _there=None).scaled(self.scale, self.offset))
+        here = self._with(place=HOST, block_place=HOST, _there=None)
+        return vars(here.scaled(self.scale, self.offset))
 
-    @property
-    def home_engine(self) -> str | None:
-        """The engine by name that has the rows at hand, if only one has."""
-        return None
+    home_engine: str | None = None  # by name: the one that has the rows at hand, if only one has
 
     def moved(self, place: Place, room: int) -> View:
         """The same view on a device: resident in up to `room` bytes, or streamed; as it is where
@@ -294,11 +289,8 @@ class View(ABC):
     # --- for subclasses --------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Self:
-        return self._as(type(self), **changes)
-
-    def _as(self, kind: type[V], **changes: Any) -> V:
         """Not by `copy`, since what lies on a device has a say there."""
-        other: V = object.__new__(kind)
+        other = object.__new__(type(self))
         vars(other).update(vars(self), **changes)
         return other
 
@@ -308,9 +300,6 @@ class View(ABC):
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]
-
-
-V = TypeVar("V", bound=View)
 
 
 class _Part(View):
@@ -324,20 +313,6 @@ class _Part(View):
         return self._whole.raw_rows(self._indices[rows])
 
 
-square_root = HOST.square_root
-
-
 def inverse_norms(squared_norms: Floats) -> Floats:
     """1 / sqrt of squared norms, and 0 where these are 0."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
-
-
-def _scaled_twice(squares: Floats, scale: Floats | None) -> Floats:
-    """squares * scale^2, where scale^2 alone may underflow: then norms, and every bound that is
-    made of them, would be those of other rows."""
-    return squares if scale is None else squares * scale * scale
-
-
-def multiply_rows(scale: Floats | None, rows: Floats) -> Floats:
-    """diag(scale) @ rows, without work when there is nothing to scale."""
-    return rows if scale is None else rows * scale[:, None]

@@ -1,30 +1,31 @@
-"""Dense rows of one view, as blocks of a pass and as few rows to score."""
+"""Dense rows of one view as blocks of a pass, and the lengths of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import svdvals
 
-from fairnepv.compute import HOST, Place, RowBlock, in_order
+from fairnepv.compute import Place, RowBlock
+from fairnepv.compute.place import Floats
 
-Floats = NDArray[np.float64]
-
-_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 
 
-class DenseBlock(RowBlock):
-    """Rows (b, p) as they are stored, at a place, and their scales (b, 1); each precision is made
-    when first asked for. `single` says that float32 holds the rows."""
+class Factored(NamedTuple):
+    """Anchor of few items as they are stored, combined only after the product with them: rows that
+    share few columns with them make one that takes next to no time."""
 
-    def __init__(
-        self, data: Any, scale: Any = None, place: Place = HOST, single: bool = False
-    ) -> None:
+    columns: Any
+    combine: Floats | None = None
+
+
+class DenseBlock(RowBlock):
+    """Rows (b, p) as they are stored, at a place, and their scales (b, 1). `single` says that
+    float32 holds the rows."""
+
+    def __init__(self, data: Any, scale: Any, place: Place, single: bool) -> None:
         self.data, self.place = data, place
         self._scale, self._single = scale, single
         self._double: Any = None  # not a cached_property: its lock is common to threads
@@ -56,16 +57,6 @@ class DenseBlock(RowBlock):
         return product
 
 
-def norms_in_chunks(read: Callable[[slice], NDArray[Any]], n: int, p: int) -> Floats:
-    """(n,) squared norms of rows that are read in chunks, on all cores."""
-    size = max(1, _CHUNK_NUMBERS // p)
-
-    def norms_of(start: int) -> Floats:
-        return squared_norms(read(slice(start, min(start + size, n))))
-
-    return np.concatenate(list(in_order([partial(norms_of, s) for s in range(0, n, size)])))
-
-
 def squared_norms(rows: NDArray[Any]) -> Floats:
     """(b,) in float64 of rows of any type, a few at a time: a copy of all would not stay cached."""
     norms = np.empty(len(rows))
@@ -74,15 +65,3 @@ def squared_norms(rows: NDArray[Any]) -> Floats:
         part = rows[first : first + step].astype(np.float64)
         np.einsum("ij,ij->i", part, part, out=norms[first : first + step])
     return norms
-
-
-def spectrum_of_rows(rows: Floats) -> Floats:
-    """Eigenvalues of rows @ rows.T from singular values.
-
-    The Gram matrix is not formed: it would lose eigenvalues below 1e-16 of the largest, which
-    matter as soon as the ridge is small.
-    """
-    eigenvalues = np.zeros(len(rows))
-    singular = svdvals(rows)
-    eigenvalues[: len(singular)] = singular**2
-    return eigenvalues

@@ -4,21 +4,21 @@ device of PyTorch, resident there where they fit and else streamed block by bloc
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Block, Engine, Pass, Place
+from fairnepv.compute import HOST, Place
+from fairnepv.compute.tensors import Stream, shared, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.blocks import DenseBlock, norms_in_chunks, squared_norms
-from fairnepv.views.device_rows import DeviceRows
 from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.validity import check_numeric
 
+_SENT_NUMBERS = 1 << 26  # of rows that go to a device at a time
 _LEAST_SINGLE, _MOST_SINGLE = 1e-24, 1e24  # squared norms of rows that float32 can compute with
 
 
@@ -32,22 +32,20 @@ class DenseView(View):
         self.data = data
         self.n, self.p = data.shape
         self.eps = eps
+        self.in_file = isinstance(data, RowFile) and not isinstance(data, TensorRows)
+        self.home_engine = data.home_engine if isinstance(data, TensorRows) else None
 
     def raw_rows(self, rows: Indices | slice) -> NDArray[Any]:
         if isinstance(self.data, RowFile) or isinstance(rows, slice):
             return self.data[rows]
         return np.take(self.data, rows, axis=0)  # which is quicker than brackets
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
-        in_file = isinstance(self.data, RowFile)
-        data = self.data if in_file else plain_array(self.data, f"view {name!r}")
-        check_numeric(name, data)
-        view = self._with(data=data)
-        if in_file and engine is not None and engine.remote:
-            view.measure(engine)
-        return super(DenseView, view).checked(name)
+    def checked(self, name: str) -> View:
+        held = not isinstance(self.data, RowFile)
+        view = self._with(data=plain_array(self.data, f"view {name!r}")) if held else self
+        return super(DenseView, view.sketched(name)).checked(name)
 
-    def sketched(self, name: str) -> View:
+    def sketched(self, name: str) -> Self:
         check_numeric(name, self.data)
         return self
 
@@ -55,14 +53,10 @@ class DenseView(View):
     def _raw_squared_norms(self) -> Floats:
         if isinstance(self.data, TensorRows):
             return self.data.squared_norms()
-        return norms_in_chunks(self.raw_rows, self.n, self.p)
-
-    def measure(self, engine: Engine) -> None:
-        """Have the norms computed by workers that read the rows themselves."""
-        self._raw_squared_norms = engine.map(Pass(_measure_rows, RawRows(self.data), None))
+        return super()._raw_squared_norms
 
     @functools.cached_property
-    def single(self) -> bool:
+    def single(self) -> bool:  # type: ignore[override]
         norms = self.raw_squared_norms()
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
@@ -73,19 +67,11 @@ class DenseView(View):
             return super().log_volume(indices)
         return float(self.gains(indices).sum())
 
-    @property
-    def in_file(self) -> bool:
-        return isinstance(self.data, RowFile) and not isinstance(self.data, TensorRows)
-
     def take(self, indices: Indices) -> View:
-        return self._given_to(DenseView(self.data[self._stretch(indices)]), indices)
-
-    def _stretch(self, indices: Indices) -> Indices | slice:
-        """Consecutive rows of an array as a slice, which copies nothing; a file must be asked for
-        its rows every time, or be read."""
-        if isinstance(self.data, RowFile) or not len(indices) or (np.diff(indices) != 1).any():
-            return indices
-        return slice(int(indices[0]), int(indices[-1]) + 1)
+        rows: Indices | slice = indices
+        if isinstance(self.data, np.ndarray) and len(indices) and (np.diff(indices) == 1).all():
+            rows = slice(int(indices[0]), int(indices[-1]) + 1)  # which copies nothing
+        return self._given_to(DenseView(self.data[rows]), indices)
 
     def reordered(self, order: Indices) -> View:
         if not isinstance(self.data, RowFile):
@@ -99,12 +85,9 @@ class DenseView(View):
 
     # --- on a device ------------------------------------------------------------------------------
 
-    @property
-    def home_engine(self) -> str | None:
-        return self.data.home_engine if isinstance(self.data, TensorRows) else None
-
     def moved(self, place: Place, room: int) -> DenseView:
-        view = self._with(place=place, _there=DeviceRows(self.data, place, room))
+        there = DeviceRows(self.data, place, room)
+        view = self._with(place=place, block_place=place, _there=there)
         return view.scaled(self.scale, self.offset)
 
     def lean(self) -> DenseView:
@@ -113,28 +96,42 @@ class DenseView(View):
         return view
 
 
-class RawRows:
-    """Rows before anything is known of them, as a source of blocks for workers."""
+class DeviceRows:
+    """Slices and index tensors give rows as they are stored, on the device: of `tensor`, which
+    holds all of them there in up to `room` bytes, or where that is None sent when asked for."""
 
-    def __init__(self, data: NDArray[Any] | RowFile) -> None:
-        self.data = data
-        self.n, self.row_width = data.shape
+    def __init__(self, data: NDArray[Any] | RowFile, place: Place, room: int) -> None:
+        self._data, self.place = data, place
+        self.tensor = _resident(data, place, room)
+        self.resident_bytes = 0 if self.tensor is None else int(self.tensor.nbytes)
+        self._ahead = Stream(place.device)
 
-    def block(self, start: int, stop: int) -> Block:
-        return Block(start, stop, (DenseBlock(self.data[start:stop]),))
-
-    def gather(self, rows: Indices, start: int, stop: int) -> Block:
-        return Block(start, stop, (DenseBlock(self.data[rows[start:stop]]),))
-
-    def lean(self) -> RawRows:
-        return self
-
-    def settled(self, engine: Engine) -> RawRows:
-        return self
+    def __getitem__(self, rows: Any) -> Any:
+        if self.tensor is not None:
+            return self.tensor[rows]
+        if isinstance(rows, slice):
+            return self._ahead.send(self._data[rows])
+        return self.place.put(self._data[to_host(rows)])
 
 
-def _measure_rows(block: Block, state: None) -> Floats:
-    (rows,) = block.views
-    assert isinstance(rows, DenseBlock)
-    with np.errstate(over="ignore", invalid="ignore"):  # looked into by who asks
-        return squared_norms(rows.data)
+def _resident(data: NDArray[Any] | RowFile, place: Place, room: int) -> Any:
+    """All rows on the device; None where they do not fit or others took the room meanwhile."""
+    device = place.device
+    if isinstance(data, TensorRows):
+        there = data.tensor.device == device
+        return data.tensor.to(device) if there or data.tensor.nbytes <= room else None
+    if data.shape[0] * data.shape[1] * data.dtype.itemsize > room:
+        return None
+    if device.type == "cpu":
+        # It has the rows of an array already, and would gain nothing from a copy of others.
+        return shared(data) if isinstance(data, np.ndarray) else None
+    import torch
+
+    try:
+        tensor = torch.empty(data.shape, dtype=to_device(data[:1], device).dtype, device=device)
+    except torch.OutOfMemoryError:
+        return None
+    size, ahead = max(1, _SENT_NUMBERS // data.shape[1]), Stream(device)
+    for start in range(0, len(tensor), size):
+        tensor[start : start + size] = ahead.send(data[start : start + size])
+    return tensor

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fairnepv.compute import Engine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Columns, RowFile
 from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, View
 from fairnepv.views.dense import DenseView
-from fairnepv.views.sparse import DiagonalView, SparseView
+from fairnepv.views.kernel import DiagonalView
+from fairnepv.views.sparse import SparseView
 from fairnepv.views.tensor_rows import SparseRows, TensorRows, tensor_rows
 from fairnepv.views.validity import check_shape, sound_csr
 
@@ -58,25 +58,12 @@ def as_view(name: str, value: Any) -> View:
         return view if value.eps is None else view.with_eps(value.eps)
     if isinstance(value, View):
         return value.as_given()
-    rows = tensor_rows(value, f"view {name!r}")
-    value = value if rows is None else rows
+    value = tensor_rows(value, f"view {name!r}")
     sparse = sp.issparse(value) or isinstance(value, SparseRows)
     if not sparse and not isinstance(value, RowFile):
         value = read_array(value, f"view {name!r}")
     check_shape(name, value.shape)
     return SparseView(value) if sparse else DenseView(value)
-
-
-def check_view(name: str, value: Any, engine: Engine | None = None) -> View:
-    """One view, with every promise of the view contract made sure of; workers of the engine read
-    what lies in files."""
-    return as_view(name, value).checked(name, engine)
-
-
-def sketch_view(name: str, value: Any) -> View:
-    """The view that `check_view` would make, without a look at its values; only to be asked for
-    its shape and its storage."""
-    return as_view(name, value).sketched(name)
 
 
 def check_quality(quality: Any, names: tuple[str, ...], n: int) -> dict[str, Floats] | None:
@@ -116,26 +103,22 @@ def _split_columns(data: Any, columns: Any) -> dict[Any, Any]:
             f"views= must map names to columns, as in {{'text': slice(0, 384)}}, not "
             f"{type(columns).__name__}"
         )
-    rows = tensor_rows(data, "data")
-    data = data if rows is None else rows
+    data = tensor_rows(data, "data")
     if isinstance(data, SparseRows):
         data = data[:]  # columns are chosen by SciPy
     if sp.issparse(data):
-        array = sound_csr("data", data)
+        data = sound_csr("data", data)
     elif isinstance(data, TensorRows):
-        array = data.tensor
-    elif isinstance(data, RowFile):
-        array = data
-    elif hasattr(data, "__array__") and np.ndim(data) == 2:
-        array = plain_array(data, "data")
-    else:
-        raise InputError(
-            "views= names columns of one two-dimensional array, but data is "
-            f"{type(data).__name__}; pass a mapping from names to arrays instead"
-        )
+        data = data.tensor
+    elif not isinstance(data, RowFile):
+        if not hasattr(data, "__array__") or np.ndim(data) != 2:
+            raise InputError(
+                "views= names columns of one two-dimensional array, but data is "
+                f"{type(data).__name__}; pass a mapping from names to arrays instead"
+            )
+        data = plain_array(data, "data")
+    in_file = isinstance(data, RowFile)
     try:
-        if array is data and isinstance(data, RowFile):
-            return {name: Columns(data, selector) for name, selector in columns.items()}
-        return {name: array[:, selector] for name, selector in columns.items()}
+        return {name: Columns(data, at) if in_file else data[:, at] for name, at in columns.items()}
     except (IndexError, TypeError, ValueError) as error:
         raise InputError(f"views= must map names to column slices or indices: {error}") from error

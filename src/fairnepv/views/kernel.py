@@ -1,36 +1,26 @@
-"""An explicit n x n kernel that the user hands in: the one n x n matrix in the house."""
+"""Kernels that the user hands in: whole, the one n x n matrix in the house, or their diagonal."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpstrf
 
-from fairnepv.compute import Engine, RowBlock
+from fairnepv.checks import check_positive
+from fairnepv.compute import Place, RowBlock
 from fairnepv.errors import InputError
 from fairnepv.views.arrays import plain_array, read_array
-from fairnepv.views.base import Floats, Indices, View, multiply_rows
-from fairnepv.views.validity import (
-    check_diagonal,
-    check_finite,
-    check_numeric,
-    check_own_ridge,
-    check_shape,
-)
+from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.blocks import Factored
+from fairnepv.views.sparse import SparseView
+from fairnepv.views.validity import check_diagonal, check_finite, check_numeric, check_shape
 
 _WIDEST_SPECTRUM = 4096  # rows of a kernel whose eigenvalues are worth computing
-
-
-class Combination(NamedTuple):
-    """Anchor of a kernel view: columns of the kernel, their scales, and how to combine them."""
-
-    columns: Indices
-    scale: Floats | None
-    combine: Floats | None
 
 
 class KernelView(View):
@@ -47,7 +37,7 @@ class KernelView(View):
         self.n = len(self.kernel)
         self.eps = eps
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
+    def checked(self, name: str) -> View:
         kernel = plain_array(self.kernel, f"view {name!r}")
         check_shape(name, kernel.shape)
         if kernel.shape[0] != kernel.shape[1]:
@@ -59,15 +49,15 @@ class KernelView(View):
         check_diagonal(name, np.abs(np.diagonal(kernel)).astype(np.float64))
         tolerance = kernel_tolerance(kernel)
         view = KernelView(_symmetric(name, kernel, tolerance), self.eps)
-        check_own_ridge(name, view)
+        _check_own_ridge(name, view)
         view._check_definite(name, tolerance)
         return view
 
     def sketched(self, name: str) -> View:
         check_shape(name, self.kernel.shape)
-        return SketchedKernel(self.kernel, self.eps)
+        return self._with(p=self.n)  # as far as a plan can tell: a rank takes a factorisation
 
-    @property
+    @functools.cached_property
     def p(self) -> int:  # type: ignore[override]
         """The numerical rank: the width of the features that stand for the kernel."""
         return int(self.factor.shape[1])
@@ -86,25 +76,17 @@ class KernelView(View):
     def _block_of(self, rows: Indices | slice) -> RowBlock:
         return KernelBlock(self, rows)
 
-    def anchor(self, indices: Indices) -> Combination:
-        return Combination(indices, self._scales(indices), None)
+    def anchor(self, indices: Indices) -> Factored:
+        return Factored(indices)
 
-    def combined(self, anchor: Combination, combine: Floats) -> Combination:
+    def combined(self, anchor: Factored, combine: Floats) -> Factored:
         return anchor._replace(combine=combine)
 
-    def cross(self, rows: Indices | slice, anchor: Combination) -> Floats:
-        """(b, m) entries K[rows, anchor.columns], combined."""
-        K = self.kernel[rows][:, anchor.columns].astype(np.float64)
-        if anchor.scale is not None:
-            K *= anchor.scale
-        K = multiply_rows(self._scales(rows), K)
-        return K if anchor.combine is None else K @ anchor.combine
-
     def inner(self, left: Indices, right: Indices) -> Floats:
-        return self.cross(left, self.anchor(right))
+        return KernelBlock(self, left).cross(self.anchor(right))
 
     @property
-    def tail(self) -> float:
+    def tail(self) -> float:  # type: ignore[override]
         return self._missed if self.p < self.n else 0.0
 
     @property
@@ -168,14 +150,6 @@ class KernelView(View):
         return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)
 
 
-class SketchedKernel(KernelView):
-    """Of full rank, as far as a plan can tell: to know more takes a factorisation."""
-
-    @property
-    def p(self) -> int:  # type: ignore[override]
-        return self.n
-
-
 class KernelBlock(RowBlock):
     """Some rows of a kernel."""
 
@@ -186,10 +160,76 @@ class KernelBlock(RowBlock):
         return self._view.rows(self._rows)
 
     def squared_norms(self) -> Floats:
-        return self._view.squared_norms[self._rows]
+        return self._view.squared_norms_at(self._rows)
 
-    def cross(self, anchor: Combination) -> Floats:
-        return self._view.cross(self._rows, anchor)
+    def cross(self, anchor: Factored) -> Floats:
+        """(b, m) entries of these rows in the columns of the anchor, combined."""
+        view, rows = self._view, self._rows
+        K: Floats = view.kernel[rows][:, anchor.columns].astype(np.float64)
+        if view.scale is not None:
+            K *= view.scale[anchor.columns]
+            K *= view.scale[rows][:, None]
+        return K if anchor.combine is None else K @ anchor.combine
+
+
+class DiagonalView(SparseView):
+    """The kernel diag(values): items that differ in quality and share nothing.
+
+    `eps` is a ridge of its own; 0 takes the values as they stand, which must then be positive.
+    """
+
+    def __init__(self, values: NDArray[Any], eps: float | None = None) -> None:
+        self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
+        self.n = self.p = len(self.values)
+        self.eps = eps
+
+    def checked(self, name: str) -> View:
+        values = plain_array(self.values, f"view {name!r}")
+        if values.ndim != 1 or len(values) == 0:
+            raise InputError(f"view {name!r}: a diagonal kernel is one value per row")
+        check_numeric(name, values)
+        smallest = 0.0 if self.eps != 0 else np.finfo(np.float64).tiny
+        bad = np.flatnonzero(~(np.isfinite(values) & (values >= smallest)))
+        if len(bad):
+            raise InputError(
+                f"view {name!r}: the values of a diagonal kernel must be finite and "
+                f"{'positive (eps is 0)' if self.eps == 0 else 'not negative'}; row {bad[0]} has "
+                f"{values[bad[0]]}"
+            )
+        check_diagonal(name, values.astype(np.float64))
+        _check_own_ridge(name, self)
+        return self
+
+    def sketched(self, name: str) -> View:
+        return self
+
+    @property
+    def stored(self) -> int:
+        return int(np.count_nonzero(self.values))
+
+    @functools.cached_property
+    def data(self) -> Any:
+        return sp.diags_array(np.sqrt(self.values.astype(np.float64)), format="csr")
+
+    def raw_squared_norms(self) -> Floats:
+        return self.values.astype(np.float64)
+
+    def moved(self, place: Place, room: int) -> View:
+        return self
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.values[indices]
+
+    def smallest_eigenvalue(self, margin: float = 1.0) -> float:
+        return float(self.squared_norms.min())
+
+    def spectrum(self, indices: Indices) -> Floats:
+        return np.sort(self.squared_norms[indices])[::-1]  # exact: no root is squared back
+
+
+def _check_own_ridge(name: str, view: View) -> None:
+    if view.eps is not None and (isinstance(view.eps, bool) or view.eps != 0):
+        check_positive("eps", view.eps, name)
 
 
 def _symmetric(name: str, kernel: NDArray[Any], tolerance: float) -> NDArray[Any]:

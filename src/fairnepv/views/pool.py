@@ -15,10 +15,13 @@ from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
+from fairnepv.io.rows import RowFile
 from fairnepv.options import default
 from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.blocks import DenseBlock, squared_norms
+from fairnepv.views.dense import DenseView
 from fairnepv.views.ids import align, check_ids
-from fairnepv.views.intake import check_quality, check_view, named_views, sketch_view
+from fairnepv.views.intake import as_view, check_quality, named_views
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -52,16 +55,13 @@ class Pool:
         """
         engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
-        checked = {name: check_view(name, value, engine) for name, value in named.items()}
+        checked = {name: _checked(name, value, engine) for name, value in named.items()}
         checked = _with_ridges(checked, eps)
         orders: dict[str, Indices] = {}
         common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
             common_ids, orders = align(checked, ids)
-            checked = {
-                name: view.reordered(orders[name]) if name in orders else view
-                for name, view in checked.items()
-            }
+            checked |= {name: checked[name].reordered(order) for name, order in orders.items()}
         _check_lengths(checked)
         n = next(iter(checked.values())).n
         if ids is not None and common_ids is None:
@@ -84,7 +84,7 @@ class Pool:
     ) -> Pool:
         """The same from shapes and headers alone, for plans: no row is read or checked."""
         named = named_views(data, views)
-        sketched = {name: sketch_view(name, value) for name, value in named.items()}
+        sketched = {name: as_view(name, value).sketched(name) for name, value in named.items()}
         sketched = _with_ridges(sketched, eps)
         _check_lengths(sketched)
         engine = engine_of(_home_engine(sketched.values()) if engine is None else engine)
@@ -229,6 +229,25 @@ def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
         there.append(moved)
         room -= moved.resident_bytes
     return tuple(there)
+
+
+def _checked(name: str, value: Any, engine: Engine | None) -> View:
+    """One view, with every promise of the view contract made sure of; workers of the engine read
+    what lies in files."""
+    view = as_view(name, value)
+    in_file = isinstance(view, DenseView) and isinstance(view.data, RowFile)
+    if engine is not None and engine.remote and in_file:
+        unread = view.sketched(name)._with(single=False, array_anchors=False)
+        norms = Pool((name,), (unread,), engine).map(_measure_rows, None)
+        view = view._with(_raw_squared_norms=norms)
+    return view.checked(name)
+
+
+def _measure_rows(block: Block, state: None) -> Floats:
+    (rows,) = block.views
+    assert isinstance(rows, DenseBlock)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked into by who asks
+        return squared_norms(rows.data)
 
 
 def _home_engine(views: Iterable[View]) -> str | None:

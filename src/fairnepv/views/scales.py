@@ -54,7 +54,14 @@ class Calibration:
         for name, view in pool.items():
             scale = self._row_scale(name, view)
             if pool.quality is not None:
-                root = _quality_root(name, view, pool.quality[name])
+                quality = pool.quality[name]
+                if view.ridge == 0 and not quality.all():
+                    raise InputError(
+                        f"quality of view {name!r} is 0 in row {np.argmin(quality)}, but the view "
+                        "has eps = 0 and its score would be minus infinity; use a positive quality "
+                        "or a positive eps"
+                    )
+                root = np.sqrt(quality)
                 scale = root if scale is None else scale * root
             view = view.scaled(scale, float(self.offsets.get(name, 0.0)))
             _check_lengths(name, view)
@@ -76,9 +83,7 @@ class Calibration:
         return None if factor == 1.0 else np.full(view.n, np.sqrt(factor))
 
     def _check_names(self, pool: Pool) -> None:
-        unknown = (set(self.factors) | set(self.offsets)) - set(pool.names)
-        missing = [m for m in (self.factors, self.offsets) if m and set(m) != set(pool.names)]
-        if unknown or missing:
+        if any(made and set(made) != set(pool.names) for made in (self.factors, self.offsets)):
             raise InputError(
                 f"calibration {self.rule!r} was made for views "
                 f"{sorted(set(self.factors) | set(self.offsets))}, but the data has "
@@ -108,13 +113,3 @@ def _check_lengths(name: str, view: View) -> None:
             "float64, but the view has eps = 0 and its score would be minus infinity; use a "
             "positive eps"
         )
-
-
-def _quality_root(name: str, view: View, quality: Floats) -> Floats:
-    zero = np.flatnonzero(quality == 0)
-    if len(zero) and view.ridge == 0:
-        raise InputError(
-            f"quality of view {name!r} is 0 in row {zero[0]}, but the view has eps = 0 and its "
-            "score would be minus infinity; use a positive quality or a positive eps"
-        )
-    return np.sqrt(quality)

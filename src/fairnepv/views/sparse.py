@@ -1,4 +1,10 @@
-"""Sparse rows (SciPy CSR), and the diagonal kernel as the sparsest of them."""
+"""Sparse rows, SciPy's CSR; read by the host, or on a device of PyTorch, resident there where they
+fit and else streamed block by block.
+
+There a product takes a dense matrix. That of an anchor has no more rows than its items have
+columns, and the columns of a block are numbered anew for it: number 0 is a row of zeros, for all
+the others.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +12,19 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from fairnepv.checks import check_positive
-from fairnepv.compute import Engine, Place, RowBlock
-from fairnepv.errors import InputError
+from fairnepv.compute import Place, RowBlock
+from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
 from fairnepv.io.memory import refuse_unbounded
-from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.sparse_tensor import Compact, CsrTrail, DeviceCsr
-from fairnepv.views.tensor_rows import SparseRows
+from fairnepv.views.blocks import Factored
+from fairnepv.views.tensor_rows import SparseRows, gathered, row_sums
 from fairnepv.views.trail import Trail
-from fairnepv.views.validity import (
-    check_diagonal,
-    check_magnitude,
-    check_numeric,
-    check_own_ridge,
-    refuse_non_finite,
-    sound_csr,
-)
+from fairnepv.views.validity import check_magnitude, check_numeric, refuse_non_finite, sound_csr
 
+_FIRST_ROOM = 1024  # columns of directions
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
-
-
-class Factored(NamedTuple):
-    """Anchor of few rows, still sparse (p, m), that are combined after the product with them.
-
-    Rows that share few columns with these make a product that takes next to no time.
-    """
-
-    columns: Any
-    combine: Floats | None
 
 
 class SparseBlock(RowBlock):
@@ -66,12 +53,12 @@ class SparseView(View):
     """
 
     array_anchors = False
-    _there: DeviceCsr | None = None
 
     def __init__(self, data: Any, eps: float | None = None) -> None:
         self.data = data
         self.n, self.p = data.shape
         self.eps = eps
+        self.home_engine = data.home_engine if isinstance(data, SparseRows) else None
 
     @property
     def stored(self) -> int:
@@ -86,11 +73,11 @@ class SparseView(View):
         parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
         return np.concatenate(parts)
 
-    def checked(self, name: str, engine: Engine | None = None) -> View:
+    def checked(self, name: str) -> View:
         self.sketched(name)
         refuse_unbounded(f"view {name!r}", self.data.shape)
         if isinstance(self.data, SparseRows):
-            view, bad = self, self.data.not_finite()
+            view, bad = self, to_host((~self.data.parts[2].isfinite()).nonzero()[:, 0])
         else:
             view = self._with(data=sound_csr(f"view {name!r}", self.data))
             bad = np.flatnonzero(~np.isfinite(view.data.data))
@@ -105,25 +92,28 @@ class SparseView(View):
         return self
 
     def raw_rows(self, rows: Indices | slice) -> Any:
-        """As CSR."""
         return self.data[rows]
 
     def rows(self, rows: Indices | slice) -> Any:
-        return _scaled(self.data[rows], self._scales(rows))
+        """Sharing no values with the data."""
+        found = self.data[rows].astype(np.float64)
+        if self.scale is not None:
+            found.data *= np.repeat(self.scale[rows], np.diff(found.indptr))
+        return found
 
     def _block_of(self, rows: Any) -> RowBlock:
         if self._there is None:
             return SparseBlock(self.rows(rows))
-        return self._there.block(rows, self._column(rows))
+        return CsrBlock(self._there[rows], self.p, self._column(rows), self.block_place)
 
     def anchor(self, indices: Indices) -> Any:
         if self._there is None:
-            return Factored(self.rows(indices).T.tocsr(), None)
+            return Factored(self.rows(indices).T.tocsr())
         return self._there.anchor(self.gather(indices))
 
     def combined(self, anchor: Any, combine: Any) -> Any:
         if isinstance(anchor, Compact):
-            return anchor.combined(self.block_place.put(combine))
+            return anchor._replace(table=anchor.table @ self.block_place.put(combine))
         # A multiply-add per non-zero takes some eight times as long as one of BLAS.
         if len(combine) * self.n <= 8 * self.stored:
             return Factored(anchor.columns, combine)
@@ -139,72 +129,10 @@ class SparseView(View):
     def take(self, indices: Indices) -> View:
         return self._given_to(SparseView(self.data[indices]), indices)
 
-    @property
-    def home_engine(self) -> str | None:
-        return self.data.home_engine if isinstance(self.data, SparseRows) else None
-
     def moved(self, place: Place, room: int) -> View:
         there = DeviceCsr(self.data, place, room)
-        return self._with(data=there.data, _there=there).scaled(self.scale, self.offset)
-
-
-class DiagonalView(SparseView):
-    """The kernel diag(values): items that differ in quality and share nothing.
-
-    `eps` is a ridge of its own; 0 takes the values as they stand, which must then be positive.
-    """
-
-    def __init__(self, values: NDArray[Any], eps: float | None = None) -> None:
-        self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
-        self.n = self.p = len(self.values)
-        self.eps = eps
-
-    def checked(self, name: str, engine: Engine | None = None) -> View:
-        values = plain_array(self.values, f"view {name!r}")
-        if values.ndim != 1 or len(values) == 0:
-            raise InputError(f"view {name!r}: a diagonal kernel is one value per row")
-        check_numeric(name, values)
-        smallest = 0.0 if self.eps != 0 else np.finfo(np.float64).tiny
-        bad = np.flatnonzero(~(np.isfinite(values) & (values >= smallest)))
-        if len(bad):
-            raise InputError(
-                f"view {name!r}: the values of a diagonal kernel must be finite and "
-                f"{'positive (eps is 0)' if self.eps == 0 else 'not negative'}; row {bad[0]} has "
-                f"{values[bad[0]]}"
-            )
-        check_diagonal(name, values.astype(np.float64))
-        check_own_ridge(name, self)
-        return self
-
-    def sketched(self, name: str) -> View:
-        return self
-
-    @property
-    def stored(self) -> int:
-        return int(np.count_nonzero(self.values))
-
-    @functools.cached_property
-    def data(self) -> Any:
-        return sp.diags_array(np.sqrt(self.values.astype(np.float64)), format="csr")
-
-    def raw_squared_norms(self) -> Floats:
-        return self.values.astype(np.float64)
-
-    @property
-    def home_engine(self) -> None:
-        return None
-
-    def moved(self, place: Place, room: int) -> View:
-        return self
-
-    def numbers_at(self, indices: Indices) -> NDArray[Any]:
-        return self.values[indices]
-
-    def smallest_eigenvalue(self, margin: float = 1.0) -> float:
-        return float(self.squared_norms.min())
-
-    def spectrum(self, indices: Indices) -> Floats:
-        return np.sort(self.squared_norms[indices])[::-1]  # exact: no root is squared back
+        view = self._with(data=there.data, block_place=place, _there=there)
+        return view.scaled(self.scale, self.offset)
 
 
 def _squared_norms(rows: Any) -> Floats:
@@ -214,9 +142,147 @@ def _squared_norms(rows: Any) -> Floats:
     return np.asarray(squares.sum(axis=1), dtype=np.float64).reshape(-1)
 
 
-def _scaled(rows: Any, scale: Floats | None) -> Any:
-    """diag(scale) @ rows in float64, CSR, sharing the sparsity pattern."""
-    rows = rows.astype(np.float64)  # a copy of these rows only
-    if scale is not None:
-        rows.data *= np.repeat(scale, np.diff(rows.indptr))
-    return rows
+# --- on a device ---------------------------------------------------------------------------------
+
+
+class Compact(NamedTuple):
+    """Anchor of m items or combinations of them."""
+
+    numbers: Any  # (p,) int32
+    table: Any  # (c + 1, m) float64
+
+
+class CsrBlock(RowBlock):
+    """Rows on the device as they are stored. Products are made in float64, as on the host; a GPU
+    would take half the time in float32."""
+
+    def __init__(self, parts: tuple[Any, Any, Any], p: int, scale: Any, place: Place) -> None:
+        self.crow, self.col, values = parts
+        self.place = place
+        self._values, self._p, self._scale = values.double(), p, scale
+
+    def features(self) -> Any:
+        return csr_tensor(self.crow, self.col, self.values(), (len(self.crow) - 1, self._p))
+
+    def values(self) -> Any:
+        """The values of the scaled rows."""
+        if self._scale is None:
+            return self._values
+        return self._values * self._scale[:, 0].repeat_interleave(self.crow.diff())
+
+    def squared_norms(self) -> Any:
+        return row_sums(self.crow, self.values() ** 2)
+
+    def cross(self, anchor: Compact) -> Any:
+        rows, table = len(self.crow) - 1, anchor.table
+        # cuSPARSE refuses a matrix of more entries than it has places, and ours have many at 0.
+        missing = -(-len(self.col) // max(1, rows)) - len(table)
+        if missing > 0:
+            table = _padded(table, 0, missing)
+        numbers = anchor.numbers[self.col]
+        product = csr_tensor(self.crow, numbers, self._values, (rows, len(table))) @ table
+        return product if self._scale is None else product.mul_(self._scale)
+
+
+def _padded(matrix: Any, columns: int, rows: int) -> Any:
+    """The matrix with so many more columns and rows of zeros behind it."""
+    import torch
+
+    return torch.nn.functional.pad(matrix, (0, columns, 0, rows))
+
+
+class DeviceCsr:
+    """All rows on the device in up to `room` bytes, or streamed to it. Slices and index tensors
+    give row ends, columns and values of these rows."""
+
+    def __init__(self, data: Any, place: Place, room: int) -> None:
+        if isinstance(data, SparseRows) and data.device != place.device:
+            data = data[:]
+        self.data, self.place = data, place
+        self._parts = _resident(data, place.device, room)
+        self.resident_bytes = sum(int(x.nbytes) for x in self._parts or ())
+        self._ahead = Stream(place.device)
+
+    def __getitem__(self, rows: Any) -> tuple[Any, Any, Any]:
+        if isinstance(rows, slice):
+            first, last = (int(self.data.indptr[i]) for i in (rows.start, rows.stop))
+            crow, col, values = self._parts or csr_parts(self.data)
+            parts = crow[rows.start : rows.stop + 1], col[first:last], values[first:last]
+            crow, col, values = parts if self._parts else map(self._ahead.send, parts)
+            return crow - first, col, values
+        if self._parts:
+            return gathered(self._parts, rows)
+        crow, col, values = map(self.place.put, csr_parts(self.data[to_host(rows)]))
+        return crow, col, values
+
+    def anchor(self, rows: Any) -> Compact:
+        """Few rows, a block, as an anchor."""
+        columns, m = rows.col.unique(), len(rows.crow) - 1
+        numbers = self.zeros(self.data.shape[1], "int32")
+        numbers[columns] = self.numbered(1, len(columns) + 1)
+        table = self.zeros((len(columns) + 1, m), "float64")
+        items = self.numbered(0, m).repeat_interleave(rows.crow.diff())
+        table[numbers[rows.col], items] = rows.values()
+        return Compact(numbers, table)
+
+    def zeros(self, shape: Any, kind: str) -> Any:
+        xp = self.place.xp
+        return xp.zeros(shape, dtype=getattr(xp, kind), device=self.place.device)
+
+    def numbered(self, first: int, end: int) -> Any:
+        """Whole numbers on the device."""
+        xp = self.place.xp
+        return xp.arange(first, end, dtype=xp.int32, device=self.place.device)
+
+
+class CsrTrail(Trail):
+    """Directions on the columns that picks have had so far."""
+
+    def __init__(self, view: View, there: DeviceCsr, most: int) -> None:
+        super().__init__(view, 0)
+        self._there = there
+        self._numbers = there.zeros(view.p, "int32")
+        self._width = 1  # numbers that are given
+        self._directions = there.zeros((most, min(_FIRST_ROOM, view.p + 1)), "float64")
+
+    def coordinates(self, rows: Indices) -> Any:
+        return self._view.gather(rows).cross(self.directions(0)).T
+
+    def add(self, pick: int, coordinates: Any, root: float) -> None:
+        row: Any = self._view.gather(np.array([pick]))
+        self._give_numbers(row.col)
+        t = self._length
+        rest = self._directions[t]  # still zero
+        rest[self._numbers[row.col]] = row.values()
+        if t:
+            rest -= coordinates @ self._directions[:t]
+        rest /= root
+        self.adopt()
+
+    def directions(self, first: int) -> Compact:
+        table = self._directions[first : self._length, : self._width].T
+        return Compact(self._numbers, table.contiguous())  # by columns a GPU takes 8 times as long
+
+    def _give_numbers(self, columns: Any) -> None:
+        new = columns[self._numbers[columns] == 0]
+        first, self._width = self._width, self._width + len(new)
+        self._numbers[new] = self._there.numbered(first, self._width)
+        room = self._directions.shape[1]
+        if self._width > room:
+            more = min(2 * self._width, self._view.p + 1) - room
+            self._directions = _padded(self._directions, more, 0)
+
+
+def _resident(data: Any, device: Any, room: int) -> tuple[Any, Any, Any] | None:
+    """All rows on the device, unless they do not fit or others took the room meanwhile."""
+    import torch
+
+    if isinstance(data, SparseRows):
+        return data.parts
+    if 8 * len(data.indptr) + data.indices.nbytes + data.data.nbytes > room:
+        return None
+    try:
+        crow, col, values = (to_device(x, device) for x in csr_parts(data))
+        return crow.long(), col, values
+    except torch.OutOfMemoryError:
+        return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from fairnepv.compute import HOST, RowBlock
 from fairnepv.compute.base import Array
-from fairnepv.compute.tensors import on_one_device, side_by_side
+from fairnepv.compute.tensors import is_sparse, on_one_device, silence_csr_warning
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -35,7 +36,10 @@ class SumView(View):
 
     def scaled(self, scale: Floats | None, offset: float) -> SumView:
         """Row scales go through to the parts, on top of those that they came with."""
-        parts = tuple(part.scaled(_times(scale, part.scale), part.offset) for part in self._bare)
+        parts = self._bare
+        if scale is not None:
+            own = [scale if part.scale is None else scale * part.scale for part in parts]
+            parts = tuple(part.scaled(s, part.offset) for part, s in zip(parts, own, strict=True))
         return self._with(parts=parts, scale=scale, offset=offset)
 
     def block(self, start: int, stop: int) -> RowBlock:
@@ -98,12 +102,12 @@ class SumBlock(RowBlock):
         return _weigh(self._weights, [part.squared_norms() for part in self._parts])
 
     def cross(self, anchor: tuple[Any, ...]) -> Floats:
-        crosses = [part.cross(a) for part, a in zip(self._parts, anchor, strict=True)]
-        return _weigh(self._weights, crosses)
+        parts = zip(self._parts, anchor, strict=True)
+        return _weigh(self._weights, [part.cross(own) for part, own in parts])
 
     def coarse(self, anchor: tuple[Any, ...]) -> Array:
-        crosses = [part.coarse(a) for part, a in zip(self._parts, anchor, strict=True)]
-        return _weigh(self._weights, crosses)
+        parts = zip(self._parts, anchor, strict=True)
+        return _weigh(self._weights, [part.coarse(own) for part, own in parts])
 
 
 class SumTrail(Trail):
@@ -120,14 +124,10 @@ class SumTrail(Trail):
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         for part in self._parts:
             part.add(pick, coordinates, root)
-        self._length += 1
+        self.adopt()
 
     def directions(self, first: int) -> tuple[Any, ...]:
         return tuple(part.directions(first) for part in self._parts)
-
-
-def _times(left: Floats | None, right: Floats | None) -> Floats | None:
-    return left if right is None else right if left is None else left * right
 
 
 def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
@@ -139,5 +139,15 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 
 
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
-    scaled = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
-    return side_by_side(on_one_device(scaled))
+    """Scaled features side by side; sparse if any of them is."""
+    parts = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
+    parts = on_one_device(parts)
+    if not hasattr(parts[0], "new_empty"):
+        some = any(map(sp.issparse, parts))
+        return sp.hstack(parts, format="csr") if some else np.hstack(parts)
+    import torch
+
+    if not any(map(is_sparse, parts)):
+        return torch.cat(parts, dim=1)
+    silence_csr_warning()
+    return torch.cat([x.to_sparse_coo() for x in parts], dim=1).coalesce().to_sparse_csr()

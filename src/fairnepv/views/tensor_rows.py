@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from fairnepv.compute.place import Floats
 from fairnepv.compute.tensors import csr_parts, csr_tensor, silence_csr_warning, to_device, to_host
 from fairnepv.errors import InputError
-from fairnepv.io.rows import RowFile, Rows
+from fairnepv.io.rows import Indices, RowFile, Rows
 from fairnepv.views.validity import within
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
 _WHOLE = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bool")
@@ -61,21 +57,11 @@ class SparseRows:
     format = "csr"
 
     def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
-        self.shape = tuple(tensor.shape)
-        self.dtype = _numpy_type(tensor.dtype)
-        self.nnz = len(tensor.values())
+        self.tensor, self.shape, self.device = tensor, tuple(tensor.shape), tensor.device
+        self.dtype, self.home_engine = _numpy_type(tensor.dtype), _engine_of(tensor.device)
         crow, col, values = csr_parts(tensor)
-        self.parts = crow.long(), col, values
-        self.indptr: NDArray[np.int64] = to_host(self.parts[0])
-
-    @property
-    def device(self) -> Any:
-        return self.tensor.device
-
-    @property
-    def home_engine(self) -> str | None:
-        return _engine_of(self.device)
+        self.parts, self.nnz = (crow.long(), col, values), len(values)
+        self.indptr: Indices = to_host(self.parts[0])
 
     @property
     def nbytes(self) -> int:
@@ -84,10 +70,6 @@ class SparseRows:
     def squared_norms(self) -> Floats:
         crow, _, values = self.parts
         return np.asarray(to_host(row_sums(crow, values.double() ** 2)))
-
-    def not_finite(self) -> Indices:
-        """Positions of the values that are not finite."""
-        return np.asarray(to_host((~self.parts[2].isfinite()).nonzero()[:, 0]))
 
     def __getitem__(self, key: Any) -> Any:
         rows = np.arange(self.shape[0])[key] if isinstance(key, slice) else np.asarray(key)
@@ -123,11 +105,12 @@ def gathered(parts: tuple[Any, Any, Any], rows: Any) -> tuple[Any, Any, Any]:
 
 
 def tensor_rows(value: Any, what: str) -> Any:
-    """A tensor where it is, or as an array where NumPy or SciPy can read it; None for anything
-    else."""
+    """A tensor where it is, or as an array where NumPy or SciPy can read it; anything else as it
+    came."""
     kind = type(value).__module__.partition(".")[0]
-    if kind != "torch" and not _elsewhere(value):
-        return None
+    lent = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack_device__")
+    if kind != "torch" and not (lent and int(value.__dlpack_device__()[0]) != 1):
+        return value  # DLPack tells arrays of other libraries on a device from those of the host
     try:
         import torch
     except ImportError as error:
@@ -135,7 +118,7 @@ def tensor_rows(value: Any, what: str) -> Any:
             f"{what} lies on a device, which takes PyTorch; pip install 'fairnepv[torch]'"
         ) from error
     if kind == "torch" and not isinstance(value, torch.Tensor):
-        return None
+        return value
     tensor = value.detach() if kind == "torch" else _borrowed(value, what)
     _check(tensor, what)
     if tensor.layout != torch.strided:
@@ -143,13 +126,6 @@ def tensor_rows(value: Any, what: str) -> Any:
     if tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
         return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
     return TensorRows(tensor, what)
-
-
-def _elsewhere(value: Any) -> bool:
-    """Whether this is an array of another library on a device: DLPack tells them from the host."""
-    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
-        return False
-    return int(value.__dlpack_device__()[0]) != 1
 
 
 def _borrowed(value: Any, what: str) -> Any:
@@ -231,7 +207,6 @@ def _items(tensor: Any) -> tuple[Any, Any, Any] | None:
     return (outer, inner, values) if by_row else (inner, outer, values)
 
 
-@functools.cache
 def _numpy_type(kind: Any) -> np.dtype[Any]:
     name = str(kind).removeprefix("torch.")
     return np.dtype("float32" if name == "bfloat16" else name)

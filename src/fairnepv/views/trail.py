@@ -46,19 +46,16 @@ class Trail:
         self._coefficients[t, :t] = -(to_host(coordinates) @ self._made(0)) / root
         self._coefficients[t, t] = 1.0 / root
         self._picks[t] = pick
-        self._anchor, self._length = None, t + 1
+        self._anchor = None
+        self.adopt()
 
     def directions(self, first: int) -> Any:
         """Anchor of the directions from number `first` on."""
         return self._view.combined(self._picks_anchor(), self._made(first).T)
 
-    def features(self, rows: Any) -> Any:
-        """(m, p) of these rows, where the matrix is."""
-        raise NotImplementedError
-
     def adopt(self) -> None:
-        """One more pick, whose direction was put into the matrix."""
-        raise NotImplementedError
+        """One more pick, whose direction was put where it belongs."""
+        self._length += 1
 
     def _made(self, first: int) -> Floats:
         return self._coefficients[first : self._length, : self._length]
@@ -81,7 +78,7 @@ class DenseTrail(Trail):
         self._coarse = place.single(self.matrix) if single else self.matrix
 
     def coordinates(self, rows: Indices) -> Any:
-        return self.matrix[: self._length] @ self.features(rows).T
+        return self.matrix[: self._length] @ self._view.anchor(rows).T
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         t = self._length
@@ -91,13 +88,10 @@ class DenseTrail(Trail):
         self.matrix[t] = row / root
         self.adopt()
 
-    def features(self, rows: Any) -> Any:
-        return self._view.anchor(rows)
-
     def adopt(self) -> None:
         if self._coarse is not self.matrix:
             self._coarse[self._length] = self.matrix[self._length]
-        self._length += 1
+        super().adopt()
 
     def directions(self, first: int) -> Any:
         return self._coarse[first : self._length]

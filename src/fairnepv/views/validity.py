@@ -98,11 +98,6 @@ def check_diagonal(name: str, values: Floats) -> None:
         )
 
 
-def check_own_ridge(name: str, view: View) -> None:
-    if view.eps is not None and (isinstance(view.eps, bool) or view.eps != 0):
-        check_positive("eps", view.eps, name)
-
-
 def sound_csr(what: str, value: Any) -> Any:
     """`value` as canonical CSR of a type that SciPy can compute with.
 
