@@ -23,16 +23,17 @@ import sqlite3
 import stat
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import metadata
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fairnepv import __version__
 from fairnepv.errors import CheckpointError, InputError, Status
 from fairnepv.io.atomic import whole_file
-from fairnepv.loop.driver import Method, Step, pack, unpack
+from fairnepv.loop.driver import Method, S, Step
 
 _SHARE = 20.0  # writing may take one part in so many of the time
 _LARGEST = 1 << 28  # bytes of a state that is worth writing
@@ -153,7 +154,7 @@ class Journal:
         # A state that says "stopped" is in the middle of a step: the one before it is whole.
         if self._file is None or getattr(state, "stopped", False):
             return
-        blob = _blob(pack(state))
+        blob = _blob(state)
         if len(blob) > _LARGEST:
             return
         ended = status.name if status is not None and not status.stops_everything else None
@@ -242,10 +243,24 @@ def _check_rollback(journal: Path) -> None:
             raise OSError(f"{journal.name} beside it is of several files")
 
 
-def _blob(arrays: Mapping[str, Any]) -> bytes:
+def pack(state: Any) -> dict[str, NDArray[Any]]:
+    """The fields of a state as arrays, ready for `numpy.savez`; None is left out."""
+    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+
+def unpack(kind: type[S], arrays: Mapping[str, NDArray[Any]]) -> S:
+    """The inverse of `pack`: zero-dimensional arrays become plain numbers and strings again."""
+    values: dict[str, Any] = {f.name: None for f in fields(kind)}  # type: ignore[arg-type]
+    for name, array in arrays.items():
+        values[name] = array.item() if np.ndim(array) == 0 else np.asarray(array)
+    return kind(**values)
+
+
+def _blob(state: Any) -> bytes:
     written = io.BytesIO()
     try:
-        np.savez(written, **arrays)
+        np.savez(written, **pack(state))
     except ValueError as error:  # what zipfile makes of an interruption
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
@@ -257,19 +272,12 @@ def fingerprint_of(settings: Mapping[str, Any], *arrays: Any) -> str:
     """Of what decides a selection: all options, arrays that tell pools and rules apart, and the
     version, by whose rules states claim what they claim."""
     # In their order: which view is the first decides which numbers are its.
-    seal = hashlib.sha256(json.dumps([_version(), settings], default=repr).encode())
+    seal = hashlib.sha256(json.dumps([__version__, settings], default=repr).encode())
     for array in arrays:
         numbers = np.ascontiguousarray(array)
         seal.update(f"{numbers.dtype} {numbers.shape}".encode())
         seal.update(numbers.view(np.uint8).data if numbers.size else b"")
     return seal.hexdigest()
-
-
-def _version() -> str:
-    try:
-        return metadata.version("fairnepv")
-    except metadata.PackageNotFoundError:  # a source tree
-        return ""
 
 
 # --- the key --------------------------------------------------------------------------------------
