@@ -62,8 +62,8 @@ def start_frame(
         build = random_start if start == "random" else spectral_start
         return build(problem, coordinates)
     if start.ndim == 2:
-        return coordinates.lower(np.asarray(start, dtype=np.float64))
-    return selector_start(problem, coordinates, np.asarray(start, dtype=np.int64))
+        return coordinates.lower(start)
+    return selector_start(problem, coordinates, start)
 
 
 def random_start(problem: Problem, coordinates: Coordinates) -> Floats:
@@ -140,6 +140,5 @@ def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
     """Phi Omega with views weighted to the same size, whatever their units."""
-    return maps.combine(
-        random_coefficients(problem.pool, columns, problem.rng(Stream.RANDOM_START))
-    )
+    rng = problem.rng(Stream.RANDOM_START)
+    return maps.combine(random_coefficients(problem.pool, columns, rng))
