@@ -210,16 +210,11 @@ class Context:
             self.stopped = Status.INTERRUPTED
 
     def run(
-        self,
-        method: Method[S],
-        *,
-        max_steps: int | None = None,
-        max_passes: int | None = None,
-        state: S | None = None,
+        self, method: Method[S], *, max_steps: int | None = None, max_passes: int | None = None
     ) -> Outcome[S]:
         """A run, from where the journal has left it if that knows of it."""
         stored = None if self.journal is None else self.journal.resume(method)
-        steps = 0
+        state, steps = None, 0
         if stored is not None:
             self._start_clock()
             state, steps = stored.state, stored.steps

@@ -4,10 +4,9 @@ A selection is a fixed sequence of runs of the loop. A journal keeps, by the num
 each of them ended, and of the current one the last state that was written. Whoever does the same
 selection again gets the ended runs back and goes on with the current one, to the same end.
 
-What a state claims (nodes that hold nothing better, a bound, a local optimum) could only be checked
-by doing the work again. So states are believed by their seal, an HMAC under a key that only this
-user can read, and nothing of a state is looked at before its seal is. A seal covers the one before
-it, hence states of two selections cannot be mixed; and the first covers what tells problems apart.
+What a state claims could only be checked by doing the work again, so states are believed by their
+seal (docs/security.md), and nothing of a state is looked at before its seal is. A seal covers the
+one before it, and the first covers what tells problems apart.
 """
 
 from __future__ import annotations
@@ -243,7 +242,7 @@ def _check_rollback(journal: Path) -> None:
             raise OSError(f"{journal.name} beside it is of several files")
 
 
-def pack(state: Any) -> dict[str, NDArray[Any]]:
+def pack(state: Any) -> dict[str, Any]:
     """The fields of a state as arrays, ready for `numpy.savez`; None is left out."""
     values = {f.name: getattr(state, f.name) for f in fields(state)}
     return {name: np.asarray(value) for name, value in values.items() if value is not None}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairnepv.objective import Point, StiefelObjective
-from fairnepv.options import default
 from fairnepv.views.base import Floats
 
 _MEMORY_NUMBERS = 1 << 27  # 1 GiB of frames, besides the few that a step works with
@@ -40,9 +39,7 @@ class PointMemo:
 class Iteration:
     """The part of a `Method` that every iteration on frames has alike."""
 
-    def __init__(
-        self, objective: StiefelObjective, start: Floats, *, tol: float = default("tol")
-    ) -> None:
+    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float) -> None:
         self.tol = tol
         self._start = start
         self._point = PointMemo(objective)

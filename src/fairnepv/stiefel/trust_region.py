@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,8 +81,7 @@ class TrustRegion(Iteration):
         return {**super().report(state), "radius": state.radius}
 
 
-@dataclass(frozen=True)
-class ModelStep:
+class ModelStep(NamedTuple):
     xi: Floats
     gain: float  # what the quadratic model promises for f
     at_boundary: bool
