@@ -23,13 +23,13 @@ import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from importlib import metadata
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv import __version__
 from fairnepv.errors import CheckpointError, InputError, Status
 from fairnepv.io.atomic import whole_file
 from fairnepv.loop.driver import Method, S, Step
@@ -271,12 +271,19 @@ def fingerprint_of(settings: Mapping[str, Any], *arrays: Any) -> str:
     """Of what decides a selection: all options, arrays that tell pools and rules apart, and the
     version, by whose rules states claim what they claim."""
     # In their order: which view is the first decides which numbers are its.
-    seal = hashlib.sha256(json.dumps([__version__, settings], default=repr).encode())
+    seal = hashlib.sha256(json.dumps([_version(), settings], default=repr).encode())
     for array in arrays:
         numbers = np.ascontiguousarray(array)
         seal.update(f"{numbers.dtype} {numbers.shape}".encode())
         seal.update(numbers.view(np.uint8).data if numbers.size else b"")
     return seal.hexdigest()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("fairnepv")
+    except metadata.PackageNotFoundError:  # a source tree
+        return ""
 
 
 # --- the key --------------------------------------------------------------------------------------
