@@ -74,11 +74,8 @@ def _block_images(block: Block, Y: tuple[Floats, ...]) -> Floats:
 
 def block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
     """sum_q Phi_q Y_q on these rows."""
-    return _sum_of_products([view.features() for view in block.views], Y)
-
-
-def _sum_of_products(Phis: list[Any], Y: tuple[Floats, ...]) -> Floats:
-    return functools.reduce(operator.iadd, map(operator.matmul, Phis, Y))
+    products = (view.features() @ y for view, y in zip(block.views, Y, strict=True))
+    return functools.reduce(operator.iadd, products)
 
 
 def block_row_norms(block: Block, Y: tuple[Floats, ...]) -> Floats:
@@ -184,7 +181,7 @@ class SpanMaps(PoolMaps):
 def _block_gram_product(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
     """Phi_p^T sum_q Phi_q Y_q on these rows, for every view p."""
     Phis = [view.features() for view in block.views]
-    W = _sum_of_products(Phis, Y)
+    W = functools.reduce(operator.iadd, (Phi @ y for Phi, y in zip(Phis, Y, strict=True)))
     return tuple(Phi.T @ W for Phi in Phis)
 
 
