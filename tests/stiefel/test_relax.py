@@ -23,7 +23,7 @@ from fairnepv.problem import Problem
 from fairnepv.stiefel import SOLVERS, Relaxation, lbfgs, make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned, choose_coordinates
 from fairnepv.stiefel.curvature import largest_curvature
-from fairnepv.stiefel.scf import Scf, scf_step
+from fairnepv.stiefel.scf import scf_step
 from fairnepv.stiefel.starts import start_frame
 from fairnepv.stiefel.trust_region import TrustRegion
 from fairnepv.views import Calibration, DiagonalView, KernelView, Pool
@@ -583,13 +583,6 @@ def test_contradictory_knobs_are_refused(knobs, widths):
     name = next(iter(set(knobs) - {"solver"}), "solver")
     with pytest.raises(InputError, match=rf"\b{name}\b"):
         relax_data(cases.random_views(np.random.default_rng(14), 12, widths), 3, **knobs)
-
-
-@pytest.mark.parametrize("knobs", [{"alpha": 0.0}, {"alpha": 1.1}, {"sigma": -1.0}])
-def test_the_iteration_checks_its_own_fields(knobs):
-    objective = objective_of(problem_of(cases.SMALL[0]))
-    with pytest.raises(InputError, match=next(iter(knobs))):
-        Scf(objective, np.eye(8, 3), **knobs)
 
 
 # --- stationary is not optimal --------------------------------------------------------------------

@@ -62,6 +62,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Context | None = Non
     status = context.stopped or status
     upper, views = min(state.bound, best_apart(problem, bounds)), by_view(pool, bounds)
     proofs = dict(zip(pool.names, alone, strict=True))
+    ranks = dict(zip(pool.names, spectral.ranks, strict=True))
     return Certificate(
         upper_bound=upper,
         duality_gap=max(upper - state.value, 0.0),
@@ -70,8 +71,8 @@ def certify(problem: Problem, *, gap: float = GAP, session: Context | None = Non
         spectral_bound=float(soft_min(spectral.bounds + problem.lifts, problem.tau)),
         spectral=by_view(pool, spectral.bounds),
         diagonal=by_view(pool, spectral.diagonal),
-        ranks=dict(zip(pool.names, spectral.ranks, strict=True)),
-        rules=dict(zip(pool.names, spectral.rules, strict=True)),
+        ranks=ranks,
+        rules={name: "diagonal" if ranks[name] is None else "spectral" for name in ranks},
         status=status,
         proof=Proof(Terms.of(problem), upper, views, dual, proofs),
         support=state.rows,

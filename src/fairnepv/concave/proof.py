@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fairnepv.concave.dual import Dual, ViewDual, price
 from fairnepv.concave.spectral import diagonal_bound, score_rounding
-from fairnepv.concave.stored import Arrays, number, real_numbers, whole_numbers
-from fairnepv.concave.terms import Terms
+from fairnepv.concave.terms import Arrays, Terms, number, real_numbers, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.io.documents import parse_document
 from fairnepv.objective import fair_value

@@ -13,27 +13,25 @@ from fairnepv.views.base import Floats
 
 
 class Spectral(NamedTuple):
-    """U_{k,q} of every view; Hadamard's bound where `rules` says so, for want of eigenvalues."""
+    """U_{k,q} of every view; Hadamard's bound where the eigenvalues are not known."""
 
     bounds: Floats  # (M,)
     diagonal: Floats  # (M,) Hadamard's bound, for every view
-    ranks: tuple[int | None, ...]  # numerical rank; None where the eigenvalues are not known
-    rules: tuple[str, ...]
+    ranks: list[int | None]  # numerical rank; None where the eigenvalues are not known
 
 
 def spectral_bounds(problem: Problem) -> Spectral:
     """The bounds of every view that need no solver."""
     pool, k = problem.pool, problem.k
     diagonal = np.array([diagonal_bound(view, k) for view in pool.views])
-    bounds: list[float] = []
-    ranks: list[int | None] = []
+    bounds = diagonal.copy()
+    ranks: list[int | None] = [None] * len(bounds)
     for q, view in enumerate(pool.views):
-        narrow = min(view.n, view.p) <= WIDEST_GRAM
-        lam = _kernel_eigenvalues(pool, q) if narrow else None
-        bounds.append(diagonal[q] if lam is None else spectral_bound(lam, view, k))
-        ranks.append(None if lam is None else _rank(lam))
-    rules = tuple("diagonal" if rank is None else "spectral" for rank in ranks)
-    return Spectral(np.array(bounds), diagonal, tuple(ranks), rules)
+        if min(view.n, view.p) <= WIDEST_GRAM:
+            lam = _kernel_eigenvalues(pool, q)
+            bounds[q] = spectral_bound(lam, view, k)
+            ranks[q] = int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())
+    return Spectral(bounds, diagonal, ranks)
 
 
 def spectral_bound(lam: Floats, view: View, k: int) -> float:
@@ -80,7 +78,3 @@ def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
         gram = pool.only(pool.names[q]).gram
     with few_threads(float(len(gram)) ** 3):
         return np.asarray(view.place.eigenvalues(gram)[::-1])
-
-
-def _rank(lam: Floats) -> int:
-    return int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())

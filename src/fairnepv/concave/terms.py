@@ -1,21 +1,27 @@
-"""What a certificate is about, without the data: enough to pose the same problem again."""
+"""What a certificate is about, without the data: enough to pose the same problem again.
+
+What is stored may come from anybody: each value is of the type that is asked for, or a ValueError.
+Python and NumPy would take nearly anything: 3.7 is no number of rows, and "no" is not false.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.checks import brief
-from fairnepv.concave.stored import Arrays, number, numbers, real_numbers, typed, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
-from fairnepv.views.base import Floats
+from fairnepv.views.base import Floats, Indices
+
+T = TypeVar("T")
+Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ class Terms:
     @classmethod
     def read(cls, record: Mapping[str, Any], arrays: Arrays) -> Terms:
         """Anything that `Problem` would stumble over is a ValueError."""
-        quotas = None
+        rule, quotas = record["calibration"], None
         if "groups" in arrays:
             groups, least, most = (whole_numbers(arrays, x) for x in ("groups", "least", "most"))
             quotas = Quotas(groups, least, most)
@@ -146,7 +152,12 @@ class Terms:
             k=typed(record, "k", int),
             tau=number(record, "tau"),
             eps=numbers(record, "eps"),
-            calibration=_read_calibration(record["calibration"]),
+            calibration=Calibration(
+                typed(rule, "rule", str),
+                typed(rule, "normalize", bool),
+                numbers(rule, "factors"),
+                numbers(rule, "offsets"),
+            ),
             constraints=Constraints(included, excluded, quotas),
             priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,
             quality=typed(record, "quality", bool),
@@ -168,15 +179,6 @@ class Terms:
             raise InputError("the certificate is about a problem that cannot be posed")
 
 
-def _read_calibration(record: Mapping[str, Any]) -> Calibration:
-    return Calibration(
-        typed(record, "rule", str),
-        typed(record, "normalize", bool),
-        numbers(record, "factors"),
-        numbers(record, "offsets"),
-    )
-
-
 def _same(left: Any, right: Any) -> bool:
     if isinstance(left, Calibration):
         return left.agrees(right)
@@ -188,3 +190,54 @@ def _same(left: Any, right: Any) -> bool:
 def _shown(value: Any) -> str:
     plain = value.tolist() if isinstance(value, np.ndarray) else value
     return "none" if plain is None or plain == [] else brief(plain)
+
+
+# --- stored values --------------------------------------------------------------------------------
+
+
+def typed(record: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """A value of this very type."""
+    value = record[name]
+    if type(value) is not kind:
+        raise ValueError(f"{name} must be {kind.__name__}, not {value!r}")
+    return value
+
+
+def number(record: Mapping[str, Any], name: str) -> float:
+    """A number; those of a document are finite."""
+    return _number(name, record[name])
+
+
+def numbers(record: Mapping[str, Any], name: str) -> dict[str, float]:
+    """A number for every view, by its name."""
+    return {view: _number(name, value) for view, value in record[name].items()}
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
+def whole_numbers(arrays: Arrays, name: str) -> Indices:
+    """A vector of integers."""
+    array = arrays[name]
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be whole numbers")
+    return array.astype(np.int64)
+
+
+def real_numbers(arrays: Arrays, name: str, shape: tuple[int, ...] | None = None) -> Floats:
+    """Finite numbers, of this shape if one is given; -1 there stands for any length."""
+    if arrays[name].dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numbers")
+    with np.errstate(over="ignore"):  # of a wider type
+        array = arrays[name].astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite numbers")
+    if shape is not None and (
+        array.ndim != len(shape)
+        or any(wanted not in (-1, size) for wanted, size in zip(shape, array.shape, strict=True))
+    ):
+        raise ValueError(f"{name} has the wrong shape")
+    return array

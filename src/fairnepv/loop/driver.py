@@ -2,23 +2,26 @@
 
 A method is `init / step / done / report` over a small frozen record, its *state*. The loop owns
 counting, budgets, tracing, the finite check and interruption, so that no method repeats them.
-States hold arrays, tuples of arrays of one shape and plain numbers only; `pack` and `unpack` turn
-them into arrays and back, and a run that is continued from an unpacked state goes where the
-uninterrupted one would have gone.
+States hold arrays, tuples of arrays of one shape and plain numbers only, which a journal packs
+into arrays; a run that is continued from an unpacked state goes where the uninterrupted one would
+have gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairnepv.errors import InputError, NumericalError, Status
+
+if TYPE_CHECKING:
+    from fairnepv.loop.journal import Journal
 
 
 class State(Protocol):
@@ -27,7 +30,6 @@ class State(Protocol):
     @property
     def passes(self) -> int:
         """Passes over the rows of the pool that led here."""
-        ...
 
 
 S = TypeVar("S", bound=State)
@@ -44,14 +46,12 @@ class Method(Protocol[S]):
 
     def done(self, state: S) -> Status | None:
         """How the method ended in this state, or None while there is more to do."""
-        ...
 
     def report(self, state: S) -> Mapping[str, Any]:
         """What the trace keeps of a state, by the names of `Step`'s fields; the rest are details.
 
         `objective` is required.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,11 @@ _REPORTED = ("objective", "residual", "weights", "shift")
 Progress = Callable[[Step], None]
 
 
-def check_progress(progress: Any) -> Progress | None:
+def check_progress(progress: Progress | None) -> Progress | None:
     """What a user hands in as a listener."""
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of one Step, not {progress!r}")
-    listener: Progress | None = progress
-    return listener
+    return progress
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def run(
     try:
         while True:
             row = _row(method, successor, count, time.monotonic() - began)
-            if not _finite(row):
+            if not (math.isfinite(row.objective) and math.isfinite(row.residual or 0.0)):
                 status = Status.NON_FINITE
                 break
             state, steps = successor, count
@@ -154,25 +153,86 @@ def run(
     return Outcome(state, status, tuple(trace), steps)
 
 
-def _finite(row: Step) -> bool:
-    return math.isfinite(row.objective) and (row.residual is None or math.isfinite(row.residual))
-
-
 def _row(method: Method[S], state: S, step: int, seconds: float) -> Step:
     details = dict(method.report(state))
     known = {name: details.pop(name) for name in _REPORTED if name in details}
     return Step(method.stage, step, state.passes, seconds, **known, details=details)
 
 
-def pack(state: Any) -> dict[str, NDArray[Any]]:
-    """The fields of a state as arrays, ready for `numpy.savez`; None is left out."""
-    values = {f.name: getattr(state, f.name) for f in fields(state)}
-    return {name: np.asarray(value) for name, value in values.items() if value is not None}
+class Context:
+    """Several runs under one clock: one trace, one progress callback, one deadline.
 
+    Once a run was interrupted or out of time, `stopped` says so and later stages should not start.
+    With a journal the clock begins where the journal ends, and stops nothing before one new step is
+    made, so that a selection in however short parts comes to its end.
+    """
 
-def unpack(kind: type[S], arrays: Mapping[str, NDArray[Any]]) -> S:
-    """The inverse of `pack`: zero-dimensional arrays become plain numbers and strings again."""
-    values: dict[str, Any] = {f.name: None for f in fields(kind)}  # type: ignore[arg-type]
-    for name, array in arrays.items():
-        values[name] = array.item() if np.ndim(array) == 0 else np.asarray(array)
-    return kind(**values)
+    def __init__(
+        self,
+        *,
+        time_limit: float | None = None,
+        progress: Progress | None = None,
+        goal: float | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self._time_limit = time_limit
+        self._least_new_steps = 0 if journal is None else 1
+        self._start_clock()
+        self.progress = progress
+        self.goal = goal  # an objective that is good enough
+        self.journal = journal
+        self.trace: list[Step] = []
+        # What a stage wants the user to know besides its status.
+        self.notes: list[str] = [] if journal is None else journal.notes
+        self.stopped: Status | None = None
+
+    def _start_clock(self) -> None:
+        limit = self._time_limit
+        self.deadline = None if limit is None else time.monotonic() + limit
+
+    def following(self, earlier: Context) -> Context:
+        """This context, as one that goes on after another: with its trace, and as interrupted."""
+        self.trace.extend(earlier.trace)
+        if earlier.stopped is Status.INTERRUPTED:
+            self.stopped = earlier.stopped
+        return self
+
+    def ended(self, status: Status) -> bool:
+        """Whether, after a run that ended so, nothing further should start."""
+        return self.stopped is not None or status is Status.TARGET
+
+    @contextlib.contextmanager
+    def absorbing_interruption(self) -> Iterator[None]:
+        """For work outside of the loop that may be given up because something is in hand."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.stopped = Status.INTERRUPTED
+
+    def run(
+        self, method: Method[S], *, max_steps: int | None = None, max_passes: int | None = None
+    ) -> Outcome[S]:
+        """A run, from where the journal has left it if that knows of it."""
+        stored = None if self.journal is None else self.journal.resume(method)
+        state, steps = None, 0
+        if stored is not None:
+            self._start_clock()
+            state, steps = stored.state, stored.steps
+        if stored is not None and stored.status is not None:
+            last = Step(method.stage, steps, stored.state.passes, 0.0, stored.objective)
+            outcome = Outcome(stored.state, stored.status, (last,), steps)
+        else:
+            outcome = run(
+                method,
+                budget=Budget(max_steps, max_passes, self.deadline, steps + self._least_new_steps),
+                state=state,
+                steps=steps,
+                progress=self.progress,
+                keep=None if self.journal is None else self.journal.keep,
+            )
+        if outcome.steps > steps:
+            self._least_new_steps = 0
+        self.trace.extend(outcome.trace)
+        if outcome.status.stops_everything:
+            self.stopped = outcome.status
+        return outcome

@@ -4,10 +4,9 @@ A selection is a fixed sequence of runs of the loop. A journal keeps, by the num
 each of them ended, and of the current one the last state that was written. Whoever does the same
 selection again gets the ended runs back and goes on with the current one, to the same end.
 
-What a state claims (nodes that hold nothing better, a bound, a local optimum) could only be checked
-by doing the work again. So states are believed by their seal, an HMAC under a key that only this
-user can read, and nothing of a state is looked at before its seal is. A seal covers the one before
-it, hence states of two selections cannot be mixed; and the first covers what tells problems apart.
+What a state claims could only be checked by doing the work again, so states are believed by their
+seal (docs/security.md), and nothing of a state is looked at before its seal is. A seal covers the
+one before it, and the first covers what tells problems apart.
 """
 
 from __future__ import annotations
@@ -23,16 +22,17 @@ import sqlite3
 import stat
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.errors import CheckpointError, InputError, Status
 from fairnepv.io.atomic import whole_file
-from fairnepv.loop.driver import Method, Step, pack, unpack
+from fairnepv.loop.driver import Method, S, Step
 
 _SHARE = 20.0  # writing may take one part in so many of the time
 _LARGEST = 1 << 28  # bytes of a state that is worth writing
@@ -153,7 +153,7 @@ class Journal:
         # A state that says "stopped" is in the middle of a step: the one before it is whole.
         if self._file is None or getattr(state, "stopped", False):
             return
-        blob = _blob(pack(state))
+        blob = _blob(state)
         if len(blob) > _LARGEST:
             return
         ended = status.name if status is not None and not status.stops_everything else None
@@ -242,10 +242,24 @@ def _check_rollback(journal: Path) -> None:
             raise OSError(f"{journal.name} beside it is of several files")
 
 
-def _blob(arrays: Mapping[str, Any]) -> bytes:
+def pack(state: Any) -> dict[str, Any]:
+    """The fields of a state as arrays, ready for `numpy.savez`; None is left out."""
+    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+
+def unpack(kind: type[S], arrays: Mapping[str, NDArray[Any]]) -> S:
+    """The inverse of `pack`: zero-dimensional arrays become plain numbers and strings again."""
+    values: dict[str, Any] = {f.name: None for f in fields(kind)}  # type: ignore[arg-type]
+    for name, array in arrays.items():
+        values[name] = array.item() if np.ndim(array) == 0 else np.asarray(array)
+    return kind(**values)
+
+
+def _blob(state: Any) -> bytes:
     written = io.BytesIO()
     try:
-        np.savez(written, **arrays)
+        np.savez(written, **pack(state))
     except ValueError as error:  # what zipfile makes of an interruption
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error

@@ -6,10 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fairnepv.io.memory import size_in_words
-from fairnepv.planning.device import DeviceNeeds
 from fairnepv.problem import Means
 
 PROGRAM = 42 << 20  # bytes of Python and the libraries that every run has loaded
+
+
+@dataclass(frozen=True)
+class DeviceNeeds:
+    """Bytes on a device: rows that stay there, what is known of them, and blocks."""
+
+    device: str
+    resident: float  # rows that stay there, with those that were there before
+    streamed: float  # rows that every pass sends
+    known: float  # what is kept there of all rows: variances, or a swap table
+    block: float  # rows in float64, and what is made of them
+
+    @property
+    def memory(self) -> float:
+        return self.resident + self.known + self.block
+
+    def __str__(self) -> str:
+        resident, streamed, known, block, memory = (
+            size_in_words(int(x))
+            for x in (self.resident, self.streamed, self.known, self.block, self.memory)
+        )
+        sent = f", {streamed} sent with every pass" if self.streamed else ""
+        return (
+            f"On {self.device}: about {memory}, of which {resident} are rows that stay there{sent}"
+            f", {known} what is kept of all rows and {block} a block with what is made of it."
+        )
 
 
 @dataclass(frozen=True)

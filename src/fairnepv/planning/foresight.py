@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fairnepv.compute import HOST, LocalEngine
+from fairnepv.compute.device import TorchEngine
 from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
 from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
-from fairnepv.planning.device import device_needs
 from fairnepv.planning.facts import ViewFacts
-from fairnepv.planning.forecast import PROGRAM, Forecast, Stage
+from fairnepv.planning.forecast import PROGRAM, DeviceNeeds, Forecast, Stage
 from fairnepv.planning.stages import Count, Work
 from fairnepv.problem import Means, Problem
 from fairnepv.search.effort import check_effort
@@ -22,6 +22,9 @@ from fairnepv.search.exact import DEEPEST, MOST_ROWS
 
 _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
 _SMALL_BLOCKS = 1 << 18
+_KNOWN = 8 + 4 + 8 + 8  # bytes by row and view that greedy keeps, and makes in a pass over all
+_SWAP_WIDTH = 4  # times (M + 2) k numbers by row of the widest pass
+_ON_THEIR_WAY = 3  # blocks: filled, copied and computed with
 
 
 def foresee(
@@ -61,7 +64,7 @@ def foresee(
         means=problem.means,
         block_numbers=count.engine.block_numbers,
         notes=tuple(_notes(problem)),
-        device=device_needs(problem),
+        device=_device_needs(problem, views),
     )
     return forecast if here else forecast.untimed()
 
@@ -76,6 +79,27 @@ def _notes(problem: Problem) -> Iterator[str]:
         yield f"the bound is solved on at most {means.support:,} rows, and may be less tight"
     if not means.relaxation:
         yield "frames are not relaxed for a further start"
+
+
+def _device_needs(problem: Problem, views: list[ViewFacts]) -> DeviceNeeds | None:
+    """None for an engine that computes where the rows are."""
+    pool, engine = problem.pool, problem.pool.engine
+    if not isinstance(engine, TorchEngine):
+        return None
+    n, M, k = problem.n, len(pool.views), problem.k
+    room, resident, streamed = float(engine.room), 0.0, 0.0
+    for view in views:
+        size, there = view.size_there, view.is_on(engine.device)
+        if there or (size <= room and view.moves_to(engine.device)):
+            resident, room = resident + size, room - (0.0 if there else size)
+        else:
+            streamed += size
+    table = 4.0 * n * M * (k + 1) if n * M * k <= problem.means.table else 0.0
+    width = _SWAP_WIDTH * (M + 2) * k
+    rows = min(n, engine.rows_of_block(pool, width))
+    sent = streamed / n * rows * (_ON_THEIR_WAY - 1)
+    block = 8.0 * rows * (pool.row_width + width) + sent
+    return DeviceNeeds(str(engine.device), resident, streamed, _KNOWN * n * M + table, block)
 
 
 # --- methods --------------------------------------------------------------------------------------

@@ -16,18 +16,11 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
+from fairnepv.compute import HOST
 from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import WIDEST_GRAM, Problem
-from fairnepv.stiefel.maps import (
-    MatrixMaps,
-    PoolMaps,
-    SpanMaps,
-    block_row_norms,
-    block_square,
-    nearest_in_span,
-    row_norms,
-)
+from fairnepv.stiefel.maps import MatrixMaps, PoolMaps, SpanMaps, block_row_norms, block_square
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices, inverse_norms
 
@@ -35,6 +28,8 @@ _SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so 
 LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve keeps two dozen
 _EASY_FRAME = 1 << 21  # numbers that go to workers and come back in some ten milliseconds
 _TYPICAL_STEPS = 150  # and products with the Hessian
+_CLOSE, _MOST_ITERATIONS = 1e-13, 200  # of conjugate gradients
+_TINY = np.finfo(np.float64).tiny
 
 
 class Coordinates(ABC):
@@ -119,7 +114,7 @@ class Ambient(Coordinates):
         return Y
 
     def leverage(self, Y: Floats) -> Floats:
-        return row_norms(Y)
+        return np.asarray(HOST.square_sums(Y))
 
 
 class WithinRange(Coordinates):
@@ -234,7 +229,25 @@ class Spanned(WithinRange):
         self.maps = SpanMaps(pool)
 
     def nearest(self, B: Floats) -> Floats:
-        return self.maps.geometry.orthonormalize(nearest_in_span(self.maps, B))
+        """Conjugate gradients on the normal equations, columns side by side, views in equal units;
+        a pass per iteration."""
+        maps, P = self.maps, len(B)
+        widths = [view.p for view in self._pool.views]
+        scale = 1.0 / np.repeat(np.maximum(maps.traces, _TINY), widths)[:, None]
+        C, r, X = np.zeros_like(B), B.copy(), maps.combine(maps.split(scale * B))
+        rr = np.einsum("ij,ij->j", r, scale * r)
+        enough = _CLOSE**2 * rr
+        for _ in range(_MOST_ITERATIONS):
+            bend = np.einsum("ij,ij->j", X[:P], X[P:])
+            alpha = np.where((rr > enough) & (bend > 0), rr / np.maximum(bend, _TINY), 0.0)
+            if not alpha.any():
+                break
+            C += alpha * X[:P]
+            r -= alpha * X[P:]
+            before, rr = rr, np.einsum("ij,ij->j", r, scale * r)
+            beta = rr / np.maximum(before, _TINY)
+            X = maps.combine(maps.split(scale * r + beta * X[:P]))
+        return maps.geometry.orthonormalize(maps.combine(maps.split(C)))
 
     def coefficients(self, Y: Floats) -> tuple[Floats, ...]:
         return self.maps.split(Y[: len(Y) // 2])

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairnepv.objective import Point, StiefelObjective
-from fairnepv.options import default
 from fairnepv.views.base import Floats
 
-TOL: float = default("tol")
 _MEMORY_NUMBERS = 1 << 27  # 1 GiB of frames, besides the few that a step works with
 
 
@@ -41,7 +39,7 @@ class PointMemo:
 class Iteration:
     """The part of a `Method` that every iteration on frames has alike."""
 
-    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float = TOL) -> None:
+    def __init__(self, objective: StiefelObjective, start: Floats, *, tol: float) -> None:
         self.tol = tol
         self._start = start
         self._point = PointMemo(objective)

@@ -7,12 +7,13 @@ is decided in `coordinates.py`.
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
-from fairnepv.compute import Block
+from fairnepv.compute import HOST, Block
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats
@@ -21,8 +22,6 @@ _SOUND = 1e-4  # ratio of eigenvalues of X^T X above which X (X^T X)^-1/2 is ort
 _FAINTEST = 1e-13  # what is below is as good as lost in the rounding of X^T X
 _PUSH = 1e-10
 _ROUNDS = 4
-_CLOSE, _MOST_ITERATIONS = 1e-13, 200  # of conjugate gradients
-_TINY = np.finfo(np.float64).tiny
 
 
 def random_coefficients(pool: Pool, columns: int, rng: np.random.Generator) -> tuple[Floats, ...]:
@@ -36,26 +35,19 @@ def random_coefficients(pool: Pool, columns: int, rng: np.random.Generator) -> t
 # --- the rows themselves --------------------------------------------------------------------------
 
 
-class _OfPool:
-    """What feature maps over the rows of a pool have in common."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-
-    @functools.cached_property
-    def traces(self) -> Floats:
-        return np.asarray(self.pool.squared_norms.sum(axis=0))
-
-    @property
-    def dimension(self) -> int:
-        return min(self.pool.n, self.pool.width)
-
-
-class PoolMaps(_OfPool):
+class PoolMaps:
     """Feature maps of the rows themselves; each product is one pass."""
 
     passes_per_adjoint = passes_per_combine = 1
     geometry: Geometry = EUCLIDEAN
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.dimension = min(pool.n, pool.width)
+
+    @functools.cached_property
+    def traces(self) -> Floats:
+        return np.asarray(self.pool.squared_norms.sum(axis=0))
 
     def adjoint(self, V: Floats) -> tuple[Floats, ...]:
         k = V.shape[1]
@@ -82,29 +74,17 @@ def _block_images(block: Block, Y: tuple[Floats, ...]) -> Floats:
 
 def block_combine(block: Block, Y: tuple[Floats, ...]) -> Floats:
     """sum_q Phi_q Y_q on these rows."""
-    return _sum_of_products([view.features() for view in block.views], Y)
-
-
-def _sum_of_products(Phis: list[Any], Y: tuple[Floats, ...]) -> Floats:
-    first, *others = (Phi @ y for Phi, y in zip(Phis, Y, strict=True))
-    total: Floats = first
-    for other in others:
-        total += other
-    return total
+    products = (view.features() @ y for view, y in zip(block.views, Y, strict=True))
+    return functools.reduce(operator.iadd, products)
 
 
 def block_row_norms(block: Block, Y: tuple[Floats, ...]) -> Floats:
-    return row_norms(block_combine(block, Y))
+    """(b,) squared norms of the rows of sum_q Phi_q Y_q."""
+    return np.asarray(HOST.square_sums(block_combine(block, Y)))
 
 
 def block_square(block: Block, Y: tuple[Floats, ...]) -> Floats:
     return np.asarray(block_row_norms(block, Y).sum())
-
-
-def row_norms(V: Floats) -> Floats:
-    """(n,) squared norms of the rows of V."""
-    norms: Floats = np.einsum("ij,ij->i", V, V)
-    return norms
 
 
 def _add_each(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -125,7 +105,11 @@ class MatrixMaps:
 
     def __init__(self, R: Floats, widths: list[int]) -> None:
         self._cuts = np.cumsum(widths)[:-1]
-        self._views = [_without_zeros_below(R_q) for R_q in np.split(R, self._cuts, axis=1)]
+        parts = np.split(R, self._cuts, axis=1)
+        heights = [1 + max(np.flatnonzero(part.any(axis=1)), default=0) for part in parts]
+        self._views = [
+            np.ascontiguousarray(part[:height]) for part, height in zip(parts, heights, strict=True)
+        ]
         self.traces = np.array([np.vdot(R_q, R_q) for R_q in self._views])
         self.dimension = len(R)
 
@@ -136,19 +120,13 @@ class MatrixMaps:
         return tuple(_thin_product(V[: len(R)], R) for R in self._views)
 
     def combine(self, Y: tuple[Floats, ...]) -> Floats:
-        first, *others = self.images(Y)
-        return sum(others, start=first)
+        return functools.reduce(operator.iadd, self.images(Y))
 
     def images(self, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
         images = tuple(np.zeros((self.dimension, y.shape[1])) for y in Y)
         for R, y, image in zip(self._views, Y, images, strict=True):
             image[: len(R)] = _thin_product(y, R.T)
         return images
-
-
-def _without_zeros_below(R: Floats) -> Floats:
-    nonzero = np.flatnonzero(R.any(axis=1))
-    return np.ascontiguousarray(R[: nonzero[-1] + 1 if len(nonzero) else 1])
 
 
 def _thin_product(X: Floats, R: Floats) -> Floats:
@@ -159,7 +137,7 @@ def _thin_product(X: Floats, R: Floats) -> Floats:
 # --- their span -----------------------------------------------------------------------------------
 
 
-class SpanMaps(_OfPool):
+class SpanMaps(PoolMaps):
     """Feature maps on vectors of the span of the columns; `images` and `combine` are one pass.
 
     X = Phi C is kept as the pair of C and Phi^T X, (P, k) each, one above the other. So Phi_q^T X
@@ -171,7 +149,7 @@ class SpanMaps(_OfPool):
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
         self._cuts = np.cumsum([view.p for view in pool.views])
-        self.geometry: Geometry = Pairs(self)
+        self.geometry = Pairs(self)
 
     def split(self, C: Floats) -> tuple[Floats, ...]:
         return tuple(np.split(C, self._cuts[:-1]))
@@ -203,7 +181,7 @@ class SpanMaps(_OfPool):
 def _block_gram_product(block: Block, Y: tuple[Floats, ...]) -> tuple[Floats, ...]:
     """Phi_p^T sum_q Phi_q Y_q on these rows, for every view p."""
     Phis = [view.features() for view in block.views]
-    W = _sum_of_products(Phis, Y)
+    W = functools.reduce(operator.iadd, (Phi @ y for Phi, y in zip(Phis, Y, strict=True)))
     return tuple(Phi.T @ W for Phi in Phis)
 
 
@@ -262,26 +240,3 @@ class Pairs(Geometry):
 
     def renew(self, X: Floats) -> Floats:
         return self._maps.combine(self._maps.split(X[: len(X) // 2]))
-
-
-def nearest_in_span(maps: SpanMaps, B: Floats) -> Floats:
-    """The pair of Phi C nearest to V, given B = Phi^T V (P, k); a pass per iteration.
-
-    Conjugate gradients on the normal equations, columns side by side, views in equal units.
-    """
-    P, widths = len(B), [len(part) for part in maps.split(B)]
-    scale = 1.0 / np.repeat(np.maximum(maps.traces, _TINY), widths)[:, None]
-    C, r, X = np.zeros_like(B), B.copy(), maps.combine(maps.split(scale * B))
-    rr = np.einsum("ij,ij->j", r, scale * r)
-    enough = _CLOSE**2 * rr
-    for _ in range(_MOST_ITERATIONS):
-        bend = np.einsum("ij,ij->j", X[:P], X[P:])
-        alpha = np.where((rr > enough) & (bend > 0), rr / np.maximum(bend, _TINY), 0.0)
-        if not alpha.any():
-            break
-        C += alpha * X[:P]
-        r -= alpha * X[P:]
-        before, rr = rr, np.einsum("ij,ij->j", r, scale * r)
-        beta = rr / np.maximum(before, _TINY)
-        X = maps.combine(maps.split(scale * r + beta * X[:P]))
-    return maps.combine(maps.split(C))

@@ -12,10 +12,7 @@ Two of its terms make trouble. Where a binding view is narrower than k, its G_q^
 c_q times the identity keeps that, and leaves a (k, k) matrix D = I - sum_q w_q c_q G_q^-1 to be
 applied from the right. And a small tau makes the last term huge along M - 1 directions, which
 Woodbury's formula takes out exactly. The transposed term is bounded and left to the memory of the
-ascent.
-
-In trials on the UCI and OpenMoji pools this cut the ascent to 1e-6 from 80-970 steps to 45-140,
-about the same for every tau; `benchmarks/solvers.py` counts the products of today.
+ascent. What that saves is told in docs/decisions/0005; `benchmarks/solvers.py` counts today's.
 """
 
 from __future__ import annotations

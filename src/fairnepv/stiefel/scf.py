@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import Status
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
-from fairnepv.stiefel.iteration import TOL, Iteration
+from fairnepv.stiefel.iteration import Iteration
 from fairnepv.views.base import Floats
 
 _RENEW_EVERY = 20  # steps between explicit re-orthonormalisations
@@ -37,18 +37,8 @@ class Scf(Iteration):
     stage = "scf"
 
     def __init__(
-        self,
-        objective: StiefelObjective,
-        start: Floats,
-        *,
-        alpha: float = 1.0,
-        sigma: float = 0.0,
-        tol: float = TOL,
+        self, objective: StiefelObjective, start: Floats, *, alpha: float, sigma: float, tol: float
     ) -> None:
-        if not 0 < alpha <= 1:
-            raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
-        if not 0 <= sigma < np.inf:
-            raise InputError(f"sigma must be finite and not negative, not {sigma!r}")
         super().__init__(objective, start, tol=tol)
         self.alpha, self.sigma = alpha, sigma
 

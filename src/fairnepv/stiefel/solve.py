@@ -63,18 +63,18 @@ class Solver:
     max_passes: int | None = None  # over the rows, after the start
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Relaxation:
     """What the relaxation found, with the basis made on demand."""
 
     value: float
     view_values: Mapping[str, float]
     view_weights: Mapping[str, float]
-    residual: float
-    curvature: float | None  # k times the largest curvature found; None if not checked
+    residual: float = 0.0
+    curvature: float | None = None  # k times the largest curvature found; None if not checked
     checked: str  # what was checked before the status was given
     status: Status
-    trace: tuple[Step, ...] = field(repr=False)
+    trace: tuple[Step, ...] = field(default=(), repr=False)
     solver: Solver
     coordinates: Coordinates = field(repr=False)
     frame: Floats = field(repr=False)  # in those coordinates
@@ -338,18 +338,14 @@ def _degenerate(
     g = pool.offsets
     for q, (Z, eps) in enumerate(zip(coordinates.maps.adjoint(frame), pool.eps, strict=True)):
         lam = np.zeros(k)
-        singular = svdvals(Z)
-        lam[: len(singular)] = singular**2
+        lam[: min(Z.shape)] = svdvals(Z) ** 2
         g[q] += np.log(lam + eps).mean()
     return Relaxation(
         value=fair_value(problem, g),
         view_values=by_view(pool, g),
         view_weights=by_view(pool, soft_min_weights(g + problem.lifts, problem.tau)),
-        residual=0.0,
-        curvature=None,
         checked="k against the joint rank of the views; this value is the global maximum",
         status=Status.DEGENERATE,
-        trace=(),
         solver=solver,
         coordinates=coordinates,
         frame=frame,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh, eigvalsh, svd
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -27,7 +28,7 @@ _SUBSPACE_ITERATIONS = 2  # six led the ascent no further on a sparse pool, k = 
 _EXACT_SPECTRUM = 20_000
 
 
-def check_start(problem: Problem, start: Any) -> str | Floats | Indices:
+def check_start(problem: Problem, start: Any) -> str | NDArray[Any]:
     """'spectral', 'random', a frame (n, k) to warm-start from, or k row indices (a selector)."""
     n, k = problem.n, problem.k
     if isinstance(start, str):
@@ -54,16 +55,14 @@ def check_start(problem: Problem, start: Any) -> str | Floats | Indices:
     )
 
 
-def start_frame(
-    problem: Problem, coordinates: Coordinates, start: str | Floats | Indices
-) -> Floats:
+def start_frame(problem: Problem, coordinates: Coordinates, start: str | NDArray[Any]) -> Floats:
     """The frame that a checked start stands for."""
     if isinstance(start, str):
         build = random_start if start == "random" else spectral_start
         return build(problem, coordinates)
     if start.ndim == 2:
-        return coordinates.lower(np.asarray(start, dtype=np.float64))
-    return selector_start(problem, coordinates, np.asarray(start, dtype=np.int64))
+        return coordinates.lower(start)
+    return selector_start(problem, coordinates, start)
 
 
 def random_start(problem: Problem, coordinates: Coordinates) -> Floats:
@@ -140,6 +139,5 @@ def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
     """Phi Omega with views weighted to the same size, whatever their units."""
-    return maps.combine(
-        random_coefficients(problem.pool, columns, problem.rng(Stream.RANDOM_START))
-    )
+    rng = problem.rng(Stream.RANDOM_START)
+    return maps.combine(random_coefficients(problem.pool, columns, rng))

@@ -5,9 +5,10 @@ For where the ascent stalls, and for last steps in n dimensions (DESIGN 3.2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,15 +37,10 @@ class TrustRegion(Iteration):
 
     stage = "newton"
 
-    @property
-    def _widest(self) -> float:
-        return float(np.sqrt(self._point.objective.k))
-
     def init(self) -> TrustRegionState:
-        residual = self._point(self._start).residual
-        return TrustRegionState(
-            self._start, self._widest / 8, residual, passes=self._point.for_both
-        )
+        point = self._point(self._start)
+        radius = math.sqrt(point.objective.k) / 8
+        return TrustRegionState(point.V, radius, point.residual, passes=self._point.for_both)
 
     def step(self, state: TrustRegionState) -> TrustRegionState:
         point = self._point(state.V)
@@ -57,7 +53,7 @@ class TrustRegion(Iteration):
         if ratio < 0.25:
             radius = 0.25 * min(radius, point.geometry.norm(model.xi))
         elif ratio > 0.75 and model.at_boundary:
-            radius = min(2.0 * radius, self._widest)
+            radius = min(2.0 * radius, math.sqrt(point.objective.k))
         passes = state.passes + model.products * self._point.for_both + self._point.for_value
         if ratio <= _ACCEPT:
             return TrustRegionState(state.V, radius, state.best_residual, state.stalled + 1, passes)
@@ -81,8 +77,7 @@ class TrustRegion(Iteration):
         return {**super().report(state), "radius": state.radius}
 
 
-@dataclass(frozen=True)
-class ModelStep:
+class ModelStep(NamedTuple):
     xi: Floats
     gain: float  # what the quadratic model promises for f
     at_boundary: bool
