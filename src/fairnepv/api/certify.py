@@ -8,6 +8,7 @@ from fairnepv.api.inputs import pool_of, pose
 from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
+from fairnepv.checks import brief
 from fairnepv.concave import (
     Certificate,
     Proof,

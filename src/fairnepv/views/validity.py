@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.checks import check_positive
 from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
