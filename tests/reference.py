@@ -1,8 +1,9 @@
 """The paper's formulas once more: dense, slow, loop by loop, and importing nothing of fairnepv.
 
 Statements are numbered in the paper's order (Lemma 1 is the exact embedding, Appendix C the worked
-example); where a formula comes from DESIGN.md instead, the docstring says so. A view is its n x n
-kernel `L`, a pool is the list `Ls` of them, a frame `V` is n x k, a subset `S` a sequence of rows.
+example); where a formula comes from docs/method.md instead, the docstring says so. A view is its
+n x n kernel `L`, a pool is the list `Ls` of them, a frame `V` is n x k, a subset `S` a sequence of
+rows.
 """
 
 import math
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 Kernels = Sequence[Array]
 Subset = Sequence[int]
 
-TIE = 1e-10  # scores closer than this are tied (DESIGN.md, section 4)
+TIE = 1e-10  # scores closer than this are tied (docs/method.md#ties)
 
 
 # --- Views: calibration and kernels (Remark 1, Assumption 1) --------------------------------------
@@ -410,7 +411,7 @@ def one_swap_search(Ls: Kernels, S: Subset, tau: float, tol: float = TIE) -> lis
         S[j] = int(i)
 
 
-# --- Metrics and neighbours of the method (Sections 2, 3.1 and 6.2; DESIGN.md 3.5) ----------------
+# --- Metrics and neighbours of the method (Sections 2, 3.1, 6.2; docs/method.md#concave-bound) ----
 
 
 def coverage(K: Array, S: Subset) -> float:
@@ -592,7 +593,7 @@ def saturate(Ls: Kernels, unit: float, k: int, rounds: int = 20) -> list[int]:
 
 
 def gamma(Phi: Array, eps: float, x: Array, k: int) -> float:
-    """Gamma_q(x) / k, the concave top-k relaxation of d_q (DESIGN.md, section 3.5)."""
+    """Gamma_q(x) / k, the concave top-k relaxation of d_q (docs/method.md#concave-bound)."""
     lam = np.zeros(max(k, Phi.shape[1]))  # a narrow view has zeros for its missing eigenvalues
     lam[: Phi.shape[1]] = np.linalg.eigvalsh(Phi.T @ np.diag(x) @ Phi)[::-1].clip(min=0)
     # The least r with tail mean >= lambda_{r+1} (lam[r] here) is the unique r of the definition:
@@ -615,7 +616,7 @@ def top_k_split(lam: Array, k: int) -> tuple[int, float]:
 
 
 def gamma_gradient(Phi: Array, eps: float, x: Array, k: int) -> Array:
-    """The gradient of k gamma: phi_i^T W phi_i with W formed, p x p (DESIGN.md, section 3.5)."""
+    """The gradient of k gamma: phi_i^T W phi_i, W formed, p x p (docs/method.md#concave-bound)."""
     p = Phi.shape[1]
     lam, U = np.linalg.eigh(Phi.T @ np.diag(x) @ Phi)
     lam, U = lam[::-1].clip(min=0), U[:, ::-1]
@@ -626,7 +627,7 @@ def gamma_gradient(Phi: Array, eps: float, x: Array, k: int) -> Array:
 
 
 def relaxed_value(Phis: Kernels, eps: Sequence[float], x: Array, k: int, tau: float) -> float:
-    """F_tau of the relaxation: the soft-min of Gamma_q(x)/k (DESIGN.md, section 3.5)."""
+    """F_tau of the relaxation: the soft-min of Gamma_q(x)/k (docs/method.md#concave-bound)."""
     return soft_min(np.array([gamma(Phi, e, x, k) for Phi, e in zip(Phis, eps, strict=True)]), tau)
 
 
@@ -663,7 +664,7 @@ def dual_bound(
     slopes: Sequence[Array],
     allowed: Sequence[Subset],
 ) -> float:
-    """What weights and slope matrices W_q, p x p, prove of all allowed sets (DESIGN.md, 3.5)."""
+    """What weights and slopes W_q, p x p, prove of all sets (docs/method.md#concave-bound)."""
     n, M = len(Phis[0]), len(Phis)
     prices = np.zeros(n)
     total = 0.0 if math.isinf(tau) else tau * sum(w * math.log(M * w) for w in omega if w > 0)

@@ -13,6 +13,7 @@ from fairnepv.api.selection import Comparison as Comparison
 from fairnepv.api.selection import Optimum as Optimum
 from fairnepv.api.selection import Score as Score
 from fairnepv.api.selection import Selection as Selection
+from fairnepv.compute import Engine as Engine
 from fairnepv.compute import LocalEngine as LocalEngine
 from fairnepv.concave import Certificate as Certificate
 from fairnepv.errors import FairnepvError as FairnepvError
@@ -41,6 +42,7 @@ from fairnepv.views import Calibration as Calibration
 from fairnepv.views import DiagonalView as DiagonalView
 from fairnepv.views import KernelView as KernelView
 from fairnepv.views import Pool as Pool
+from fairnepv.views import View as View
 
 __all__: list[str]
 __version__: str

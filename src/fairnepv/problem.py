@@ -41,7 +41,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True)
 class Tolerances:
-    """`tie`: candidates this close are tied, and the lowest index wins (DESIGN 4).
+    """`tie`: candidates this close are tied, and the lowest index wins (docs/method.md#ties).
     `gain`: what a move must bring to be made. `residual`: k ||A_perp||_F at convergence."""
 
     tie: float = 1e-10

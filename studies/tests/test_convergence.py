@@ -59,7 +59,7 @@ def test_no_cycle_is_seen_where_there_is_none(objectives):
 
 
 def test_the_plain_iteration_cycles_on_the_papers_instance():
-    """DESIGN 3.2; the literal iteration of the reference does the same."""
+    """docs/method.md#plain-iteration; the literal iteration of the reference does the same."""
     problem = paper_problem()
     plain = relax(problem, make_solver("plain", k=5, max_steps=200), start="random")
     assert cycle_period(plain) == 2

@@ -363,7 +363,7 @@ def test_half_precision_does_not_overflow():
         assert one.coverage == pytest.approx(two.coverage, abs=1e-12)
 
 
-# --- broken sparse matrices (DESIGN 6) ------------------------------------------------------------
+# --- broken sparse matrices ------------------------------------------------------------
 
 
 def _broken(fmt, kind):

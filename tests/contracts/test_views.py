@@ -613,6 +613,38 @@ def test_a_view_of_the_users_own_is_checked():
         fairnepv.select({"toy": Harmonics(_angles(30), 4, eps=-1.0)}, 3)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"offset": 2.0}, "keeps something of its own as 'offset'"),
+        ({"scale": 3.0}, "keeps something of its own as 'scale'"),
+        ({"rows": np.ones(3)}, "keeps something of its own as 'rows'"),
+        ({"p": None}, "must have a whole number p, not None"),
+        ({"n": True}, "must have a whole number n, not True"),
+        ({"raw": lambda rows: np.ones((len(rows), 5))}, r"shape \(1, 4\), not \(1, 5\)"),
+        ({"raw": lambda rows: [[1.0] * 4]}, r"shape \(1, 4\), not list"),
+        ({"raw": lambda rows: sp.csr_array(np.ones((1, 4)))}, r"\(1, 4\), not csr_array"),
+        ({"raw": lambda rows: np.ones((1, 4), complex)}, "dtype complex128; expected real"),
+    ],
+)
+def test_a_view_of_the_users_own_that_breaks_the_contract_is_refused(changes, words):
+    class Broken(Harmonics):
+        def raw_rows(self, rows):
+            return self.raw(rows) if "raw" in vars(self) else super().raw_rows(rows)
+
+    view = Broken(_angles(30), 4)
+    vars(view).update(changes)
+    with pytest.raises(InputError, match=f"view 'toy'.*{words}"):
+        fairnepv.select({"toy": view}, 3)
+
+
+def test_a_view_of_a_pool_can_be_handed_in_again():
+    pool = Pool.of({"toy": Harmonics(_angles(30), 4)})
+    view = pool.views[0].scaled(np.full(30, 2.0), 1.5)
+    again = fairnepv.select({"toy": view}, 3)
+    assert again.scores == fairnepv.select({"toy": Harmonics(_angles(30), 4)}, 3).scores
+
+
 # --- accuracy -------------------------------------------------------------------------------------
 
 

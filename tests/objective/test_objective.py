@@ -455,7 +455,7 @@ def test_point_keeps_its_digits_at_a_small_ridge(eps, widths):
 def test_A_perp_is_orthogonal_to_the_frame_where_the_identity_is_not_accurate(eps):
     """V^T A = I/k is lost to rounding in a view of full width and low rank; A_perp must not care.
 
-    A - V/k, by the letter of the paper, leaves 1e-5 and more here (DESIGN 3.1).
+    A - V/k, by the letter of the paper, leaves 1e-5 and more here (docs/method.md#closed-form).
     """
     rng = np.random.default_rng(2)
     low = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 8))

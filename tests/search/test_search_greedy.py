@@ -317,7 +317,7 @@ def test_complete_settles_ties_by_row(size, block):
 
 
 def test_complete_under_unit_diagonal_takes_the_first_rows():
-    """All single items are tied to rounding then, and ties go to the lowest index (DESIGN 4)."""
+    """All single items are tied then, and ties go to the lowest index (docs/method.md#ties)."""
     problem = unit_diagonal(cases.random_views(np.random.default_rng(3), 300, [17, 40]), 10)
     assert complete(problem, indices()).tolist() == list(range(10))
 

@@ -166,7 +166,7 @@ def test_algorithm_1_stops_at_t_max():
 
 
 def test_long_runs_of_algorithm_1_stay_orthonormal():
-    """Plain SCF cycles on the paper's instance (DESIGN 3.2), and its frame stays a frame."""
+    """Plain SCF cycles here (docs/method.md#plain-iteration), and its frame stays a frame."""
     relaxed = relax(paper_problem(), make_solver("plain", k=5, max_steps=500), start="random")
     assert relaxed.status is Status.STEP_LIMIT
     assert relaxed.residual > 0.1
@@ -694,7 +694,8 @@ def test_degenerate_when_k_reaches_the_joint_rank():
 def test_degenerate_also_in_n_dimensions(storage):
     """A kernel, or a wide sparse view, of rank 3 and k = 5: two directions mean nothing at all.
 
-    Leverage must come from the range alone, or noise would order the candidates (DESIGN 3.3).
+    Leverage must come from the range alone, or noise would order the candidates
+    (docs/method.md#coordinates).
     """
     rng = np.random.default_rng(17)
     if storage == "kernel":

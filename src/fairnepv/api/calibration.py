@@ -103,7 +103,7 @@ def _efficiency(
     """Divide each view by the best it could reach alone for this k, so exp(d_q) is at most 1.
 
     exp(d_q) then reads as the share of its own bound, under the same constraints, that a view
-    keeps (DESIGN 3.7).
+    keeps (docs/method.md#efficiency).
     """
     rules = constraints or Constraints()
     problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules, means=means or Means())

@@ -134,7 +134,7 @@ def block_threads(work: float) -> Iterator[None]:
     one thread, for between the passes problems are small.
 
     Small factorizations are hurt by threads: on a busy two-core machine the same run took 0.3 s
-    with one thread and 7 s with two (DESIGN 3.2).
+    with one thread and 7 s with two (docs/method.md#plain-iteration).
     """
     token = _allowed.set(_cores() if work > _SMALL_WORK else 1)
     keep_freed_memory()

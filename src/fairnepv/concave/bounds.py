@@ -29,8 +29,8 @@ _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 class Certificate:
     """No k items that the constraints allow score above `upper_bound`.
 
-    It is the bound of the concave relaxation (DESIGN 3.5), proven by the dual variables in `proof`;
-    the paper's spectral certificate stands beside it.
+    It is the bound of the concave relaxation (docs/method.md#concave-bound), proven by the dual
+    variables in `proof`; the paper's spectral certificate stands beside it.
     """
 
     upper_bound: float

@@ -1,6 +1,6 @@
 """The concave relaxation of F_tau over {0 <= x <= 1, sum x = k}, on few rows.
 
-The value and the gradient at any x bound all sets (docs/method.md, "The concave bound"). Which rows
+The value and the gradient at any x bound all sets (docs/method.md#concave-bound). Which rows
 are held is for the certificate and for branch and bound to say.
 """
 

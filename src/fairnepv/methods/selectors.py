@@ -37,8 +37,9 @@ from fairnepv.stiefel import relax as solve_relaxation
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Context], Found]
-# Plenty for an ordering of candidates (DESIGN 3.2). The default starts from the very point that
-# 'nepv' rounds, so that it never ends below it; a looser one is quicker and once ended below.
+# Plenty for an ordering of candidates (docs/method.md#plain-iteration). The default starts from the
+# very point that 'nepv' rounds, so that it never ends below it; a looser one is quicker and once
+# ended below.
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone

@@ -1,6 +1,6 @@
 """The concave majorant Gamma of the log-determinant on few rows, and what its slopes prove of all.
 
-The formulas are in docs/method.md, "The concave bound": Gamma(x) from the leading r eigenvalues of
+The formulas are in docs/method.md#concave-bound: Gamma(x) from the leading r eigenvalues of
 Phi^T diag(x) Phi and the mean that the other k - r slots share; its gradient phi_i^T W phi_i; and
 for any positive definite W = level I - A^T A, A = B^T Phi_T, a bound on every set of k rows.
 """

@@ -1,10 +1,10 @@
 """What greedy knows of a set and of all rows beside it, and so which row is the best to add.
 
 Old variances bound new gains, and a tangent of F_tau shows most rows to be hopeless; the others are
-refreshed with all directions that they have missed at once (docs/method.md, "All swaps in two
-products"). Variances are in float32 where the ridge allows it. Every row that could be the best for
-all that these say is confirmed in float64 from gathered rows, so neither the precision nor the
-order of refreshing shows in the result. A device answers slowly: there a `Sprint` foresees picks.
+refreshed with all directions that they have missed at once (docs/method.md#swaps). Variances are in
+float32 where the ridge allows it. Every row that could be the best for all that these say is
+confirmed in float64 from gathered rows, so neither the precision nor the order of refreshing shows
+in the result. A device answers slowly: there a `Sprint` foresees picks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A subset with the inverse of its kernel in every view: what a swap is judged and made by.
 
-With B = L_S^-1 (docs/method.md, "All swaps in two products"): without slot j the inverse is
+With B = L_S^-1 (docs/method.md#swaps): without slot j the inverse is
 B_- = B - b b^T / B_jj, b its column; with row i it is B_- + u u^T / s, where u = B_- K_i has -1 in
 the slot. Where a set is *strained* in a view, by its largest |phi_i|^2 times its largest B_jj, B
 says too little, and other forms give v, c and B_jj.

@@ -1,6 +1,6 @@
 """How every row of the pool responds to a subset: v_i = B K_i and c_i = L_ii - K_i . v_i.
 
-All swaps are scored from these (docs/method.md, "All swaps in two products"). After a swap they are
+All swaps are scored from these (docs/method.md#swaps). After a swap they are
 updated, O(n (p + k)) per view, where making them anew costs O(n k (p + k)). Where the ridge allows
 it a table is in float32: it says which rows are worth a closer look in float64.
 """

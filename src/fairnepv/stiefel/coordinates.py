@@ -1,9 +1,10 @@
 """Where frames live: in n dimensions, or in the joint range of the views, where n disappears.
 
 If V_0 lies in the range of Phi = [Phi_1 ... Phi_M] = Q R, every iterate does, and the iteration on
-Y in St(r, k) with the factors R_q is exactly the iteration on V = Q Y (DESIGN 3.3). So is the one
-on C with V = Phi C, where Phi is too wide for a Gram matrix: it reads the rows once per step and
-keeps nothing of length n. The solvers see `maps` and never learn which coordinates they work in.
+Y in St(r, k) with the factors R_q is exactly the iteration on V = Q Y (docs/method.md#coordinates).
+So is the one on C with V = Phi C, where Phi is too wide for a Gram matrix: it reads the rows once
+per step and keeps nothing of length n. The solvers see `maps` and never learn which coordinates
+they work in.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Algorithm 1 of the paper, by the letter: top-k steps, level shift, damping, unscaled stopping.
 
-Each step is taken in closed form (DESIGN 3.1): with the thin SVD A_perp = U diag(s) W^T, the top-k
-step followed by gauge alignment turns V W towards U by theta_j = atan(2 s_j / d) / 2, and damping
-followed by the polar factor only changes the angle. Cosine and sine / s are smooth functions of
-s^2, so W and s^2 from the (k, k) matrix A_perp^T A_perp lose no digits, and U is not needed.
+Each step is taken in closed form (docs/method.md#closed-form). Cosine and sine / s are smooth
+functions of s^2, so W and s^2 from the (k, k) matrix A_perp^T A_perp lose no digits, and U is not
+needed.
 """
 
 from __future__ import annotations

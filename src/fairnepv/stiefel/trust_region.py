@@ -1,6 +1,6 @@
 """The second-order finisher: a trust-region Newton method with truncated conjugate gradients.
 
-For where the ascent stalls, and for last steps in n dimensions (DESIGN 3.2).
+For where the ascent stalls, and for last steps in n dimensions (docs/method.md#plain-iteration).
 """
 
 from __future__ import annotations

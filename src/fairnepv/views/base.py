@@ -21,7 +21,13 @@ from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Place, RowBlock, in_order
 from fairnepv.views.blocks import DenseBlock, squared_norms
 from fairnepv.views.trail import DenseTrail, Trail
-from fairnepv.views.validity import check_finite, check_magnitude, check_shape
+from fairnepv.views.validity import (
+    check_attributes,
+    check_finite,
+    check_magnitude,
+    check_rows,
+    check_shape,
+)
 
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
@@ -51,9 +57,11 @@ class View(ABC):
 
     # --- on the way into a pool ------------------------------------------------------------------
 
-    def as_given(self) -> Self:
+    def as_given(self, name: str) -> Self:
         """This view without scales, and without what is known of its rows, which may have changed
         since."""
+        set_by_pool = () if self._scaled else ("offset", "scale")
+        check_attributes(name, self, View, set_by_pool)
         view = self.scaled(None, 0.0)
         vars(view).pop("_raw_squared_norms", None)
         return view
@@ -61,6 +69,8 @@ class View(ABC):
     def checked(self, name: str) -> View:
         """This view with every promise made sure of, or a sentence about view `name`."""
         check_shape(name, (self.n, self.p))
+        if type(self).checked is View.checked:  # a class of somebody else's
+            check_rows(name, self)
         with np.errstate(over="ignore", invalid="ignore"):
             norms = self.raw_squared_norms()  # which it keeps: all checks take one pass over a file
         check_finite(name, self.raw_rows, np.flatnonzero(~np.isfinite(norms)))
@@ -77,12 +87,13 @@ class View(ABC):
     offset: float = 0.0  # log of the factor on L, added to d_q(S)
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
     _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
+    _scaled = False  # whether these were set
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
         here = scale is None or self._there is None
         there = None if here else self.block_place.put(scale)[:, None]
-        return self._with(scale=scale, offset=offset, _scale_there=there)
+        return self._with(scale=scale, offset=offset, _scale_there=there, _scaled=True)
 
     def with_eps(self, eps: float) -> Self:
         return self._with(eps=eps)

@@ -57,7 +57,7 @@ def as_view(name: str, value: Any) -> View:
         view = as_view(name, value.data)
         return view if value.eps is None else view.with_eps(value.eps)
     if isinstance(value, View):
-        return value.as_given()
+        return value.as_given(name)
     value = tensor_rows(value, f"view {name!r}")
     sparse = sp.issparse(value) or isinstance(value, SparseRows)
     if not sparse and not isinstance(value, RowFile):

@@ -3,7 +3,7 @@ and the indices of sparse matrices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,36 @@ def check_shape(name: str, shape: tuple[int, ...]) -> None:
         raise InputError(f"view {name!r} has no columns (shape {shape})")
     if shape[0] == 0:
         raise InputError(f"view {name!r} has no rows (shape {shape})")
+
+
+def check_attributes(name: str, view: View, contract: type, set_by_pool: Sequence[str]) -> None:
+    """Refuse a view whose own attributes hide what it is asked for, or what the pool sets."""
+    for size in ("n", "p"):
+        value = getattr(view, size, None)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InputError(
+                f"view {name!r}: a {type(view).__name__} must have a whole number {size}, not "
+                f"{value!r}; set it when it is made"
+            )
+    for own in vars(view):
+        if own in set_by_pool or callable(getattr(contract, own, None)):
+            raise InputError(
+                f"view {name!r} keeps something of its own as {own!r}, which means something else "
+                "in a view; rename it"
+            )
+
+
+def check_rows(name: str, view: View) -> None:
+    """Refuse a view whose first or last row is not what its shape promises."""
+    for row in (0, view.n - 1):
+        found = view.raw_rows(np.array([row]))
+        shape = found.shape if isinstance(found, np.ndarray) else type(found).__name__
+        if shape != (1, view.p):
+            raise InputError(
+                f"view {name!r}: raw_rows of one row must be an array of shape (1, {view.p}), not "
+                f"{shape}"
+            )
+        check_numeric(name, found)
 
 
 def check_numeric(name: str, array: Any) -> None:
