@@ -255,7 +255,7 @@ def test_what_a_failed_proof_found_is_swapped_before_it_is_a_local_optimum(monke
     subsets = itertools.combinations(range(problem.n), case.k)
     worst = min(subsets, key=lambda S: reference.fair_score(Ls, S, case.tau))
     found = Found(indices(*worst), Status.NODE_LIMIT, upper=9.0)
-    monkeypatch.setattr(methods, "_exact", lambda *_: found)
+    monkeypatch.setattr("fairnepv.methods.selectors._exact", lambda *_: found)
     effort = replace(EFFORTS["balanced"], provable=math.comb(problem.n, case.k) - 1)
     plan = Plan("auto", effort, certificate=make_certificate(problem))
     result = methods.find(problem, plan, Context())
