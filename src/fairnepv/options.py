@@ -268,9 +268,7 @@ class CompareOptions(ProblemOptions, Budget, Bound, Listened, total=False):
 
 
 class ScoreOptions(Scale, Ids, total=False):
-    by_id: Annotated[
-        bool, Option(False, "The picks are ids, as in ids, not row numbers.", check=check_flag)
-    ]
+    by_id: Annotated[bool, Option(False, "The picks are ids, not row numbers.", check=check_flag)]
 
 
 class RelaxOptions(ProblemOptions, Timed, Strict, Listened, total=False):

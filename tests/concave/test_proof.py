@@ -10,9 +10,8 @@ import pytest
 
 import cases
 import reference
-from fairnepv import Calibration, DiagonalView, InputError, KernelView, Pool
-from fairnepv.api.pipeline import certify as certify_data
-from fairnepv.api.pipeline import verify_bound
+from fairnepv import Calibration, DiagonalView, InputError, KernelView, Pool, verify_bound
+from fairnepv import certify as certify_data
 from fairnepv.concave import (
     Proof,
     certify,

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import cases
 import reference
 from cases import Array, Case
-from fairnepv.api.pipeline import exhaustive, score, select
+from fairnepv import exhaustive, score, select
 from fairnepv.concave import GAP, certify
 from fairnepv.errors import RankWarning
 from fairnepv.objective import StiefelObjective, ViewFactor, fair_score, soft_min, subset_scores

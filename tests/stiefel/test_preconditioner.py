@@ -7,7 +7,7 @@ import pytest
 
 import cases
 import reference
-from fairnepv.api.pipeline import relax as relax_data
+from fairnepv import relax as relax_data
 from fairnepv.errors import Status
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.stiefel import relax

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cases
 import reference
 from cases import Array, Case
-from fairnepv.api.pipeline import relax as relax_data
+from fairnepv import relax as relax_data
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
 from fairnepv.objective.geometry import EUCLIDEAN

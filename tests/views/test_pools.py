@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import cases
-from fairnepv import Status
-from fairnepv.api.pipeline import relax
+from fairnepv import Status, relax
 from fairnepv.objective import StiefelObjective
 from fairnepv.stiefel.coordinates import Ambient
 from fairnepv.views import Calibration, Pool
