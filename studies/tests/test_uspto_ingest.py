@@ -482,6 +482,23 @@ def test_a_corpus_with_one_simulated_file_is_simulated(raw, tmp_path):
     assert ingest(files, f"{raw}/images.zip", tmp_path / "corpus").simulated
 
 
+def test_a_refusal_keeps_what_an_earlier_run_has_made(raw, tmp_path, monkeypatch):
+    from fairnepv_studies.uspto import ingest as module
+
+    def ends_with(error):
+        def move_in(*_):
+            raise error
+
+        monkeypatch.setattr(module, "move_in", move_in)
+        with pytest.raises(type(error)):
+            ingest(bulk(raw), f"{raw}/images.zip", tmp_path / "corpus")
+        return [path.name for path in (tmp_path / "corpus").rglob("*")]
+
+    made = ends_with(KeyboardInterrupt())
+    assert made
+    assert ends_with(InputError("a source is away for a moment")) == made
+
+
 def test_other_settings_do_not_use_the_checks_of_before(raw, tmp_path, monkeypatch):
     from fairnepv_studies.uspto import ingest as module
 

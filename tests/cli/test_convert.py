@@ -93,6 +93,13 @@ def test_the_manifest_says_what_is_there():
     assert read_ids("out").tolist() == NAMES
 
 
+def test_checksums_are_of_the_rows_and_not_of_what_a_disk_made_of_them(monkeypatch):
+    np.save("a.npy", ROWS)
+    monkeypatch.setattr(conversion, "sha256_of", lambda path: pytest.fail(f"{path} is read again"))
+    convert(["a.npy"], "out", rows_per_shard=6)
+    verify(Path("out"))
+
+
 def test_a_folder_has_the_usual_mode():
     np.save("a.npy", ROWS)
     convert(["a.npy"], "out")

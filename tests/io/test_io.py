@@ -379,6 +379,16 @@ def test_a_missing_or_unnamed_column_lists_the_columns():
     assert message == "t.parquet has 2 columns (text, vision); name one, as in t.parquet:text"
 
 
+def test_a_limit_that_the_user_gave_cells_is_not_lowered():
+    Path("t.csv").write_text("id\na\n")
+    before = csv.field_size_limit(1 << 40)
+    try:
+        assert read_ids("t.csv").tolist() == ["a"]
+        assert csv.field_size_limit() == 1 << 40
+    finally:
+        csv.field_size_limit(before)
+
+
 def test_a_column_that_occurs_twice_is_refused():
     twice = pa.Table.from_arrays([pa.array([1.0, 2.0])] * 2, names=["x", "x"])
     pq.write_table(twice, "t.parquet")

@@ -94,7 +94,7 @@ _RULES = {
         "--quota",
         multiple=True,
         metavar="LABEL=N|LABEL=L..M",
-        note="5, 2..5, 2.. or ..5.  [default: proportional]",
+        note="Write 5, 2..5, 2.. or ..5.  [default: proportional]",
     ),
     "floor": library_option("floors", "--floor", multiple=True, metavar="NAME=VALUE"),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +136,8 @@ def _write_shards(
     about = {"descr": dtype.newbyteorder("<").str, "fortran_order": False}
     for number, first in enumerate(range(0, n, size)):
         path, at, last = folder / f"part_{number:05d}.npy", first, min(n, first + size)
-        with path.open("wb") as stream:
+        with path.open("wb") as file:
+            stream = _Summed(file)
             np.lib.format.write_array_header_1_0(stream, {**about, "shape": (last - first, p)})
             while at < last:
                 piece = next(pieces)
@@ -143,7 +145,19 @@ def _write_shards(
                 at += len(piece)
                 if progress is not None:
                     progress(at, n)
-        yield Shard(path.name, last - first, sha256_of(path))
+        yield Shard(path.name, last - first, stream.sha256.hexdigest())
+
+
+class _Summed:
+    """A file with the checksum of what is written to it: that of the rows, and not of what a disk
+    makes of them, which would have to be read again besides."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    def write(self, content: Any) -> None:
+        self._file.write(content)
+        self.sha256.update(content)
 
 
 def _pieces(rows: Sequence[RowFile], dtype: np.dtype[Any], size: int) -> Iterator[Rows]:

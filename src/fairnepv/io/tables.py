@@ -26,7 +26,7 @@ GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this 
 def csv_rows(path: AnyPath, *, padded: bool = False) -> Iterator[list[str]]:
     """The header of a CSV file, then its rows, of which an empty line has no cells; rows that are
     too short are refused unless they are `padded` by whoever asks."""
-    csv.field_size_limit(_LONGEST_CELL)
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the whole process
     with open_text(path, newline="") as file:
         rows = csv.reader(file, strict=True)
         names = next(rows, [])

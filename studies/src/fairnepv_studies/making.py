@@ -69,12 +69,16 @@ _IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
 @contextlib.contextmanager
 def working(out: Path, settings: Any, *, force: bool) -> Iterator[Path]:
     """The folder in which the corpus `out` is made. Of sources that are refused nothing is left
-    behind; after an interruption or on a full disk it stays, and the same command goes on."""
+    behind; after an interruption or on a full disk it stays, and the same command goes on. What an
+    earlier run has made stays in any case: it may have taken hours."""
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     work = work_folder(out, settings, force=force)
+    is_new = not any(work.iterdir())
     try:
         yield work
     except InputError:
+        if not is_new:
+            raise
         shutil.rmtree(work)
         with contextlib.suppress(OSError):  # somebody put something there
             for folder in missing:
