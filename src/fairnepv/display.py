@@ -4,8 +4,6 @@ Every error and every line of a command goes through `shown`, so that no caller 
 nothing in a file moves the cursor of a terminal, and no address tells its password.
 """
 
-from __future__ import annotations
-
 import re
 
 # C0, DEL, C1, what has no width or turns the direction of text, breaks of lines, half characters.

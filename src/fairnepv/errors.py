@@ -4,8 +4,6 @@ Both tell the same story in the same words: a message names the thing, what was 
 came and what to try next.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 from fairnepv.display import shown

@@ -1,7 +1,5 @@
 """The engine that a user names: "local", "torch", "torch:cuda", "ray://..." or "local-ray"."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairnepv.compute.base import Engine

@@ -4,8 +4,6 @@ Inside of a block BLAS has one thread. Elementwise work then runs on all cores a
 do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -5,8 +5,6 @@ the few that deserve more than the standard: one library does them in place, ano
 The place of a device of PyTorch is `fairnepv.compute.device.TorchPlace`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How fast this machine is just now: some products and a copy, timed for a fraction of a second."""
 
-from __future__ import annotations
-
 import functools
 import math
 import time

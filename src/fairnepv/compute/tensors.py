@@ -1,7 +1,5 @@
 """The way between NumPy and PyTorch: arrays and CSR matrices to a device and back."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import warnings

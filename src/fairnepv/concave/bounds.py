@@ -1,7 +1,5 @@
 """`certify`: how good any answer can be, from the data alone and never from what a search found."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ The bound is that of the dual variables (`dual.price`), valid however far the so
 of the solving may be done in float32.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from bisect import bisect_right

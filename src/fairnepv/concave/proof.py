@@ -1,7 +1,5 @@
 """A proof that others can check: stored as arrays, read back, held against the data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

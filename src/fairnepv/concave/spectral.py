@@ -1,7 +1,5 @@
 """Bounds without a solver: eigenvalues [FairNEPv, appendix B], and Hadamard's inequality."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Embedded pools, small and real, and the paper's instance; see NOTICE.md for their licences."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """`diff`: what changed from one selection to another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`explain`: what every pick brings, and who else could have its place."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

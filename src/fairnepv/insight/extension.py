@@ -1,7 +1,5 @@
 """`extend`: an old selection kept, and more chosen when new candidates have arrived."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack

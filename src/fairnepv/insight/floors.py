@@ -1,7 +1,5 @@
 """`tradeoff`: what favouring one view costs the others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """What the functions of this room are handed, made sure of once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairnepv.api.selection import Selection

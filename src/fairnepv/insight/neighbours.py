@@ -1,8 +1,6 @@
 """What rows near each other tell: `assign` every item to the pick that stands for it, and
 `typicality`, qualities that keep junk outliers from being picked for their oddness."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`curve`: how the fair score falls as more items are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack

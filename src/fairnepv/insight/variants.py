@@ -1,7 +1,5 @@
 """`stability`: how much of a selection survives other knobs and other seeds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

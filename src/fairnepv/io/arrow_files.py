@@ -6,8 +6,6 @@ flattening drops null rows and so shifts one view against another, `values` forg
 began, and ragged lists reshape without a word when their total happens to fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

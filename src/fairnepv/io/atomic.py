@@ -3,8 +3,6 @@
 Errors of the system pass through as they are; `write_errors` makes one sentence of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

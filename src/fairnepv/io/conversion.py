@@ -1,7 +1,5 @@
 """Any dense rows -> a folder of `.npy` shards with ids and checksums, whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -5,8 +5,6 @@ a letter or nesting without an end is damage, over which those would stumble who
 everything that a document says is asked for by its type.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ their numbers; Hugging Face data sets; and what `fairnepv convert` wrote.
 A shard that is missing from the middle shifts every row behind it, so numbers must have no gaps.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What `fairnepv convert` writes beside its shards, and the folder read again by it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How much memory there is to load something into."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import operator

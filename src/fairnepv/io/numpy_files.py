@@ -6,8 +6,6 @@ anything is read: a header may promise more than its file holds, and an archive 
 times what it weighs.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Numbers in a file that is not on a local disk: only the ranges that hold the rows are fetched."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path

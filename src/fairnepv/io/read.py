@@ -1,7 +1,5 @@
 """What a command reads: features, ids and picks, by ending or by kind of folder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """safetensors: eight bytes of length, a JSON header with offsets, then the numbers themselves."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any, TypeGuard

@@ -3,8 +3,6 @@
 Chunks become NumPy arrays before they are joined: Arrow cannot join lists of more than 2^31 values.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Columns of CSV, JSON and text tables as arrays; the tables that `write` makes among them."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

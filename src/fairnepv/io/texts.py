@@ -5,8 +5,6 @@ among many takes gigabytes and "a" equals "a\\0". Where the width is wasted each
 length instead (`StringDType`, whose kind is "T"); a NUL at the end is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ seal (docs/security.md), and nothing of a state is looked at before its seal is.
 one before it, and the first covers what tells problems apart.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

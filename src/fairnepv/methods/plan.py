@@ -1,7 +1,5 @@
 """How a selection is searched for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The selectors by name: the default and its starts, the paper's pipeline, exact, and baselines."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -6,8 +6,6 @@ matrices from the right mean what they say. How such an array stands for its n r
 of a `Geometry`, which alone knows their inner product.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing here asks what a view's score is; that is for a `Utility` to say.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

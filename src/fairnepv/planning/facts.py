@@ -1,7 +1,5 @@
 """What a view weighs, from shapes and headers: as it lies there, and in the blocks of a pass."""
 
-from __future__ import annotations
-
 import mmap
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stages of a run, one after another, what they come to, and what a limit on memory leaves."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

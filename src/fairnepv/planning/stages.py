@@ -4,8 +4,6 @@ What depends on the data (how long a local search lasts, how many rows a bound n
 from the pools of `benchmarks/scale.py`, and its note says so.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Results as plain values and tables: what `--json` prints and `--out` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any

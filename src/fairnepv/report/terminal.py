@@ -1,7 +1,5 @@
 """Tables for the terminal (Rich)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich import box

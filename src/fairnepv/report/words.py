@@ -1,7 +1,5 @@
 """What results say, in sentences and lines of text."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Exhaustive search for small pools: the discrete optimum itself [FairNEPv, appendix B]."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

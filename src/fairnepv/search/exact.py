@@ -6,8 +6,6 @@ form, so every bound applies: Hadamard's inequality first, then the concave rela
 also bound every child. Small subtrees are searched to the end, the last two items at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

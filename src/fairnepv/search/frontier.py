@@ -7,8 +7,6 @@ confirmed in float64 from gathered rows, so neither the precision nor the order 
 in the result. A device answers slowly: there a `Sprint` foresees picks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

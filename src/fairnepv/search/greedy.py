@@ -2,8 +2,6 @@
 so far. Partial sets are scored with 1/|S|; the `Frontier` says which row is the best.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping

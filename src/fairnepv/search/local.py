@@ -6,8 +6,6 @@ a pair exchange makes a first swap that some view likes best, though F may fall,
 second that makes up for it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

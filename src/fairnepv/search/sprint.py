@@ -7,8 +7,6 @@ better. After some picks the host asks how many of them hold. On CUDA a pick is 
 captured once and replayed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple

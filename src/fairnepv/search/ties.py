@@ -4,8 +4,6 @@ Every row that could be the best, for all that a look in whatever precision has 
 again in float64 from gathered rows; of those within the tie tolerance of the best the lowest wins.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fairnepv.objective import steepness

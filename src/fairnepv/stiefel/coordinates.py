@@ -7,8 +7,6 @@ per step and keeps nothing of length n. The solvers see `maps` and never learn w
 they work in.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 

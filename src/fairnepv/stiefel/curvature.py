@@ -5,8 +5,6 @@ stationary. What is found is a lower bound on the largest curvature, so "none fo
 and not a proof, and the result says how it was checked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

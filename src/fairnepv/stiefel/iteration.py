@@ -1,7 +1,5 @@
 """What the iterations on frames share: the point at a state, its row of the trace, memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ OpenMoji pools); a step turns no direction by much more than a radian, where the
 means something; and a direction that does not ascend drops the memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Block tasks and the arithmetic of products; which coordinates a solve works in, 
 is decided in `coordinates.py`.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from typing import Any

@@ -15,8 +15,6 @@ Woodbury's formula takes out exactly. The transposed term is bounded and left to
 ascent. What that saves is told in docs/decisions/0005; `benchmarks/solvers.py` counts today's.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf

@@ -5,8 +5,6 @@ functions of s^2, so W and s^2 from the (k, k) matrix A_perp^T A_perp lose no di
 needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

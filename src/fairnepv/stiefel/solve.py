@@ -1,7 +1,5 @@
 """`relax`: coordinates, a start, a solver, a check of what was reached, and the record of it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field

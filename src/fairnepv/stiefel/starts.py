@@ -5,8 +5,6 @@ coordinates. A frame or a selector that sticks out of that range is taken as it 
 and projected onto it in the others.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 For where the ascent stalls, and for last steps in n dimensions (docs/method.md#plain-iteration).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

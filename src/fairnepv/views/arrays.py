@@ -1,7 +1,5 @@
 """What a user hands in, as a plain NumPy array, or one clear sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

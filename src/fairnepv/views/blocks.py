@@ -1,7 +1,5 @@
 """Dense rows of one view as blocks of a pass, and the lengths of rows."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Row ids: what the rows of two views are aligned by, and what results name rows by."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

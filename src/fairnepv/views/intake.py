@@ -3,8 +3,6 @@
 Past this line code trusts its arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

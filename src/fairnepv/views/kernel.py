@@ -1,7 +1,5 @@
 """Kernels that the user hands in: whole, the one n x n matrix in the house, or their diagonal."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Self
 

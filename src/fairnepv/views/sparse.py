@@ -6,8 +6,6 @@ columns, and the columns of a block are numbered anew for it: number 0 is a row 
 the others.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

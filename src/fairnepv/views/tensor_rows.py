@@ -1,7 +1,5 @@
 """Tensors that a user hands in: rows where they are, or one clear sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

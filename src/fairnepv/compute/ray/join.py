@@ -1,7 +1,5 @@
 """Joining a Ray cluster that is there already. Nothing is started if it does not answer."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

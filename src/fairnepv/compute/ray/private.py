@@ -4,8 +4,6 @@
 gone. Everything else in this room is public API of Ray.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

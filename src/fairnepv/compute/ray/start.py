@@ -1,7 +1,5 @@
 """Starting a Ray cluster of this machine alone, which ends with this process."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -4,8 +4,6 @@ That is the local engine with one thread, or PyTorch on the device of the worker
 that the driver says.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import pickle

@@ -1,7 +1,5 @@
 """All baselines by name, and what each cannot do, in one sentence."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from fairnepv.methods.baselines import refined

@@ -4,8 +4,6 @@ They are greedy in it and then refined under it by the same local search, with t
 the fair objective gets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

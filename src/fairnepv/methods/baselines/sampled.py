@@ -1,7 +1,5 @@
 """Baselines that draw: uniformly, or from the k-DPP of the averaged kernel [Kulesza]."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import eigh
 from scipy.special import gammaln

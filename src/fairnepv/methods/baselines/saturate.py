@@ -9,8 +9,6 @@ has no guarantee), greedy goes on to k where fewer items reach the level, and a 
 level competes as well.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
