@@ -1665,6 +1665,25 @@ def write_torn_files() -> None:
         Path(name).write_bytes(damaged)
 
 
+def test_a_broken_distribution_takes_neither_help_nor_other_commands_with_it(
+    run, tmp_path, monkeypatch
+):
+    about = tmp_path / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    points = "[fairnepv.commands]\ngone = no_such_module:gone\nodd = json:dumps\n"
+    (about / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shown = run("--help")
+    assert shown.code == 0
+    assert {"select", "gone", "odd"} <= set(shown.out.split())
+    gone, odd = run("gone --option 1 more"), run("odd")
+    assert (gone.code, odd.code) == (2, 2)
+    assert "`fairnepv gone` cannot be loaded (ModuleNotFoundError" in gone.err
+    assert "install broken again" in gone.err
+    assert "json:dumps is no command" in odd.err
+
+
 @pytest.mark.parametrize("line", BAD)
 def test_bad_input_is_one_line_and_leaves_nothing(run, strewn, line):
     """Exit code 2, nothing on stdout, and every file as it was."""

@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
@@ -30,6 +30,30 @@ _JOINING = "fairnepv.commands"  # the entry points by which other distributions 
 _STUDIES = ("embed", "synthetic", "uspto")  # the commands of fairnepv-studies
 
 
+def _joined(point: EntryPoint) -> click.Command:
+    """The command of another distribution; where that is broken, one that says so: help and the
+    other commands do not depend on it."""
+    try:
+        command = point.load()
+        if isinstance(command, click.Command):
+            return command
+        reason = f"{point.value} is no command"
+    except Exception as error:  # of whatever is imported there
+        reason = f"{type(error).__name__}: {error}"
+
+    def refuse(**_: Any) -> None:
+        distribution = point.dist.name if point.dist else point.value
+        raise FairnepvError(
+            f"`fairnepv {point.name}` cannot be loaded ({reason}); install {distribution} again"
+        )
+
+    rest = click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)
+    anything = {"ignore_unknown_options": True}
+    return click.Command(
+        point.name, anything, refuse, [rest], short_help="(broken)", add_help_option=False
+    )
+
+
 class Commands(click.Group):
     """Commands of this package, and those that other distributions add by entry point.
 
@@ -45,8 +69,7 @@ class Commands(click.Group):
         if own is not None:
             return own
         for point in entry_points(group=_JOINING, name=name):
-            joined: click.Command = point.load()
-            return joined
+            return _joined(point)
         if name in _STUDIES:
             raise FairnepvError(
                 f"`fairnepv {name}` belongs to the studies, which are not installed; install them "
