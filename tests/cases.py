@@ -1,4 +1,4 @@
-"""Small problems with known answers, shared by all tests; nothing here imports fairnepv.
+"""Data sets for tests, some with known answers; nothing here imports fairnepv.
 
 The paper's quality-conflict instance (Section 5, Appendix C) with its known values, generators of
 random pools, the list SMALL of pools that enumeration can solve, and two real pools.

@@ -17,7 +17,7 @@ from fairnepv_studies.convergence import (
     halves,
     validate,
 )
-from small_problems import paper_problem, problem_of
+from frame_problems import paper_problem, problem_of
 
 CASE = cases.Case("", cases.random_views(np.random.default_rng(3), 30, [6, 5]), 3, 0.05, (0.1, 0.1))
 

@@ -19,7 +19,7 @@ from fairnepv.report.figures import png_of
 from fairnepv_studies import figures
 from fairnepv_studies.cli.synthetic import _cells
 from fairnepv_studies.synthetic import OVERSAMPLINGS, Row, SyntheticStudy, synthetic_study
-from small_problems import paper_kernels
+from frame_problems import paper_kernels
 
 TAU = 0.15
 SEEDS = 10

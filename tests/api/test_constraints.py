@@ -11,7 +11,7 @@ import pytest
 import cases
 import reference
 from fairnepv import InputError, Status, certify, exhaustive, score, select
-from problems import kernels
+from search_problems import kernels
 
 N, K, TAU = 12, 4, 0.1
 EPS = [0.1, 0.05]

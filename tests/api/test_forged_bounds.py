@@ -27,7 +27,7 @@ from fairnepv import (
 from fairnepv.concave import Dual, Proof, Terms, ViewDual, proof_arrays, read_proof
 from fairnepv.report import verified_summary
 from fairnepv.report.words import terms_lines
-from problems import feasible_subsets
+from search_problems import feasible_subsets
 
 N, K = 10, 3
 DATA = dict(

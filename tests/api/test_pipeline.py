@@ -36,7 +36,7 @@ from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
 from fairnepv.search import EFFORTS, Found, enumerate_subsets
-from problems import (
+from search_problems import (
     best_allowed_swap,
     case_kernels,
     examples,

@@ -573,7 +573,7 @@ def test_torch_in_a_worker_makes_the_same_of_a_pass(with_torch, passes, monkeypa
         assert type(other) is np.ndarray
         np.testing.assert_allclose(other, one, atol=1e-5 * np.abs(one).max())
     else:
-        assert one.rows.tolist() == other.rows.tolist()
+        assert one.rungs["row"].tolist() == other.rungs["row"].tolist()
 
 
 @pytest.mark.parametrize("n", [400, 1200])

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 import cases
 import fairnepv
-import problems
+import search_problems
 from fairnepv import InputError, KernelView
 from fairnepv.api.inputs import pose
 from fairnepv.compute import portable
@@ -86,7 +86,7 @@ def test_the_same_items_on_the_small_cases(case, device):
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_items_on_hostile_pools(seed, device):
     """Every storage, repeated rows and views, k above p, rules, priorities."""
-    posed = problems.hostile(seed).problem
+    posed = search_problems.hostile(seed).problem
     engine = TorchEngine(device, block_rows=(None, 3)[seed % 2], memory=(None, 0)[seed // 2 % 2])
     views = settled(posed.pool.views, engine)
     there = replace(posed, pool=replace(posed.pool, engine=engine, views=views))
@@ -106,7 +106,7 @@ def test_rows_that_do_not_fit_are_streamed(name, device):
     data = POOLS[name](300)
     engine = TorchEngine(device, block_rows=64, memory=0)
     problem = pose(data, 10, engine=engine)
-    assert [view.resident_bytes for view in problems.views_of(problem.pool)] == [0, 0]
+    assert [view.resident_bytes for view in search_problems.views_of(problem.pool)] == [0, 0]
     here = fairnepv.select(data, 10, effort="fast")
     same(here, fairnepv.select(data, 10, effort="fast", engine=engine))
 
@@ -114,7 +114,7 @@ def test_rows_that_do_not_fit_are_streamed(name, device):
 def test_as_many_views_stay_as_fit(device):
     data = POOLS["float32"](300)
     engine = TorchEngine(device, memory=data["a"].nbytes)
-    views = problems.views_of(pose(data, 10, engine=engine).pool)
+    views = search_problems.views_of(pose(data, 10, engine=engine).pool)
     assert [view.resident_bytes for view in views] == [data["a"].nbytes, 0]
 
 
@@ -220,7 +220,7 @@ def test_an_anchor_has_the_columns_of_its_items_alone(device):
     data = sp.csr_array(
         (rng.random(1600) + 0.5, columns.ravel(), np.arange(0, 1601, 4)), (400, 1_000_000)
     )
-    (view,) = problems.views_of(pose([data], 5, engine=f"torch:{device}").pool)
+    (view,) = search_problems.views_of(pose([data], 5, engine=f"torch:{device}").pool)
     assert view.anchor(np.arange(9)).table.shape == (37, 9)
     product = view.block(3, 300).cross(view.anchor(np.arange(9))).cpu().numpy()
     unit = data / np.sqrt(data.multiply(data).sum(axis=1))[:, None]

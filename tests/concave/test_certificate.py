@@ -25,7 +25,7 @@ from fairnepv.objective import entropy_price
 from fairnepv.objective.majorant import conjugate
 from fairnepv.problem import Constraints, Problem
 from fairnepv.views import kernel as kernel_module
-from problems import (
+from search_problems import (
     STORAGE,
     examples,
     feasible_subsets,
@@ -446,7 +446,9 @@ def test_the_bound_is_much_tighter_than_the_spectral_one():
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in cases.SMALL if len(case.views[0]) <= 10], ids=lambda case: case.name
+    "case",
+    [case for case in cases.SMALL if len(case.views[0]) <= 10],
+    ids=lambda case: case.name,
 )
 def test_a_longer_run_reaches_the_maximum_of_the_relaxation(case):
     """The gap closes: bound and value meet at what a slow solver finds."""

@@ -21,7 +21,7 @@ from fairnepv.concave import (
     read_proof,
 )
 from fairnepv.problem import Constraints, Problem, Quotas
-from problems import feasible_subsets, hostile, indices
+from search_problems import feasible_subsets, hostile, indices
 
 N, K, TAU = 12, 4, 0.1
 EPS = {"text": 0.1, "vision": 0.05}

@@ -16,7 +16,7 @@ from fairnepv.objective import HeldRows, majorant
 from fairnepv.objective.logdet import LogDet
 from fairnepv.objective.majorant import split
 from fairnepv.problem import Constraints, Quotas, largest
-from problems import examples, feasible_subsets, indices, pose, random_rules
+from search_problems import examples, feasible_subsets, indices, pose, random_rules
 
 SEEDS = st.integers(0, 10**6)
 FREE = Constraints()

@@ -39,6 +39,7 @@ from fairnepv.compute import (
     portable,
     tree_fold,
 )
+from fairnepv.io.rows import HeldRows
 from fairnepv.problem import Problem
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
@@ -577,11 +578,10 @@ def _run_everything(data, recorder=None):
         assert relaxed.basis.shape == (MANY, K)
         assert relaxed.leverage.shape == (MANY,)
     fairnepv.exhaustive({name: x[:12] for name, x in data.items()}, 3, engine=recorder)
+    recorder.remote = True  # as on a cluster, where workers read files
+    Pool.of({"v": HeldRows(np.ones((MANY, 3)), "rows")}, engine=recorder)
+    recorder.remote = False
     with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder) / "rows.npy", np.ones((MANY, 3)))
-        recorder.remote = True  # as on a cluster, where workers read files
-        Pool.of({"v": fairnepv.open_rows(Path(folder) / "rows.npy")}, engine=recorder)
-        recorder.remote = False
         options = {"effort": "fast", "certify": False, "checkpoint": Path(folder) / "state"}
         fairnepv.select(data, 3, engine=recorder, **options)
     return recorder

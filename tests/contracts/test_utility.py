@@ -37,7 +37,7 @@ from fairnepv.search.frontier import Frontier
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
 from fairnepv.stiefel.coordinates import Ambient
-from problems import STORAGE, indices, pose
+from search_problems import STORAGE, indices, pose
 
 
 class Twin(NamedTuple):

@@ -30,7 +30,7 @@ from fairnepv.data import paper_instance
 from fairnepv.insight.floors import _settled
 from fairnepv.methods import find
 from fairnepv.problem import Constraints
-from problems import (
+from search_problems import (
     STORAGE,
     case_kernels,
     examples,

@@ -11,7 +11,7 @@ import cases
 import fairnepv
 import reference
 from fairnepv import DiagonalView, InputError, LocalEngine
-from problems import STORAGE, examples
+from search_problems import STORAGE, examples
 
 SEEDS = st.integers(0, 10**6)
 

@@ -39,7 +39,6 @@ from fairnepv.io.read import read_features, read_ids, read_picks
 from fairnepv.io.rows import MappedRows, RowFile, Shards
 from fairnepv.io.source import Source
 from fairnepv.views import Pool, base
-from problems import views_of
 from row_files import (
     FORMATS,
     binary,
@@ -52,6 +51,7 @@ from row_files import (
     write_safetensors,
     write_shards,
 )
+from search_problems import views_of
 
 N, P = 11, 3
 ROWS = np.random.default_rng(4).standard_normal((N, P))

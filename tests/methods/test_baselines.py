@@ -21,7 +21,7 @@ from fairnepv.methods.baselines import KDppSampler, baselines, refuse
 from fairnepv.methods.baselines.sampled import _log_elementary
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS
-from problems import (
+from search_problems import (
     STORAGE,
     best_allowed_swap,
     case_kernels,

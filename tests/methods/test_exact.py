@@ -15,7 +15,7 @@ from fairnepv.loop import Budget, Outcome, pack, run, unpack
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import exact as exact_module
 from fairnepv.search.exact import Best, ExactState, Tree, _top_sums
-from problems import (
+from search_problems import (
     STORAGE,
     Hostile,
     feasible_subsets,

@@ -24,7 +24,7 @@ from fairnepv.planning import foresee
 from fairnepv.search import EFFORTS, effort
 from fairnepv.search.greedy import Greedy
 from fairnepv.views import Pool
-from problems import examples, kernels
+from search_problems import examples, kernels
 
 N, K = 60, 4
 VIEWS = cases.clustered_views(np.random.default_rng(3), N, [7, 5], 9, spread=0.5)

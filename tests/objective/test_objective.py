@@ -24,8 +24,8 @@ from fairnepv.objective import (
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.stiefel.maps import MatrixMaps
 from fairnepv.views import Calibration, DenseView, DiagonalView, KernelView, Pool
-from problems import STORAGE, kernels
-from small_problems import accurate_point, apply_H, kernels_of, objective_of, point_at, problem_of
+from frame_problems import accurate_point, apply_H, kernels_of, objective_of, point_at, problem_of
+from search_problems import STORAGE, kernels
 
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=60)
 

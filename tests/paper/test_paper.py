@@ -20,7 +20,7 @@ from fairnepv.stiefel import relax
 from fairnepv.stiefel.coordinates import Ambient
 from fairnepv.stiefel.scf import scf_step
 from fairnepv.views import Calibration, DiagonalView, KernelView, Pool
-from small_problems import (
+from frame_problems import (
     apply_H,
     kernels_of,
     objective_of,
@@ -516,7 +516,11 @@ def test_appendix_b_certificate_needs_the_smaller_side_alone(monkeypatch):
 
     monkeypatch.setattr("fairnepv.compute.place.eigvalsh", counting)
     case = cases.Case(
-        "few rows", cases.random_views(np.random.default_rng(0), 30, [200, 9]), 4, 0.1, (0.1, 0.1)
+        "few rows",
+        cases.random_views(np.random.default_rng(0), 30, [200, 9]),
+        4,
+        0.1,
+        (0.1, 0.1),
     )
     certify(problem_of(case))
     assert {30, 9} <= set(sizes)

@@ -27,7 +27,7 @@ from fairnepv.methods.baselines.relaxed import (
 from fairnepv.methods.baselines.saturate import Truncated
 from fairnepv.problem import Constraints, Problem
 from fairnepv.search import EFFORTS, Found
-from problems import (
+from search_problems import (
     STORAGE,
     case_kernels,
     examples,

@@ -29,7 +29,7 @@ from fairnepv.report import forecast_record
 from fairnepv.search import EFFORTS
 from fairnepv.search.table import SwapTable
 from fairnepv.views import Calibration
-from problems import examples
+from search_problems import examples
 
 GIB = 1 << 30
 

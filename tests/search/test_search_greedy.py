@@ -21,7 +21,7 @@ from fairnepv.search import Greedy, complete, fair_order, shortlist
 from fairnepv.search.frontier import Frontier
 from fairnepv.search.greedy import GreedyState
 from fairnepv.search.ties import SLACK, lowest_tied
-from problems import (
+from search_problems import (
     STORAGE,
     case_kernels,
     constrained_greedy,

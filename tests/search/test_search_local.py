@@ -23,7 +23,7 @@ from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.local import LocalState, best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
-from problems import (
+from search_problems import (
     STORAGE,
     best_allowed_swap,
     case_kernels,
@@ -409,7 +409,10 @@ def test_a_resumed_search_goes_where_the_uninterrupted_one_went(steps):
 
 @pytest.mark.parametrize("value", [cases.PAPER_ONE_SWAP, cases.PAPER_BALANCED])
 def test_one_swaps_stop_where_the_paper_stops(value):
-    start = {cases.PAPER_ONE_SWAP: [0, 5, 10, 11, 12], cases.PAPER_BALANCED: [10, 11, 12, 13, 14]}
+    start = {
+        cases.PAPER_ONE_SWAP: [0, 5, 10, 11, 12],
+        cases.PAPER_BALANCED: [10, 11, 12, 13, 14],
+    }
     outcome = search(paper_problem(), start[value])
     assert outcome.state.value == pytest.approx(value, abs=1e-12)
     assert outcome.state.swaps == 0

@@ -12,7 +12,7 @@ import reference
 from fairnepv.api.inputs import pose
 from fairnepv.loop import run
 from fairnepv.search import Greedy
-from problems import examples, kernels, nearly_doubled
+from search_problems import examples, kernels, nearly_doubled
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")

@@ -22,7 +22,15 @@ from fairnepv.search import table as table_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
-from problems import STORAGE, best_allowed_swap, examples, indices, kernels, pose, random_rules
+from search_problems import (
+    STORAGE,
+    best_allowed_swap,
+    examples,
+    indices,
+    kernels,
+    pose,
+    random_rules,
+)
 
 SEEDS = st.integers(0, 10**6)
 STORAGES = {**STORAGE, "mixed": None}

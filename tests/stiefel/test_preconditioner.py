@@ -13,7 +13,7 @@ from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.stiefel import relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced
 from fairnepv.stiefel.preconditioner import Preconditioner
-from small_problems import kernels_of, objective_of, problem_of
+from frame_problems import kernels_of, objective_of, problem_of
 
 NAMES = [case.name for case in cases.SMALL]
 WIDE = [case for case in cases.SMALL if case.name not in ("k above p", "all but one")]

@@ -27,7 +27,7 @@ from fairnepv.stiefel.scf import scf_step
 from fairnepv.stiefel.starts import start_frame
 from fairnepv.stiefel.trust_region import TrustRegion
 from fairnepv.views import Calibration, DiagonalView, KernelView, Pool
-from small_problems import (
+from frame_problems import (
     accurate_point,
     kernels_of,
     objective_of,
@@ -122,7 +122,9 @@ def test_closed_form_steps_are_the_literal_algorithm_in_200_random_cases():
 
 @pytest.mark.sample
 @pytest.mark.parametrize(
-    "case", [case for case in cases.SMALL if case.name != "k above p"], ids=lambda case: case.name
+    "case",
+    [case for case in cases.SMALL if case.name != "k above p"],
+    ids=lambda case: case.name,
 )
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_follow_the_trajectory_of_the_literal_algorithm(case, name):

@@ -18,7 +18,6 @@ from fairnepv.concave import GAP, certify, diagonal_bound, spectral_bound
 from fairnepv.errors import Status
 from fairnepv.options import CALIBRATIONS as RULES
 from fairnepv.problem import Constraints, Problem
-from problems import obeys, views_of
 from reference import (
     diagonal_value,
     exhaustive,
@@ -30,6 +29,7 @@ from reference import (
     trace_normalized,
     unit_diagonal,
 )
+from search_problems import obeys, views_of
 
 TEXT, VISION = random_views(np.random.default_rng(0), 14, [5, 4])
 DATA = {"text": TEXT, "vision": VISION}

@@ -281,10 +281,11 @@ class View(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies are for the host."""
-        if self._there is None:
-            return vars(self)
-        here = self._with(place=HOST, block_place=HOST, _there=None)
-        return vars(here.scaled(self.scale, self.offset))
+        here = self
+        if self._there is not None:
+            here = self._with(place=HOST, block_place=HOST, _there=None)
+            here = here.scaled(self.scale, self.offset)
+        return {**vars(here), "home_engine": None}
 
     home_engine: str | None = None  # by name: the one that has the rows at hand, if only one has
 

@@ -1,4 +1,4 @@
-"""The small cases of `cases.py` as problems of fairnepv, beside the dense kernels of the twins."""
+"""Small data sets as problems of frames, beside the dense kernels of the twins."""
 
 import math
 from collections.abc import Sequence
