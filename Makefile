@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0  # an unpinned one may bring gigabytes for GPUs that tests do not need
 
-SOURCES := src studies tests benchmarks conftest.py
+SOURCES := src studies tests benchmarks examples conftest.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .PHONY: demo test test-slow test-all cover lint format bench clean
