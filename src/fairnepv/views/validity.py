@@ -3,6 +3,7 @@ and the indices of sparse matrices."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,9 @@ def check_shape(name: str, shape: tuple[int, ...]) -> None:
 def check_attributes(name: str, view: View, contract: type, set_by_pool: Sequence[str]) -> None:
     """Refuse a view whose own attributes hide what it is asked for, or what the pool sets."""
     for size in ("n", "p"):
-        value = getattr(view, size, None)
+        value = vars(view).get(size, getattr(type(view), size, None))  # no property is asked
+        if isinstance(value, property | functools.cached_property):
+            continue
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise InputError(
                 f"view {name!r}: a {type(view).__name__} must have a whole number {size}, not "
