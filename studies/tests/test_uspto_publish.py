@@ -439,6 +439,7 @@ def test_an_optimum_that_nobody_proved_is_found(folder):
     )
 
 
+@pytest.mark.slow
 def test_an_optimum_is_proven_again(tmp_path):
     corpus = make_corpus(tmp_path / "corpus", 25)
     add_features(corpus)

@@ -65,6 +65,7 @@ def test_an_exact_answer_has_no_gap_and_never_a_negative_one():
         assert selection.efficiency <= 1
 
 
+@pytest.mark.slow
 def test_without_a_certificate_only_exact_proves_anything():
     assert chosen(method="auto", certify=False).efficiency is None
     assert chosen(certify=False).efficiency == pytest.approx(1.0, abs=1e-8)
@@ -99,6 +100,7 @@ def test_a_smaller_gap_gives_a_better_bound():
     assert fine.upper_bound >= coarse.upper_bound - 0.05
 
 
+@pytest.mark.slow
 def test_a_target_ends_the_search_early():
     views = cases.clustered_views(np.random.default_rng(5), 200, [24, 22], 25)
     whole = select(views, 20, effort="balanced")

@@ -554,6 +554,7 @@ def test_torch_has_one_thread_whatever_the_environment_says(with_torch):
     assert _python(code, OMP_NUM_THREADS=2, MKL_NUM_THREADS=2).strip() == "{1.0}"
 
 
+@pytest.mark.slow
 def test_portable_tasks_compute_with_torch_on_one_thread(with_torch):
     there = replace(with_torch, blocks=LocalEngine(block_rows=50))
     assert set(_pool(there).map(torch_threads, None)) == {1.0}

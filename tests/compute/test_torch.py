@@ -55,12 +55,16 @@ def same(one: fairnepv.Selection, other: fairnepv.Selection) -> None:
         assert bounds[0] == pytest.approx(bounds[1], abs=1e-2)
 
 
-BALANCED = ("dense", "float32", "sparse beside", "duplicates")
+BALANCED = ("dense", "float32", "sparse beside")
 
 
-@pytest.mark.sample(8)
 @pytest.mark.parametrize(
-    ("name", "effort"), [*((n, "fast") for n in POOLS), *((n, "balanced") for n in BALANCED)]
+    ("name", "effort"),
+    [
+        *((n, "fast") for n in POOLS),
+        ("duplicates", "balanced"),
+        *(pytest.param(n, "balanced", marks=pytest.mark.slow) for n in BALANCED),
+    ],
 )
 def test_the_same_items_as_the_local_engine(name, effort, device):
     for n, k in ((40, 6), (150, 9)) if effort == "fast" else ((60, 7),):
@@ -247,6 +251,7 @@ def test_sizes_that_make_no_sense_are_refused(options):
         TorchEngine("cpu", **options)
 
 
+@pytest.mark.slow
 def test_gradients_stay_behind(device):
     tensor = torch.from_numpy(rows(60, 5, 1)).requires_grad_()
     same(fairnepv.select([rows(60, 5, 1)], 5), fairnepv.select([tensor], 5))

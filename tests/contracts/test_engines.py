@@ -288,8 +288,9 @@ def test_block_rows_are_positive(rows):
         LocalEngine(block_rows=rows)
 
 
-@pytest.mark.sample
-@pytest.mark.parametrize("method", ["greedy", "nepv", "auto"])
+@pytest.mark.parametrize(
+    "method", ["greedy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nepv", "auto"))]
+)
 def test_a_selection_does_not_depend_on_the_blocks(engine_of, method):
     data = {"dense": DENSE, "sparse": sp.csr_array(SPARSE)}
     found = [

@@ -579,7 +579,12 @@ def test_any_partition_into_blocks_gives_the_same_kernel(make, cuts, picks):
 
 @pytest.mark.parametrize("engine", ["local", "torch:cpu"])
 @pytest.mark.parametrize(
-    "options", [{"method": "greedy"}, {"method": "nepv"}, {"eps": 1e-6, "calibration": "none"}]
+    "options",
+    [
+        {"method": "greedy"},
+        pytest.param({"method": "nepv"}, marks=pytest.mark.slow),
+        pytest.param({"eps": 1e-6, "calibration": "none"}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_view_of_the_users_own_is_selected_from_as_its_rows_are(engine, options):
     if engine != "local":

@@ -393,6 +393,7 @@ def test_margins_know_priorities():
         )
 
 
+@pytest.mark.slow
 def test_a_rival_that_misses_a_floor_is_none():
     data = pool()
     free = fairnepv.select(data, 4, certify=False)
@@ -564,6 +565,7 @@ def test_a_selection_looks_around_once(monkeypatch):
 # --- diff -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_difference_by_hand():
     data = pool()
     a = fairnepv.select(data, 6)
@@ -955,6 +957,7 @@ def test_a_better_set_under_a_higher_floor_stands_for_the_lower_ones():
     assert first.problem is low.problem
 
 
+@pytest.mark.slow
 def test_a_poor_start_of_the_curve_is_replaced(monkeypatch):
     def poor(data: Any, k: Any, **options: Any) -> Any:
         fair = options.get("floors") is None and "method" not in options
@@ -965,6 +968,7 @@ def test_a_poor_start_of_the_curve_is_replaced(monkeypatch):
     assert (np.diff(found.fair_scores) <= 1e-9).all()
 
 
+@pytest.mark.slow
 def test_floors_hold_even_where_a_search_ran_out_of_time(monkeypatch):
     def hurried(data: Any, k: Any, **options: Any) -> Any:
         limit = None if options.get("floors") is None else 1e-9
@@ -977,6 +981,7 @@ def test_floors_hold_even_where_a_search_ran_out_of_time(monkeypatch):
     assert Status.FLOORS_MISSED.value in found.notes[0]
 
 
+@pytest.mark.slow
 def test_calibration_is_made_once():
     data = pool(n=30)
     found = fairnepv.tradeoff(data, 4, "text", points=3, calibration="efficiency", certify=False)

@@ -467,6 +467,7 @@ def test_improve_ends_at_a_one_swap_optimum_no_worse_than_its_start(case, effort
     assert best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints()) <= F + 2 * GAIN
 
 
+@pytest.mark.slow
 def test_restarts_find_better_sets_than_swaps_alone():
     effort = Effort("restarts", max_passes=1000, pairs=0, restarts=20, patience=20, work=1e12)
     gains = []

@@ -36,6 +36,7 @@ def picks(views, k, tau, eps, **options) -> list[int]:
     return run(Greedy(problem)).state.indices.tolist()
 
 
+@pytest.mark.slow
 @examples(60)
 @given(SEEDS)
 def test_the_picks_are_those_of_the_literal_greedy(seed):
