@@ -352,7 +352,7 @@ def test_people_get_a_table_and_the_picks(run, folder, pool):
     expected = fairnepv.select(pool, K)
     assert (code, err) == (0, "")
     assert f"Chose {K} of {N} items: fair score {expected.fair_score:.4f}" in out
-    assert f"The search ended so: {expected.status.value}." in out
+    assert f"Why the search stopped: {expected.status.value}." in out
     assert "Picks in order: " + ", ".join(f"{i:02}x" for i in expected.indices) in out
 
 

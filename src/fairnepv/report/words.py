@@ -43,7 +43,7 @@ def selection_summary(selection: Selection) -> list[str]:
     ]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
-    lines.append(f"The search ended so: {selection.status.value}.")
+    lines.append(f"Why the search stopped: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)
     return lines
 
@@ -85,7 +85,7 @@ def relaxation_summary(relaxation: Relaxation) -> list[str]:
     return [
         f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",
         f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
-        f"The solver ended so: {relaxation.status.value}.",
+        f"Why the solver stopped: {relaxation.status.value}.",
         f"Checked: {relaxation.checked}.",
     ]
 
