@@ -1,10 +1,11 @@
 """What all tests have in common: two speeds, a state folder of their own, and command lines."""
 
+import json
 import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -80,6 +81,12 @@ class Ended(NamedTuple):
     code: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON on stdout, with nothing around it and nothing on stderr."""
+        assert (self.code, self.err) == (0, "")
+        return json.loads(self.out)
 
 
 @pytest.fixture

@@ -37,19 +37,13 @@ from fairnepv_studies.corpus import Checksum, Corpus
 from fairnepv_studies.feature_files import checksum_of, feature_views, read_view
 from fairnepv_studies.features import encoded_features, text_features
 from fairnepv_studies.stores import base, columns, open_pictures
+from refusals import refused
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def refused(action, *arguments, **options) -> str:
-    with pytest.raises(InputError) as caught:
-        action(*arguments, **options)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
 
 
 def write_images(names, folder: str = "images") -> None:

@@ -4,14 +4,15 @@ import importlib
 import importlib.util
 import io
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 from pictures import png, promising, stored
 from PIL import Image
 
+import refusals
 from fairnepv.data import openmoji
-from fairnepv.errors import InputError
 from fairnepv_studies.encoders import devices, find, fingerprint
 from fairnepv_studies.encoders.devices import Device
 from fairnepv_studies.encoders.efficientnet import EfficientNetLite0
@@ -31,11 +32,7 @@ transformers_installed = pytest.mark.skipif(
 )
 
 
-def refused(*arguments, **options) -> str:
-    with pytest.raises(InputError) as caught:
-        find(*arguments, **options)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
+refused = partial(refusals.refused, find)
 
 
 def alone(encoder, batch) -> np.ndarray:

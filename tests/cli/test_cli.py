@@ -22,7 +22,7 @@ from dataclasses import fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,34 +65,9 @@ POSED = f"{VIEWS} -k {K}"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class Run(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """The JSON on stdout, with nothing around it and nothing on stderr."""
-        assert (self.code, self.err) == (0, "")
-        return json.loads(self.out)
-
-
 @pytest.fixture
-def run(monkeypatch, capsys) -> Callable[..., Run]:
-    """A command line through the entry point; later arguments are taken as they are."""
-
-    def command(line: str, *arguments: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["fairnepv", *shlex.split(line), *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = 0 if end.code is None else int(end.code)
-        captured = capsys.readouterr()
-        return Run(code, captured.out, captured.err)
-
+def run(command):
+    """A command line through the entry point."""
     return command
 
 
@@ -2246,7 +2221,7 @@ def test_help_names_the_commands(run, flag):
 
 
 @pytest.mark.parametrize(
-    ("command", "options"),
+    ("verb", "options"),
     [
         ("select", "-k --view --ids --tau --eps --calibration --method --effort --time-limit"),
         ("select", "--seed --out --force --json --strict --debug --nested --bound --explain"),
@@ -2263,8 +2238,8 @@ def test_help_names_the_commands(run, flag):
         ("demo", "-k --seed --out --json --debug"),
     ],
 )
-def test_help_of_a_command_names_its_options(run, command, options):
-    code, out, _ = run(f"{command} --help")
+def test_help_of_a_command_names_its_options(run, verb, options):
+    code, out, _ = run(f"{verb} --help")
     assert code == 0
     assert [option for option in options.split() if option not in out] == []
 

@@ -21,6 +21,7 @@ from fairnepv.io import conversion, documents, manifest
 from fairnepv.io.conversion import convert
 from fairnepv.io.manifest import verify
 from fairnepv.io.read import read_ids
+from refusals import refused
 from row_files import FORMATS, lists, table, write_arrow, write_parquet, write_shards
 
 N, P, K = 11, 4, 3
@@ -32,13 +33,6 @@ NAMES = [f"i{i}" for i in range(N)]
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def refused(action, *arguments, **options) -> str:
-    with pytest.raises(InputError) as caught:
-        action(*arguments, **options)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
 
 
 def everything() -> dict[str, bytes]:

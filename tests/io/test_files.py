@@ -39,6 +39,7 @@ from fairnepv.io.read import read_features, read_ids, read_picks
 from fairnepv.io.rows import MappedRows, RowFile, Shards
 from fairnepv.io.source import Source
 from fairnepv.views import Pool, base
+from refusals import refused_rows as refused
 from row_files import (
     FORMATS,
     binary,
@@ -62,15 +63,6 @@ NAMES = [f"i{i}" for i in range(N)]
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def refused(action, *arguments) -> str:
-    """The complaint, one line, when rows are opened or when they are read."""
-    with pytest.raises(InputError) as caught:
-        np.asarray(action(*arguments))
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 # --- Every format ---------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from fairnepv.io import places
 from fairnepv.io.read import read_features, read_ids, read_picks
 from fairnepv.io.source import Source, split_source
 from fairnepv.io.write import TABLES, Output, Table, array_content, write_table
+from refusals import refused_rows as refused
 
 ROWS = np.arange(24.0).reshape(8, 3) / 7
 NAMES = [f"item {i}" for i in range(8)]
@@ -30,15 +31,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     """An empty folder, so that files can go by their names."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def refused(read, *arguments: str) -> str:
-    """The complaint about a file, when it is opened or when its rows are read: one line."""
-    with pytest.raises(InputError) as caught:
-        np.asarray(read(*arguments))
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 def parquet(name: str = "t.parquet", /, row_group_size: int | None = None, **columns) -> None:

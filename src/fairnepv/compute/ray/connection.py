@@ -114,12 +114,12 @@ class ClusterConnection:
         """
         left = list(promises)
         with contextlib.suppress(Exception):  # the cluster may have ended
-            for _ in range(_CANCELS if left else 0):
+            for _ in range(_CANCELS):
+                if not left:
+                    return
                 for promise in left:
                     self._ray.cancel(promise, force=True)
                 _, left = self._ray.wait(left, num_returns=len(left), timeout=_MOMENT)
-                if not left:
-                    break
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends, and its files go. A connection that
