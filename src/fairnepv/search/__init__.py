@@ -7,11 +7,12 @@ from fairnepv.search.effort import (
     EFFORTS,
     Effort,
     Found,
+    arena_rows,
     better,
     check_effort,
     greedy,
     improve,
-    restart_from,
+    roam,
 )
 from fairnepv.search.enumeration import (
     Enumeration,
@@ -31,6 +32,7 @@ __all__ = [
     "Found",
     "Greedy",
     "LocalSearch",
+    "arena_rows",
     "better",
     "check_effort",
     "complete",
@@ -40,6 +42,6 @@ __all__ = [
     "improve",
     "misses_floors",
     "refuse_missed_floors",
-    "restart_from",
+    "roam",
     "shortlist",
 ]
