@@ -33,7 +33,8 @@ def climb(seen: list[tuple[float, Step]], reached: float) -> Iterator[tuple[floa
     """When the best F of a whole set rose, and to what.
 
     A rival that serves as a start reports its own objective, which nothing marks: whatever ends
-    above the F that was returned is taken for one, from its greedy picks on, and left out.
+    above the F that was returned is taken for one, from its greedy picks on, and left out. One
+    that ends below stays in, and may show a rise a moment too early; the last F is right.
     """
     runs: list[Points] = []
     last = math.nan
