@@ -23,8 +23,8 @@ from fairnepv.search import (
     better,
     greedy,
     improve,
+    refine,
     refuse_missed_floors,
-    roam,
     shortlist,
 )
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
@@ -124,23 +124,21 @@ def _best_found(problem: Problem, plan: Plan, context: Context) -> Found:
     objective of its own is among them, so that the answer is never below theirs.
     """
     effort = plan.effort
-
-    def refine(start: Found) -> Found:
-        return improve(problem, start, effort, context, goal=context.goal)
-
     best = greedy(problem, context)
     if effort.passes == 0 or context.stopped:
         return best
-    best = refine(best) if effort.competes else best
+
+    def compared(start: Found) -> Found:
+        ready = not effort.competes
+        return start if ready else improve(problem, start, effort, context, goal=context.goal)
+
+    best = compared(best)
     for start in _starts(problem, plan):
         if context.ended(best.status):
             return best
         with context.absorbing_interruption():
-            found = start(context)
-            best = better(problem, best, refine(found) if effort.competes else found)
-    if context.ended(best.status):
-        return best
-    found = refine(roam(problem, best, effort, context))
+            best = better(problem, best, compared(start(context)))
+    found = refine(problem, best, effort, context, goal=context.goal)
     return replace(better(problem, best, found), status=context.stopped or found.status)
 
 

@@ -115,7 +115,7 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
         return [count.relaxation(), *([count.swaps(effort)] if effort.passes else [])]
     stages = [count.greedy()]
     if plan.method not in ("greedy", "auto", "exact"):
-        stages += [count.swaps(effort)] if effort.passes else []
+        stages += [count.tabu(effort), count.swaps(effort)] if effort.passes else []
         return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]
     if plan.method == "greedy" or effort.passes == 0:
         return stages
@@ -160,7 +160,8 @@ def fit(
 ) -> tuple[Problem, Forecast]:
     """The problem with means such that its forecast keeps to the limit, and that forecast.
 
-    What costs nothing but time is given up first, then tightness of the bound, then a start.
+    What costs nothing but time is given up first, then tightness of the bound and rows of tabu
+    searches, then a start.
     """
     least: Forecast | None = None
     for candidate in _ladder(problem):
@@ -184,7 +185,7 @@ def fit(
 def _ladder(problem: Problem) -> Iterator[Problem]:
     """The problem with less and less that may be kept in memory."""
     yield problem
-    means = replace(problem.means, table=0, arena=_SMALL_ARENA)
+    means = replace(problem.means, table=0)
     yield replace(problem, means=means)
     engine = problem.pool.engine
     if isinstance(engine, LocalEngine) and engine.block_numbers > _SMALL_BLOCKS:
@@ -192,6 +193,6 @@ def _ladder(problem: Problem) -> Iterator[Problem]:
         problem, means = replace(problem, pool=pool), replace(means, confirmed=2 * _SMALL_BLOCKS)
         yield replace(problem, means=means)
     for multiple in (16, 4):
-        means = replace(means, support=max(500, multiple * problem.k))
+        means = replace(means, support=max(500, multiple * problem.k), arena=_SMALL_ARENA)
         yield replace(problem, means=means)
     yield replace(problem, means=replace(means, relaxation=False))

@@ -12,7 +12,7 @@ from fairnepv.search.effort import (
     check_effort,
     greedy,
     improve,
-    roam,
+    refine,
 )
 from fairnepv.search.enumeration import (
     Enumeration,
@@ -41,7 +41,7 @@ __all__ = [
     "greedy",
     "improve",
     "misses_floors",
+    "refine",
     "refuse_missed_floors",
-    "roam",
     "shortlist",
 ]

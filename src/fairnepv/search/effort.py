@@ -122,7 +122,7 @@ def improve(
     problem: Problem, start: Found, effort: Effort, session: Context, *, goal: float | None = None
 ) -> Found:
     """One-swaps against the full pool, as far as the effort goes, or until the merit is `goal`."""
-    if effort.passes == 0 or session.stopped:
+    if effort.passes == 0 or session.ended(start.status):
         return start
     search = LocalSearch(problem, start.indices, goal=goal)
     outcome = session.run(search, max_passes=effort.passes_for(problem.work()))
@@ -130,7 +130,18 @@ def improve(
     return Found(outcome.state.indices, Status.SPENT if spent else outcome.status)
 
 
-def roam(problem: Problem, found: Found, effort: Effort, session: Context) -> Found:
+def refine(
+    problem: Problem, start: Found, effort: Effort, session: Context, *, goal: float | None = None
+) -> Found:
+    """The best that tabu search finds from a start, brought to a one-swap optimum: what every
+    objective gets."""
+    found = roam(problem, start, effort, session, goal=goal)
+    return improve(problem, found, effort, session, goal=goal)
+
+
+def roam(
+    problem: Problem, found: Found, effort: Effort, session: Context, *, goal: float | None = None
+) -> Found:
     """Rounds of tabu search, each among the rows that promise most beside the best set so far.
 
     It is left once some rounds in a row have found nothing better.
@@ -142,9 +153,12 @@ def roam(problem: Problem, found: Found, effort: Effort, session: Context) -> Fo
         if session.ended(found.status):
             break
         with session.absorbing_interruption():
+            rows = promising_rows(problem, found.indices, most)
+            among, start = problem.take(rows), np.searchsorted(rows, found.indices)
             swaps = min(left, ROUND)
-            reached = _round(problem, found, most, session, swaps=swaps, number=count)
-            candidate = better(problem, found, reached)
+            outcome = session.run(TabuSearch(among, start, swaps=swaps, number=count, goal=goal))
+            status = Status.TARGET if outcome.status is Status.TARGET else found.status
+            candidate = better(problem, found, Found(rows[outcome.state.best], status))
             failures = failures + 1 if candidate is found else 0
             found, left, count = candidate, left - swaps, count + 1
     return found
@@ -157,19 +171,6 @@ def arena_rows(problem: Problem, n: int | None = None) -> int:
     room = problem.means.arena / M
     affordable = int(math.sqrt(k * k + room)) - k  # m^2 + 2 m k numbers of a view
     return min(max(_LEAST_ROWS, _ROWS_PER_ITEM * k), affordable, n or problem.n)
-
-
-def _round(
-    problem: Problem, found: Found, most: int, session: Context, *, swaps: int, number: int
-) -> Found:
-    rows = np.arange(problem.n)
-    if most < problem.n:
-        rows = promising_rows(problem, found.indices, most)
-    among, start = problem.take(rows), np.searchsorted(rows, found.indices)
-    search = TabuSearch(among, start, swaps=swaps, number=number, goal=session.goal)
-    outcome = session.run(search)
-    status = Status.TARGET if outcome.status is Status.TARGET else found.status
-    return Found(rows[outcome.state.best], status)
 
 
 def better(problem: Problem, left: Found, right: Found) -> Found:

@@ -155,8 +155,9 @@ def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[tuple[Any, Respo
     row, found = np.array([move.row], dtype=np.int64), []
     for view, own in zip(pool.views, move.changes, strict=True):
         change = ResponseChange.of(own)
-        arrays = _as_kind(pool, change[:3], coarse)
-        found.append((view.anchor(row), ResponseChange(*arrays, *change[3:])))
+        kernel, column, step = _as_kind(pool, change[:3], coarse)
+        change = change._replace(kernel=kernel, column=column, step=step)
+        found.append((view.anchor(row), change))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from fairnepv.views.base import Floats, Indices
 
 _STRIDE = 25  # swaps of a step, after which everything is made anew from the set
 _LOOKED_AT = 24  # rows whose swaps are scored, of those that promise most
+_LONGEST = 4  # times the root of k: so many swaps a row stays out, or a fraction of that
 _DIGITS = 9  # by which scores are told apart; equal ones go to the lowest row
 
 
@@ -62,9 +63,9 @@ class TabuSearch:
     ) -> None:
         self.problem, self.goal, self._swaps = problem, goal, swaps
         self._start = np.asarray(start, dtype=np.int64)
-        shortest = max(2, math.isqrt(problem.k))
-        rng = problem.rng(Stream.TENURE, number)
-        self._tenures = rng.integers(shortest, 2 * shortest, size=swaps, endpoint=True)
+        longest = _LONGEST * max(2, math.isqrt(problem.k))
+        draws = problem.rng(Stream.TENURE, number).random(swaps)
+        self._tenures = (longest * _LONGEST**-draws).astype(np.int64)  # evenly in their logarithm
 
     @functools.cached_property
     def _kernels(self) -> Floats:
@@ -98,9 +99,9 @@ class TabuSearch:
         for swap in range(state.swaps, last):
             move = arena.best_swap(rows_free > swap, slots_free > swap)
             if move is None:
-                return replace(state, best=best, value=value, swaps=swap, finished=True)
+                break
             rows_free[arena.indices[move.slot]] = swap + self._tenures[swap]
-            slots_free[move.slot] = swap + self._tenures[swap] // 2
+            slots_free[move.slot] = swap + self._tenures[swap] // _LONGEST
             arena.swap(move)
             if move.value > value + self.problem.tolerances.gain:
                 best, value = arena.indices.copy(), move.value
@@ -108,7 +109,8 @@ class TabuSearch:
             value = subset_merit(self.problem, best)
         if value <= state.value:
             best, value = state.best, state.value
-        return TabuState(arena.indices, best, value, rows_free, slots_free, last)
+        ended = move is None
+        return TabuState(arena.indices, best, value, rows_free, slots_free, last, ended)
 
 
 # --- which rows ---------------------------------------------------------------------------------
@@ -125,7 +127,9 @@ class _Look(NamedTuple):
 
 def promising_rows(problem: Problem, indices: Indices, most: int) -> Indices:
     """The rows of a set, and those that could raise F_tau most in some slot, `most` in all,
-    ascending. One pass, in float64, so that no engine chooses others."""
+    ascending. One pass, in float64, so that no engine chooses others; none where there are few."""
+    if most >= problem.n:
+        return np.arange(problem.n)
     pool, subset = problem.pool, Subset.of(problem, indices)
     rules = problem.constraints.may_swap(indices, problem.n)
     source = RowSource.of(subset, coarse=False)
@@ -184,6 +188,8 @@ class Arena:
         pivots = np.diagonal(self.inverses, axis1=1, axis2=2)
         rules = self.problem.constraints.may_swap(self.indices, self.problem.n)
         rise = standing.rise(self._rows, self.v.transpose(1, 0, 2), self.c.T, pivots)  # (m, k)
+        # A copy of an item in its place would leave everything as it is, and there may be many.
+        rise[np.abs(rise - self._utility.needed_ceiling(0.0)) < 10.0**-_DIGITS] = -np.inf
         rise[rules.blocked | rows] = -np.inf
         rise[:, slots] = -np.inf
         if not rules.allowed.all():
