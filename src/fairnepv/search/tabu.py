@@ -2,8 +2,7 @@
 
 The kernels of these rows are held, so that a swap touches M m k numbers and no row of the pool. A
 row that left may not come back for some swaps, and one that came may not leave, so the search goes
-on past local optima; the best set on its way is what it returns. `benchmarks/anytime.py` shows it
-beside what it took the place of: more starts, pairs of swaps, and restarts from perturbed sets.
+on past local optima; the best set on its way is what it returns (docs/decisions/0034).
 """
 
 from __future__ import annotations
