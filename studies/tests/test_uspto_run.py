@@ -357,13 +357,10 @@ def test_random_methods_are_run_for_every_seed_and_others_once(prepared):
     assert seeds_sentence(once) == "Every selector was run once."
 
 
-def test_the_default_is_not_random_where_its_passes_are_long(prepared, monkeypatch):
-    from fairnepv.search import effort
-
-    monkeypatch.setattr(effort, "_LONG_PASS", 1.0)
+def test_the_default_is_random_where_it_searches(prepared):
     pool = open_pool(Corpus.open(prepared))
-    assert set(make_settings(pool, [4]).drawn) == {"random"}
-    assert set(make_settings(pool, [4], effort="thorough").drawn) == {"auto", "random"}
+    assert set(make_settings(pool, [4], effort="fast").drawn) == {"random"}
+    assert set(make_settings(pool, [4]).drawn) == {"auto", "random"}
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,13 @@ def test_the_baselines_optimise_different_things():
         assert max(scores, key=scores.__getitem__) == name
 
 
+def test_no_searched_rival_depends_on_the_random_state():
+    views = cases.clustered_views(np.random.default_rng(1), 60, [6, 9], 12)
+    for name in (*OPTIMISERS, "view1-only"):
+        problems = (pose(views, 8, 0.05, [0.1, 0.1], seed=seed) for seed in range(4))
+        assert len({tuple(select(problem, name)) for problem in problems}) == 1
+
+
 def test_the_papers_baselines_collapse_a_view():
     paper = cases.paper_instance()
     views = {name: DiagonalView(paper[name], eps=0) for name in ("text", "vision")}

@@ -1,7 +1,7 @@
 """Baselines with an objective of their own that fair search can optimise [FairNEPv, section 5].
 
 They are greedy in it and then refined under it by the same search, with the same effort, as the
-fair objective gets.
+fair objective gets. None depends on the random state.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairnepv.loop import Context
+from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found, greedy, refine
 from fairnepv.views import Pool, SumView
@@ -54,5 +55,6 @@ def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
 
 
 def _optimise(problem: Problem, effort: Effort, context: Context) -> Found:
+    problem = replace(problem, random_state=default("random_state"))  # whoever compares, asks once
     start = replace(greedy(problem, context), ordered=False)  # but by another objective
     return refine(problem, start, effort, context)
