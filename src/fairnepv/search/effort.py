@@ -23,7 +23,6 @@ from fairnepv.search.tabu import TabuSearch, promising_rows
 from fairnepv.views.base import Indices
 
 _ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
-ROUND = 100  # swaps of a tabu search, after which it looks for its rows anew
 _LEAST_ROWS, _ROWS_PER_ITEM = 600, 6  # that a tabu search is made among
 
 
@@ -39,7 +38,8 @@ class Effort:
     name: str
     passes: int = 0  # of a local search, in products; 0 leaves a start as it is
     swaps: int = 0  # of tabu searches, at most
-    patience: int = 0  # rounds of them in a row that may fail
+    round: int = 1  # so many of them, then their rows are looked for anew
+    patience: int = 0  # rounds in a row that may fail
     products: float = 0.0
     floor: float = 0.0
     samples: int = 0  # starts drawn from the relaxed solution
@@ -68,6 +68,7 @@ EFFORTS = {
             "balanced",
             passes=24,
             swaps=600,
+            round=100,
             patience=2,
             products=40.0,
             floor=2e10,
@@ -77,8 +78,9 @@ EFFORTS = {
         Effort(
             "thorough",
             passes=300,
-            swaps=6000,
-            patience=8,
+            swaps=8000,
+            round=400,
+            patience=5,
             products=2000.0,
             floor=1e12,
             samples=8,
@@ -155,7 +157,7 @@ def roam(
         with session.absorbing_interruption():
             rows = promising_rows(problem, found.indices, most)
             among, start = problem.take(rows), np.searchsorted(rows, found.indices)
-            swaps = min(left, ROUND)
+            swaps = min(left, effort.round)
             outcome = session.run(TabuSearch(among, start, swaps=swaps, number=count, goal=goal))
             status = Status.TARGET if outcome.status is Status.TARGET else found.status
             candidate = better(problem, found, Found(rows[outcome.state.best], status))
