@@ -43,6 +43,9 @@ _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _BINS = 20  # of prices, for what x is usual at a price
+_FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
+
+Start = tuple[Indices, Floats]  # rows and their x, of the solution of a problem like this one
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,12 @@ class ConcaveState:
 class Concave:
     """Maximise the relaxed F_tau until bound - value is at most `gap`.
 
-    `start` may name rows to begin with: those of the solution of a problem like this one.
+    It may start from the solution of a problem like this one; the value is then a rough one.
     """
 
     stage = "bound"
 
-    def __init__(self, problem: Problem, *, gap: float, start: Indices | None = None) -> None:
+    def __init__(self, problem: Problem, *, gap: float, start: Start | None = None) -> None:
         self.problem, self.gap = problem, gap
         self._start = start
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
@@ -87,8 +90,10 @@ class Concave:
         self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
 
     def init(self) -> ConcaveState:
-        rows = self._first_rows()
+        rows = self._first_rows() if self._start is None else self._start[0]
         x = self._topk(rows).start()
+        if self._start is not None:
+            x = (1.0 - _FLATTENED) * self._start[1] + _FLATTENED * x
         return ConcaveState(rows, x, x, self._at(rows, x).value, np.inf, rows, x)
 
     def step(self, state: ConcaveState) -> ConcaveState:
@@ -161,6 +166,10 @@ class Concave:
         """The dual variables that proved the best bound."""
         return self._proving(state)[0].published(self.problem)
 
+    def view_values(self, state: ConcaveState) -> Floats:
+        """(M,) what the relaxation gives to every view, without what priorities add."""
+        return self._at(state.rows, state.x).view_values - self.problem.lifts
+
     def _proving(self, state: ConcaveState) -> tuple[Dual, float]:
         """The dual variables at the best x, and what they prove: in the solver's precision, or
         exactly where that would prove less than the state says."""
@@ -218,7 +227,7 @@ class Concave:
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """The relaxed value, in float64 where it decides whether the bound is good enough."""
-        if self._dtype == np.float64 or bound - point.value > self.gap:
+        if self._dtype == np.float64 or self._start or bound - point.value > self.gap:
             return point.value
         with self._threads(rows):
             return self._hold(rows, np.float64, self._rough).least_value(point)
@@ -255,8 +264,6 @@ class Concave:
         size = first_size(self.problem)
         if len(open_rows) <= size:
             return open_rows
-        if self._start is not None:
-            return self._start
         sample = open_rows[:: math.ceil(len(open_rows) / size)]
         rules = self.problem.constraints  # which may need others besides
         return np.union1d(sample, rules.best_set(np.zeros(self.problem.n), self.problem.k))

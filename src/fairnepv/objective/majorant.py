@@ -32,6 +32,8 @@ from fairnepv.views.base import Floats, Indices
 
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _CHUNK = 2048  # rows that are worth a thread of the host
+_SPARSE = 16.0  # times as long as one of BLAS takes a multiply-add per non-zero, there and back
+_FAINT = 1e-3  # of the mean of x: a proven value can do without such rows
 _LOOSE = 5.0  # times as rough as a value may be, a proven one is not worth having
 
 Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]  # does independent calls, in order
@@ -43,7 +45,8 @@ def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 @dataclass(frozen=True)
 class HeldRows:
-    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller.
+    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller, which
+    need not be made of rows that are sparse.
 
     Held in float32, they give a value to about six digits in half of the time. They are at `place`,
     and so is what is as large as they are; x and prices are on the host. A value that may be
@@ -56,6 +59,7 @@ class HeldRows:
     kernel: Any = None
     place: Any = HOST
     rough: float = 0.0  # nats per item that a value may be too large by
+    sparse: Any = None  # CSR rows (m, p), in place of their kernel
 
     @classmethod
     def of(
@@ -67,22 +71,33 @@ class HeldRows:
         rough: float = 0.0,
     ) -> HeldRows:
         """As the smaller of the two, without `shift` I of the kernel, which its ridge gets."""
-        eps, place = view.ridge + max(shift, 0.0), view.place
-        if view.p < len(rows) and not shift:
+        eps, place, m = view.ridge + max(shift, 0.0), view.place, len(rows)
+        if view.p < m and not shift:
             features = view.dense_rows(rows)
             norms = place.get(place.square_sums(features))
             kind = getattr(place.xp, np.dtype(dtype).name)
             held = place.xp.astype(features, kind, copy=False)
             return cls(eps, norms, held, place=place, rough=rough)
+        if rough and not shift and view.place is HOST and _SPARSE * view.stored < view.n * m:
+            sparse = view.rows(rows)
+            norms = view.squared_norms_at(rows)
+            return cls(eps, norms, rough=rough, sparse=sparse.astype(dtype))
         K = view.inner(rows, rows)
         K.flat[:: len(K) + 1] -= shift
         kernel = place.put(K.astype(dtype, copy=False))
         return cls(eps, np.diagonal(K).copy(), kernel=kernel, place=place, rough=rough)
 
+    def take(self, some: Indices) -> HeldRows:
+        """Some of them, of a kernel."""
+        if self.kernel is None:
+            return replace(self, norms=self.norms[some], sparse=self.sparse[some])
+        there = self.place.put(some)
+        return replace(self, norms=self.norms[some], kernel=self.kernel[there[:, None], there])
+
     @functools.cached_property
     def exact(self) -> bool:
         """Whether the rows are held in float64."""
-        held = self.kernel if self.features is None else self.features
+        held = next(x for x in (self.features, self.kernel, self.sparse) if x is not None)
         return bool(held.dtype == self.place.xp.float64)
 
     @property
@@ -97,14 +112,22 @@ class HeldRows:
     def gram(self, root: Any, each: Each) -> Any:
         """X^T X or X X^T for X = diag(root) Phi, whichever is smaller."""
         if self.features is None:
-            return root[:, None] * self.kernel * root
+            if self.kernel is None:
+                weighted = self.sparse.multiply(root[:, None]).tocsr()
+                return (weighted @ weighted.T).toarray()
+            product = root[:, None] * self.kernel
+            product *= root
+            return product
         parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
         return functools.reduce(operator.add, parts)
 
     def images(self, Y: Any, root: Any, each: Each) -> Any:
         """Phi Y, (m, r), for vectors Y of the first kind; for a kernel K diag(root) Y."""
         if self.features is None:
-            return self.kernel @ (root[:, None] * Y)
+            weighted = root[:, None] * Y
+            if self.kernel is None:
+                return self.sparse @ (self.sparse.T @ weighted)
+            return self.kernel @ weighted
         products = [partial(operator.matmul, self.features[c], Y) for c in self._chunks]
         chunks = list(each(products))
         return chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks)
@@ -145,9 +168,7 @@ class Slope:
     fresh: bool  # whether this depends on x alone, and on no other point
 
     @classmethod
-    def at(
-        cls, rows: HeldRows, x: Floats, k: int, each: Each, near: Slope | None = None
-    ) -> Slope:
+    def at(cls, rows: HeldRows, x: Floats, k: int, each: Each, near: Slope | None = None) -> Slope:
         place, kind = rows.place, rows.kind
         root, total = place.put(np.sqrt(x).astype(kind)), float(rows.norms @ x)
         start = first_vectors(near and near.basis, rows.side, k) if rows.rough else None
@@ -198,11 +219,15 @@ def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, Y: Any) ->
 
 def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
     """At most Gamma(x), in float64 and next to it; `near` has roughly the same."""
-    if rows.features is None and first_vectors(near.basis, rows.side, k) is not None:
-        place, root = rows.place, rows.place.put(np.sqrt(x))
-        matrix = place.get(rows.gram(root, one_by_one))
-        least = least_value(matrix, place.get(near.basis), rows.eps, k)
-        if near.value - least <= _LOOSE * k * max(rows.rough, HALF_UNIT):
+    if first_vectors(near.basis, rows.side, k) is not None:
+        place, basis = rows.place, near.basis
+        few, weights = rows, x
+        if rows.features is None:  # Gamma rises with x: without rows of next to no x it is less
+            kept = np.flatnonzero(x > _FAINT * x.mean())
+            few, weights, basis = rows.take(kept), x[kept], basis[place.put(kept)]
+        matrix = place.get(few.gram(place.put(np.sqrt(weights)), one_by_one))
+        least = least_value(matrix, place.get(basis), rows.eps, k)
+        if near.value - least <= _LOOSE * k * rows.rough:
             return least
     return Slope.at(replace(rows, rough=0.0), x, k, one_by_one).value
 

@@ -24,6 +24,7 @@ SPARE = 8  # Ritz vectors beyond the r that count: what could rise above the mea
 _SMALL, _PER_PICK = 500, 6  # sides up to which LAPACK is as quick as blocks from nowhere
 _PER_VECTOR = 10  # the same, of blocks that begin with good vectors
 _WIDEST = 0.35  # of the side, for a subspace
+_REFINED = 5  # products more, for vectors by which a value is proven
 _CLEAR = 0.4  # relative residual at which a Ritz value below the mean is believed
 
 Product = Callable[[Any], tuple[Any, Any]]  # V -> images, which are kept, and M V
@@ -93,14 +94,18 @@ def ritz_pairs(
         wanted = np.flatnonzero(~counts | (lacks > 0.1 * rough * k / c))
         if not V.shape[1] + len(wanted) <= _WIDEST * len(V):
             return None
-        scale = 1.0 / np.maximum(rho[wanted], np.finfo(np.float32).tiny)
-        widened = R[:, place.put(wanted)] * place.put(scale.astype(np.float32))
-        widened = place.xp.linalg.qr(place.xp.concat([V, widened], axis=1))[0][:, V.shape[1] :]
-        more, M_more = product(widened)
-        V, images, MV = (
-            place.xp.concat(pair, axis=1)
-            for pair in ((V, widened), (images, more), (MV, M_more))
-        )
+        W = _beside(V, R[:, place.put(wanted)], place)
+        pairs = zip((V, images, MV), (W, *product(W)), strict=True)
+        V, images, MV = (place.xp.concat(pair, axis=1) for pair in pairs)
+
+
+def _beside(V: Any, W: Any, place: Place) -> Any:
+    """Orthonormal vectors that span W beside V: twice, as what little is left of a column the first
+    time may not be orthogonal."""
+    for _ in range(2):
+        W = W - V @ (V.T @ W)
+        W = place.xp.linalg.qr(W)[0]
+    return W
 
 
 def least_value(matrix: Floats, basis: Floats, eps: float, k: int) -> float:
@@ -112,22 +117,34 @@ def least_value(matrix: Floats, basis: Floats, eps: float, k: int) -> float:
     trace, the one that fills the caps in turn majorises the others, so its Gamma, which is
     Schur-concave, is the least.
     """
-    Y = np.linalg.qr(basis.astype(np.float64))[0]
+    total, Y = HOST.trace(matrix), _refined(matrix, basis)
     MY = matrix @ Y
-    lam, Q = HOST.leading(Y.T @ MY, Y.shape[1])
-    Y, MY, total = Y @ Q, MY @ Q, HOST.trace(matrix)
+    lam = np.maximum(np.einsum("ij,ij->j", Y, MY), 0.0)
     r, mean = split(lam, total, k)
-    room = mean - lam[-1] if r < len(lam) else 0.0
+    keep = min(len(lam) - 1, r + SPARE)
+    room = mean - lam[keep]  # to what is left of M beside the vectors that are kept
     if not room > 0:
         return -np.inf
-    # What the residuals may add to the Ritz values, by the Schur complement; twice, to be sure.
-    caps = np.maximum(lam, mean) + 2.0 * ((MY - Y * lam) ** 2).sum() / room
+    Y, lam, rho = Y[:, :keep], lam[:keep], np.linalg.norm(MY - Y * lam, axis=0)[:keep]
+    # What residuals may add to Ritz values: by the Schur complement R^T R / room, which is at most
+    # the diagonal matrix of rho_i sum_j rho_j / room; twice, to be sure.
     rounding = 8.0 * len(matrix) * np.finfo(np.float64).eps * total
-    excess = (Y * (caps - mean)) @ Y.T - matrix
+    caps = np.maximum(lam + 2.0 * rho * rho.sum() / room + 4.0 * rounding, mean)
+    excess = (Y * (caps - mean)) @ Y.T
+    excess -= matrix
     excess.flat[:: len(matrix) + 1] += mean - rounding
-    if dpotrf(excess, lower=1, clean=0)[1]:
+    if dpotrf(excess.T, lower=1, clean=0, overwrite_a=1)[1]:
         return -np.inf
     filled = np.minimum(np.cumsum(np.concatenate([caps, np.full(k + 1, mean)])), total)
     spectrum = np.diff(filled, prepend=0.0)
     r, tail = split(spectrum, total, k)
     return gamma(spectrum[:r], tail, eps, k)
+
+
+def _refined(matrix: Floats, basis: Floats) -> Floats:
+    """Ritz vectors of M in float64, descending, from a block and what M makes of it."""
+    blocks = [np.linalg.qr(basis.astype(np.float64))[0]]
+    for _ in range(_REFINED):
+        blocks.append(np.linalg.qr(matrix @ blocks[-1])[0])
+    V = np.linalg.qr(np.hstack(blocks))[0]
+    return np.asarray(V @ HOST.leading(V.T @ (matrix @ V), V.shape[1])[1])

@@ -70,9 +70,7 @@ class Utility(Protocol):
 
     # --- the concave majorant ---
 
-    def majorant(
-        self, rows: HeldRows, x: Floats, k: int, each: Each, near: Any = None
-    ) -> Tangent:
+    def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each, near: Any = None) -> Tangent:
         """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S; where
         rows may be rough, it may be too large by that. `near` is one at a point like x."""
 
