@@ -567,8 +567,9 @@ def test_no_point_is_evaluated_twice(few_rows, monkeypatch):
     """Neither the first one, nor that at which the value is made exact."""
     seen = {"at": [], "least_value": []}
     for name, points in seen.items():
+        real = getattr(TopK, name)
 
-        def evaluate(topk, x, near=None, real=getattr(TopK, name), points=points):
+        def evaluate(topk, x, near=None, real=real, points=points):
             points.append(getattr(x, "x", x).tobytes())
             return real(topk, x) if near is None else real(topk, x, near)
 

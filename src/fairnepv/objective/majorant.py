@@ -72,16 +72,17 @@ class HeldRows:
     ) -> HeldRows:
         """As the smaller of the two, without `shift` I of the kernel, which its ridge gets."""
         eps, place, m = view.ridge + max(shift, 0.0), view.place, len(rows)
-        if view.p < m and not shift:
+        kind, held = getattr(place.xp, np.dtype(dtype).name), None
+        if not shift and (view.p < m or view.array_anchors):
             features = view.dense_rows(rows)
             norms = place.get(place.square_sums(features))
-            kind = getattr(place.xp, np.dtype(dtype).name)
             held = place.xp.astype(features, kind, copy=False)
-            return cls(eps, norms, held, place=place, rough=rough)
-        if rough and not shift and view.place is HOST and _SPARSE * view.stored < view.n * m:
-            sparse = view.rows(rows)
-            norms = view.squared_norms_at(rows)
-            return cls(eps, norms, rough=rough, sparse=sparse.astype(dtype))
+            if view.p < m:
+                return cls(eps, norms, held, place=place, rough=rough)
+            return cls(eps, norms, kernel=held @ held.T, place=place, rough=rough)
+        if rough and not shift and place is HOST and _SPARSE * view.stored < view.n * m:
+            norms, held = view.squared_norms_at(rows), view.rows(rows).astype(dtype)
+            return cls(eps, norms, sparse=held, rough=rough)
         K = view.inner(rows, rows)
         K.flat[:: len(K) + 1] -= shift
         kernel = place.put(K.astype(dtype, copy=False))
