@@ -18,6 +18,7 @@ import fairnepv
 import reference
 from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.concave import Dual, ViewDual, certify, check_proof, price, view_bound
+from fairnepv.concave import bounds as bounds_module
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave.concave import Concave, ConcaveState
 from fairnepv.concave.topk import TopK
@@ -473,6 +474,39 @@ def test_a_view_alone_is_bounded_under_the_same_rules():
         assert best <= bound
         free, _ = view_bound(replace(problem, constraints=Constraints()), f"view{q}", gap=1e-3)
         assert bound <= free + 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_views_alone_are_bounded_nearly_as_well_as_by_themselves(seed, monkeypatch):
+    """From the joint solution, to five times its gap; and no worse than that unless it is said."""
+    monkeypatch.setattr(bounds_module, "_CHEAP", 0.0)
+    problem = wider_pool(seed, n=400, k=12)
+    certificate = certify(problem, gap=1e-3)
+    assert certificate.notes == ()
+    assert check_proof(problem.pool, certificate.proof).holds
+    for name, bound in certificate.by_view.items():
+        own, _ = view_bound(problem, name, gap=1e-4)
+        assert own - 1e-4 <= bound <= own + 5e-3
+
+
+def test_a_loose_bound_of_a_view_alone_is_said(monkeypatch):
+    """Here none is solved for, as if time were over."""
+    real = bounds_module._bound_alone
+
+    def unsolved(*given):
+        found = real(*given)
+        return found._replace(bound=math.inf)
+
+    monkeypatch.setattr(bounds_module, "_CHEAP", 0.0)
+    monkeypatch.setattr(bounds_module, "_bound_alone", unsolved)
+    problem = wider_pool(0, n=400, k=12)
+    certificate = certify(problem, gap=1e-3)
+    own = {name: real(problem, name, 1e-4, None, None).bound for name in certificate.by_view}
+    loose = [name for name, bound in certificate.by_view.items() if bound - own[name] > 5e-3]
+    assert loose
+    assert [note.split("'")[1] for note in certificate.notes] == loose
+    assert all("alone is proven" in note for note in certificate.notes)
+    assert check_proof(problem.pool, certificate.proof).holds
 
 
 @pytest.mark.parametrize("eps", [1e-13, 1e-100, 1e-300])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairnepv.concave.concave import Concave, ConcaveState, Start
+from fairnepv.concave.concave import Concave, ConcaveState, Start, evaluation_cost
 from fairnepv.concave.dual import Dual
 from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
 from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
@@ -22,6 +22,7 @@ from fairnepv.views.base import Floats, Indices
 GAP: float = default("gap")  # nats per item
 _MOST_STEPS = 200
 _APART = 5.0  # times the gap, for the bounds of views alone: nothing is decided by these
+_CHEAP = 1e7  # multiply-adds of an evaluation on all rows, up to which they are as precise
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 
 
@@ -59,7 +60,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Context | None = Non
     bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
     if len(pool.names) > 1:
         joint = _Joint(dual, state.rows, state.x, solver.view_values(state))
-        own = [_view_alone(problem, q, joint, _APART * gap, context) for q in range(len(bounds))]
+        own = [_view_alone(problem, q, joint, gap, context) for q in range(len(bounds))]
         bounds, alone = np.array([view.bound for view in own]), [view.dual for view in own]
         notes += _notes_apart(dict(zip(pool.names, own, strict=True)), _APART * gap)
     status = context.stopped or status
@@ -140,10 +141,13 @@ class _Joint(NamedTuple):
 def _view_alone(problem: Problem, q: int, joint: _Joint, gap: float, session: Context) -> _Alone:
     """What is proven of a view: by the joint proof where that is good enough, or time is over."""
     name, dual, value = problem.pool.names[q], joint.alone(q), joint.values[q]
+    alone = problem.over(problem.pool.only(name))
+    if not session.stopped and evaluation_cost(alone, problem.n) <= _CHEAP:
+        return _bound_alone(problem, name, gap, session, None)
     found = _Alone(proven_alone(problem, name, dual), dual, value)
-    if session.stopped or found.bound - value <= gap:
+    if session.stopped or found.bound - value <= _APART * gap:
         return found
-    other = _bound_alone(problem, name, gap, session, (joint.rows, joint.x))
+    other = _bound_alone(problem, name, _APART * gap, session, (joint.rows, joint.x))
     return other if other.bound <= found.bound else found._replace(value=other.value)
 
 

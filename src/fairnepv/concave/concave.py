@@ -334,6 +334,14 @@ def evaluation_cost(problem: Problem, m: int) -> float:
     return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
 
 
+def evaluation_work(problem: Problem, m: int) -> float:
+    """Multiply-adds of an evaluation as it is made: of a large side only the leading eigenvectors
+    are computed, in a few products with fewer than k columns."""
+    k = problem.k
+    sides = [min(view.p, m) for view in problem.pool.views]
+    return float(sum(min(m * side**2 / 2 + 4 * side**3, 4 * m * side * k) for side in sides))
+
+
 def _expected_x(prices: Floats, x: Floats, joining: Floats) -> Floats:
     """What x to expect of rows that join at these prices, from rows of T with both."""
     bins = np.array_split(np.argsort(prices, kind="stable"), min(_BINS, len(x)))
