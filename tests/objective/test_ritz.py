@@ -143,7 +143,7 @@ def test_a_resumed_solve_goes_where_the_uninterrupted_one_went(steps, growing):
 
 def test_a_rough_solver_ends_where_an_exact_one_does(growing, monkeypatch):
     warm = []
-    real = majorant.Slope.at.__func__
+    real = majorant.Slope.at.__func__  # type: ignore[attr-defined]
 
     def at(cls, *given, **named):
         slope = real(cls, *given, **named)

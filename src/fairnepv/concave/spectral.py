@@ -36,11 +36,20 @@ def spectral_bounds(problem: Problem) -> Spectral:
 
 
 def knows_spectrum(problem: Problem, view: View) -> bool:
-    """Whether the eigenvalues of a view are worth their work, which only the paper's bound needs:
-    a Gram matrix of the smaller side, and its factorisation."""
+    """Whether the eigenvalues of a view are worth their work, which only the paper's bound needs."""
+    work = spectral_work(view)
+    return min(view.n, view.p) <= WIDEST_GRAM and work <= affordable_spectrum(problem)
+
+
+def spectral_work(view: View) -> float:
+    """Multiply-adds of a Gram matrix of the smaller side, and of its eigenvalues."""
     side, other = sorted((view.n, view.p))
-    work = side**2 * other / 2 + 4.0 * side**3
-    return side <= WIDEST_GRAM and work <= _CHEAP + _PRODUCTS * problem.work()
+    return side**2 * other / 2 + 4.0 * side**3
+
+
+def affordable_spectrum(problem: Problem) -> float:
+    """Multiply-adds that the eigenvalues of one view may take."""
+    return _CHEAP + _PRODUCTS * problem.work()
 
 
 def spectral_bound(lam: Floats, view: View, k: int) -> float:
