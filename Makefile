@@ -5,7 +5,7 @@
 #   make test-slow  what the fast suite leaves out
 #   make test-all   lint, types, imports and every test (twenty minutes)
 #   make cover      line and branch coverage of the library
-# and `make bench` writes every table of BENCHMARKS.md anew (an hour, and 20 GB of disk for a while).
+# and `make bench` writes every table of BENCHMARKS.md anew (two hours, and 20 GB of disk for a while).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,6 +43,7 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py --write
+	$(BIN)/python benchmarks/anytime.py --write
 	$(BIN)/python benchmarks/scale.py --large --write
 	$(BIN)/python benchmarks/tiers.py --write
 	$(BIN)/python benchmarks/cluster.py --write

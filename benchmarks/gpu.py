@@ -1,9 +1,10 @@
 """Selections on one GPU, beside what its arithmetic and its memory allow.
 
 Builds its (simulated) data on the device, checks itself against the local engine on a small
-instance, measures its own ceilings, and prints one table (`--json FILE` keeps the numbers, and
-`--publish FILE --write` puts them into BENCHMARKS.md, on a machine that need not have a GPU).
-Without one it runs a small instance on `torch:cpu`, to see that everything works.
+instance, measures its own ceilings, and prints every row of its table once it is there. `--json
+FILE` keeps the rows likewise, so that a run that is killed loses none; `--only` runs some parts,
+and `--publish FILE... --write` puts what several runs kept into BENCHMARKS.md, on a machine that
+need not have a GPU. Without one, or with `--tiny`, everything runs on `torch:cpu` in small.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,7 +39,22 @@ from fairnepv.search.table import SwapTable
 from sections import markdown, publish
 
 GAP = 5e-3
+LIMITS = (0.5, 1.0, 2.0, 5.0)
 Row = tuple[str, float, str]  # what, seconds, what to say of it
+Shape = tuple[int, int, int]  # rows, columns of each of two views, items
+
+
+class Sizes(NamedTuple):
+    small: Shape
+    main: Shape
+    large: Shape  # float16, as is the next
+    largest: Shape
+
+
+FULL = Sizes(
+    (20_000, 256, 100), (1_000_000, 1024, 1000), (10_000_000, 512, 1000), (32_882_558, 768, 1000)
+)
+TINY = Sizes((500, 16, 10), (2_000, 32, 20), (5_000, 16, 20), (10_000, 24, 20))
 
 
 def view(n: int, p: int, device: Any, seed: int, dtype: Any = torch.float32) -> Any:
@@ -54,6 +70,12 @@ def view(n: int, p: int, device: Any, seed: int, dtype: Any = torch.float32) -> 
         noise = torch.randn(stop - start, p, device=device)
         rows[start:stop] = ((centres[which] + 0.8 * noise) * columns).to(dtype)
     return rows
+
+
+def two_views(shape: Shape, device: Any, dtype: Any = torch.float32) -> dict[str, Any]:
+    n, p, _ = shape
+    _restart_peak(device)  # and free what the pool before this one has left
+    return {"text": view(n, p, device, 1, dtype), "vision": view(n, p, device, 2, dtype)}
 
 
 def clock(call: Callable[[], Any], device: Any, repeats: int = 1) -> tuple[float, Any]:
@@ -103,19 +125,20 @@ def ceilings(device: Any, n: int, p: int, k: int) -> tuple[dict[str, float], lis
 # --- what we do -----------------------------------------------------------------------------------
 
 
-def check(device: Any, n: int, p: int, k: int) -> list[Row]:
-    data = {"text": view(n, p, device, 1), "vision": view(n, p, device, 2)}
+def check(device: Any, shape: Shape) -> Iterator[Row]:
+    """The same indices as on the host; then the default once more, with everything loaded."""
+    n, p, k = shape
+    data = two_views(shape, device)
     here = {name: rows.cpu().numpy() for name, rows in data.items()}
-    found = []
+    choose = partial(fairnepv.select, data, k, engine=f"torch:{device}")
     for options in ({"effort": "fast", "certify": False}, {"gap": GAP}):
-        seconds, there = clock(
-            partial(fairnepv.select, data, k, engine=f"torch:{device}", **options),
-            device,
-        )
+        seconds, there = clock(partial(choose, **options), device)
         local = fairnepv.select(here, k, **options)
         same = "the same indices" if np.array_equal(local.indices, there.indices) else "DIFFERENT"
-        found.append((f"check, n = {n:,}, {options}", seconds, same))
-    return found
+        yield f"check, n = {n:,}, {options}", seconds, same
+    seconds, found = clock(choose, device, 3)
+    what = f"default, n = {n:,}, two views of {p}, k = {k}"
+    yield what, seconds, f"F = {found.fair_score:.4f}; wanted 2 s"
 
 
 def greedy_by_products(data: dict[str, Any], k: int, device: Any) -> Row:
@@ -166,79 +189,129 @@ def _share(rate: float, ceiling: float, kind: str) -> str:
     return f"{rate / 1e12:.1f} TFlop/s, {rate / ceiling:.0%} of {kind}"
 
 
-def selections(data: dict[str, Any], k: int, device: Any, balanced: bool) -> list[Row]:
-    engine, found = f"torch:{device}", []
-    (n, p), kind = next(iter(data.values())).shape, next(iter(data.values())).dtype
-    pool = f"n = {n:,}, two views of {p} ({str(kind).removeprefix('torch.')})"
+def fast(data: dict[str, Any], k: int, device: Any) -> Row:
+    _restart_peak(device)
     seconds, quick = clock(
-        lambda: fairnepv.select(data, k, engine=engine, effort="fast", certify=False), device, 2
+        lambda: fairnepv.select(data, k, engine=f"torch:{device}", effort="fast", certify=False),
+        device,
+        2,
     )
-    found.append((f"`fast`, {pool}", seconds, f"F = {quick.fair_score:.4f}"))
-    if balanced:
-        seconds, whole = clock(lambda: fairnepv.select(data, k, engine=engine, gap=GAP), device)
-        proof = whole.certificate
-        said = f"F = {whole.fair_score:.4f} <= {proof.upper_bound:.4f}, gap {proof.duality_gap:.1e}"
-        found.append((f"`balanced` with certificate, {pool}", seconds, said))
-        stages: dict[str, float] = {}
-        for step in whole.trace:
-            stages[step.stage] = max(stages.get(step.stage, 0.0), step.seconds)
-        found += [(f"  of which {name}, at most", s, "") for name, s in stages.items()]
-    return found
+    return f"`fast`, {described(data, k)}", seconds, f"F = {quick.fair_score:.4f}{_peak(device)}"
+
+
+def default(data: dict[str, Any], k: int, device: Any) -> Iterator[Row]:
+    seconds, whole = clock(
+        lambda: fairnepv.select(data, k, engine=f"torch:{device}", gap=GAP), device
+    )
+    proof = whole.certificate
+    said = f"F = {whole.fair_score:.4f} <= {proof.upper_bound:.4f}, gap {proof.duality_gap:.1e}"
+    yield f"`balanced` with certificate, {described(data, k)}", seconds, said
+    stages: dict[str, float] = {}
+    for step in whole.trace:
+        stages[step.stage] = max(stages.get(step.stage, 0.0), step.seconds)
+    yield from ((f"  of which {name}, at most", s, "") for name, s in stages.items())
+
+
+def limits(data: dict[str, Any], k: int, device: Any) -> Iterator[Row]:
+    for limit in LIMITS:
+        seconds, _ = clock(
+            partial(fairnepv.select, data, k, engine=f"torch:{device}", time_limit=limit), device
+        )
+        late = max(seconds - limit, 0.0)
+        kept = "kept" if late <= max(0.3, 0.1 * limit) else "MISSED"
+        yield f"default, time_limit = {limit:g} s", seconds, f"{late:.2f} s late, {kept}"
+
+
+def described(data: dict[str, Any], k: int) -> str:
+    first = next(iter(data.values()))
+    n, p = first.shape
+    return f"n = {n:,}, two views of {p} ({str(first.dtype).removeprefix('torch.')}), k = {k:,}"
+
+
+def _restart_peak(device: Any) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _peak(device: Any) -> str:
+    """The most memory that was taken since then, rows included."""
+    if device.type != "cuda":
+        return ""
+    return f"; peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+PARTS = ("check", "ceilings", "passes", "select", "limits", "large", "largest")
+ON_MAIN = ("passes", "select", "limits")
+
+
+def measure(parts: Iterable[str], device: Any, sizes: Sizes) -> Iterator[Row]:
+    """Rows of the table, each once it is known; one pool is on the device at a time."""
+    n, p, k = sizes.main
+    if "check" in parts:
+        yield from check(device, sizes.small)
+    if "ceilings" in parts or "passes" in parts:
+        rates, found = ceilings(device, min(n, 200_000), p, k)
+        yield from found
+    if any(part in parts for part in ON_MAIN):
+        data = two_views(sizes.main, device)
+        if "passes" in parts:
+            yield greedy_by_products(data, k, device)
+            yield from passes(data, k, device, rates)
+        if "select" in parts:
+            yield fast(data, k, device)
+            yield from default(data, k, device)
+        if "limits" in parts:
+            yield from limits(data, k, device)
+        del data
+    for part, shape in (("large", sizes.large), ("largest", sizes.largest)):
+        if part in parts:
+            yield fast(two_views(shape, device, torch.float16), shape[2], device)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--only", nargs="*", default=["check", "passes", "select", "large"])
-    parser.add_argument("--n", type=int, help="rows, instead of a million")
-    parser.add_argument("--publish", metavar="FILE", help="what --json kept, as a table")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
+    parser.add_argument("--tiny", action="store_true", help="in small, on torch:cpu")
+    parser.add_argument("--json", metavar="FILE", help="keep the rows there")
+    parser.add_argument("--publish", metavar="FILE", nargs="+", help="what --json kept, as a table")
     parser.add_argument("--write", action="store_true", help="into BENCHMARKS.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.publish:
-        kept = json.loads(Path(options.publish).read_text())
-        table = [[what.strip(), f"{seconds:.3f}", said] for what, seconds, said in kept["rows"]]
-        body = f"{kept['about']}\n\n{markdown(['what', 'seconds', ''], table)}"
-        publish("gpu", body, write=options.write)
+        publish_kept(options.publish, options.write)
         return
-    device = TorchEngine(None).device
+    device = TorchEngine("cpu" if options.tiny else None).device
     gpu = device.type == "cuda"
-    n, p, k = (options.n or 1_000_000, 1024, 1000) if gpu else (options.n or 20_000, 64, 50)
     name = torch.cuda.get_device_name(device) if gpu else "CPU"
     given = shlex.join(a for a in sys.argv[1:] if not a.startswith("/"))
     about = (
         f"`python benchmarks/gpu.py {given}`, {datetime.date.today()}. {name}, "
         f"{os.cpu_count()} cores, torch {torch.__version__}, numpy {np.__version__}."
     )
-    print(about, flush=True)
+    print(f"{about}\n\n{markdown(HEADINGS, [])}", flush=True)
     rows: list[Row] = []
+    for row in measure(options.only, device, FULL if gpu else TINY):
+        rows.append(row)
+        print("| " + " | ".join(_cells(*row)) + " |", flush=True)
+        if options.json:
+            Path(options.json).write_text(json.dumps({"about": about, "rows": rows}, indent=1))
 
-    def say(more: list[Row]) -> None:
-        for what, seconds, said in more:
-            print(f"{what:60s} {seconds:9.4f} s  {said}", flush=True)
-        rows.extend(more)
 
-    if "check" in options.only:
-        say(check(device, min(n, 20_000), min(p, 256), min(k, 100)))
-    rates, found = ceilings(device, min(n, 200_000), p, k)
-    say(found)
-    data = {"text": view(n, p, device, 1), "vision": view(n, p, device, 2)}
-    if "passes" in options.only:
-        say([greedy_by_products(data, k, device)])
-        say(passes(data, k, device, rates))
-    if "select" in options.only:
-        say(selections(data, k, device, balanced=True))
-    del data
-    if "large" in options.only and gpu:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        large = [view(10 * n, p // 2, device, seed, torch.float16) for seed in (1, 2)]
-        data = {"text": large[0], "vision": large[1]}
-        ((what, seconds, said),) = selections(data, k, device, balanced=False)
-        peak = torch.cuda.max_memory_allocated() / 2**30
-        say([(what, seconds, f"{said}; peak {peak:.1f} GiB")])
-    if options.json:
-        Path(options.json).write_text(json.dumps({"about": about, "rows": rows}, indent=1))
+HEADINGS = ("what", "seconds", "")
+
+
+def publish_kept(files: list[str], write: bool) -> None:
+    kept = [json.loads(Path(file).read_text()) for file in files]
+    table = markdown(HEADINGS, [_cells(*row) for one in kept for row in one["rows"]])
+    abouts = "\n\n".join(one["about"] for one in kept)
+    publish("gpu", f"{abouts}\n\n{table}", write=write)
+
+
+def _cells(what: str, seconds: float, said: str) -> list[str]:
+    return [what.strip(), f"{seconds:.3f}", said]
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def _greedy_with_swaps(data: Any, k: int, tau: float, calibration: str) -> float
     """Fair greedy refined by one-swaps only, as `nepv` refines its own start."""
     problem = pose(data, k, tau, calibration)
     session = Context()
-    found = improve(problem, greedy(problem, session), check_effort("balanced").one_swaps, session)
+    found = improve(problem, greedy(problem, session), check_effort("balanced"), session)
     return fair_score(problem.pool, found.indices, tau)
 
 

@@ -326,12 +326,12 @@ def test_every_purpose_has_its_own_generator():
 
 def test_streams_keep_their_numbers():
     """Or every selection of an earlier version would come out otherwise."""
-    names = ["RANDOM_START", "CURVATURE", "PERTURB", "RANDOM_BASELINE", "KDPP_BASELINE"]
+    names = ["RANDOM_START", "CURVATURE", "TENURE", "RANDOM_BASELINE", "KDPP_BASELINE"]
     names += ["RELAXED_SAMPLE", "COVERAGE"]
     assert [(stream.name, stream.value) for stream in Stream] == [
         *zip(names, range(7), strict=True)
     ]
-    assert _problem().rng(Stream.PERTURB, 3).random() == _problem().rng(2, 3).random()
+    assert _problem().rng(Stream.TENURE, 3).random() == _problem().rng(2, 3).random()
 
 
 @pytest.mark.parametrize(("left", "right"), [((), (0,)), ((1,), (1, 0)), ((2, 3), (2, 3, 0))])

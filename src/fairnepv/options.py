@@ -43,8 +43,8 @@ quotas: How many of a group. -- By label a number or (least, most) with None for
 floors: The least d that a view must keep.
 random_state: Random state.
 ids: Row ids. -- (n,), or by view name, and then the views are aligned by them.
-effort: How hard to search. -- 'fast' (fair greedy), 'balanced' (several starts, swaps, pair
-    exchanges, restarts) or 'thorough' (more of each).
+effort: How hard to search. -- 'fast' (fair greedy), 'balanced' (also tabu search and swaps, about
+    a second and some hundred products) or 'thorough' (more of each, and more starts).
 oversampling: The NEPv start has a shortlist of so many times k items.
 gap: Duality gap of the bound, in nats per item.
 memory_limit: Keep to so much memory besides the data, such as 2GiB, by keeping less. -- Bytes

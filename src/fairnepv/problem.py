@@ -32,7 +32,7 @@ class Stream(IntEnum):
 
     RANDOM_START = 0  # of a relaxation on frames
     CURVATURE = 1  # the check of what it converged to, by attempt
-    PERTURB = 2  # items replaced at a local optimum, by restart
+    TENURE = 2  # how long rows are closed in a tabu search, by round
     RANDOM_BASELINE = 3
     KDPP_BASELINE = 4  # by sample
     RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
@@ -57,6 +57,7 @@ class Means:
     table: int = 1 << 27  # numbers of a swap table; a larger one is made anew in every pass
     confirmed: int = 1 << 22  # float64 numbers of rows whose swaps are confirmed at a time
     support: int | None = None  # rows that the certificate solves its relaxation on, at most
+    arena: int = 1 << 24  # float64 numbers of a tabu search among few rows
     relaxation: bool = True  # whether frames are relaxed for a start that is one among several
 
 

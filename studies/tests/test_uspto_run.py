@@ -170,7 +170,7 @@ def test_the_terminal_has_all_columns_and_says_simulated(finished, command, monk
     words = "selector F text vision min text vision eff."
     assert lines[at].split() == words.split()
     assert "over 2 seeds of what depends on the seed: fairnepv, default, Random" in out
-    assert "except: FairNEPv, the paper's pipeline has one-swaps without pair exchanges" in out
+    assert "except: FairNEPv, the paper's pipeline has one-swaps without tabu search" in out
     table = lines[: next(i for i, line in enumerate(lines) if line.startswith("Simulated"))]
     assert max(map(len, table)) <= 80
     assert "…" not in out
@@ -464,13 +464,13 @@ def test_captions_say_what_every_selector_gets(prepared):
     pool = open_pool(Corpus.open(prepared))
     caption = results_caption(make_settings(pool, [4]))
     for words in (
-        "FairNEPv, the paper's pipeline has one-swaps without pair exchanges",
-        "fairnepv, default takes the best of several starts, and restarts within its effort",
+        "FairNEPv, the paper's pipeline has one-swaps without tabu search",
+        "fairnepv, default may start from the bound's solution, too",
         "Random is drawn",
     ):
         assert words in caption
     alike = make_settings(pool, [4], methods=["averaged", "text-only"])
-    assert budget_sentence(alike).endswith("by the same local search within the same passes.")
+    assert budget_sentence(alike).endswith("by the same search within the same effort.")
     assert seconds_caption(alike).endswith("and of the bound, which serves all.")
     fast = make_settings(pool, [4], effort="fast")
     assert "With effort fast no selector is refined by swaps." in results_caption(fast)

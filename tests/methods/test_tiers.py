@@ -21,7 +21,7 @@ from fairnepv.loop import Context, pack, run, unpack
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import FirstTier, ShardsState, find_in_tiers, shards_of
 from fairnepv.planning import foresee
-from fairnepv.search import EFFORTS, effort
+from fairnepv.search import EFFORTS
 from fairnepv.search.greedy import Greedy
 from fairnepv.views import Pool
 from search_problems import examples, kernels
@@ -476,19 +476,6 @@ def test_the_first_tier_goes_on_from_a_stored_state():
         assert np.array_equal(getattr(again.state, name), getattr(whole, name))
 
 
-def test_the_second_tier_is_as_thorough_as_its_own_size_allows(monkeypatch):
-    """The pool is too large for a relaxation among the starts; the winners are not."""
-    work = pose(DATA, K).work()
-    monkeypatch.setattr(effort, "_LONG_PASS", work / 2)
-
-    def stages(**options):
-        trace = fairnepv.select(DATA, K, certify=False, **options).trace
-        return {step.stage for step in trace}
-
-    assert "ascent" not in stages()
-    assert "ascent" in stages(hierarchical=5)
-
-
 # --- Bad input ------------------------------------------------------------------------------------
 
 
@@ -518,7 +505,7 @@ def test_shards_that_would_be_kept_whole_are_refused():
 def test_a_plan_counts_both_tiers():
     n, k, p = 100_000, 100, 64
     problem = pose([np.ones((n, p), np.float32)], k)
-    chosen = EFFORTS["balanced"].for_size(problem)
+    chosen = EFFORTS["balanced"]
 
     def stages(**options):
         plan = Plan("auto", chosen, **options)

@@ -1,4 +1,4 @@
-"""Swaps and pair exchanges, the set that they are judged by, and enumeration."""
+"""Swaps, the set that they are judged by, and enumeration."""
 
 import itertools
 import math
@@ -18,7 +18,6 @@ from fairnepv.loop import Budget, Context, Outcome, pack, run, unpack
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Found, LocalSearch, better, enumerate_subsets, improve
 from fairnepv.search import enumeration as enumeration_module
-from fairnepv.search.effort import Effort, _perturb, restart_from
 from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.local import LocalState, best_swaps
 from fairnepv.search.subset import Subset
@@ -59,8 +58,8 @@ def first_rows(case: cases.Case) -> np.ndarray:
     return np.arange(case.k)
 
 
-def search(problem: Problem, start, *, pairs: int = 0, **budget) -> Outcome[LocalState]:
-    return run(LocalSearch(problem, start, pairs=pairs), budget=Budget(**budget))
+def search(problem: Problem, start, **budget) -> Outcome[LocalState]:
+    return run(LocalSearch(problem, start), budget=Budget(**budget))
 
 
 # --- The set with its inverses --------------------------------------------------------------------
@@ -127,29 +126,15 @@ def test_thirty_exchanges_in_a_row_stay_exact(storage):
 def test_a_pass_finds_the_best_row_for_every_slot(case, block):
     problem, Ls = pose_case(case, block=block), case_kernels(case)
     S = first_rows(case).tolist()
-    best = best_swaps(SwapTable.of(Subset.of(problem, indices(*S))), by_view=True)
-    criteria = [reference.swap_values(Ls, S, case.tau)]
-    if len(Ls) > 1:
-        criteria += [reference.swap_values([L], S, case.tau) for L in Ls]
+    best = best_swaps(SwapTable.of(Subset.of(problem, indices(*S))))
+    values = reference.swap_values(Ls, S, case.tau)
     first, last = (best.rungs[ends] for ends in best.ends())
-    assert first["criterion"].tolist() == np.repeat(range(len(criteria)), case.k).tolist()
-    assert first["slot"].tolist() == list(range(case.k)) * len(criteria)
-    winners = [int(np.argmax(x >= x.max() - 1e-9)) for values in criteria for x in values.T]
+    assert first["slot"].tolist() == list(range(case.k))
+    winners = [int(np.argmax(x >= x.max() - 1e-9)) for x in values.T]
     assert first["row"].tolist() == winners
-    fair = [criteria[0][row, j % case.k] for j, row in enumerate(winners)]
-    np.testing.assert_allclose(first["fair"], fair, atol=1e-9)
-    scores = last["score"].reshape(len(criteria), case.k)
-    np.testing.assert_allclose(scores[0], criteria[0].max(axis=0), atol=1e-9)
-    for q, values in enumerate(criteria[1:]):
-        gains = values.max(axis=0) - reference.subset_score(Ls[q], S)
-        np.testing.assert_allclose(scores[q + 1] / case.k, gains, atol=1e-9)
-
-
-def test_a_pass_judges_by_fairness_alone_when_asked():
-    case = cases.SMALL[2]
-    best = best_swaps(SwapTable.of(Subset.of(pose_case(case), first_rows(case))), by_view=False)
-    assert set(best.rungs["criterion"].tolist()) == {0}
-    assert len(best.moves(0)) == case.k
+    fair = [values[row, j] for j, row in enumerate(winners)]
+    np.testing.assert_allclose(first["score"], fair, atol=1e-9)
+    np.testing.assert_allclose(last["score"], values.max(axis=0), atol=1e-9)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -168,10 +153,7 @@ def test_a_pass_offers_only_what_the_rules_allow(kind, block):
         best = values.max(axis=0)
         slots = [int(j) for j in np.argsort(-best) if np.isfinite(best[j])]
         expected = [(j, (int(values[:, j].argmax()),)) for j in slots]
-        assert (
-            best_swaps(SwapTable.of(Subset.of(problem, indices(*S))), by_view=False).moves(0)
-            == expected
-        )
+        assert best_swaps(SwapTable.of(Subset.of(problem, indices(*S)))).moves() == expected
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -190,9 +172,8 @@ def test_near_ties_between_rows_are_settled_alike_at_any_block_size(logs, block)
 def test_moves_equal_to_rounding_are_tied_wherever_they_lie(offset):
     """The lower row goes first, also where the scores lie on two sides of a decimal grid."""
     scores = np.array([0.5 + offset + 1e-15, 0.5 + offset - 1e-15, 0.9])
-    moves = np.arange(3), indices(7, 4, 9)
-    best = SwapLadders.of(moves, scores, scores, (1e-10,))
-    assert best.moves(0) == [(2, (9,)), (1, (4,)), (0, (7,))]
+    best = SwapLadders.of(np.arange(3), indices(7, 4, 9), scores, 1e-10)
+    assert best.moves() == [(2, (9,)), (1, (4,)), (0, (7,))]
 
 
 def test_a_swap_that_improves_is_not_hidden_by_a_near_tie():
@@ -224,15 +205,14 @@ def check_never_decreases(outcome: Outcome[LocalState]) -> None:
 
 
 @pytest.mark.sample
-@pytest.mark.parametrize("pairs", [0, 8])
 @pytest.mark.parametrize("block", [3, None])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
-def test_no_swap_improves_what_the_search_returns(case, block, pairs):
+def test_no_swap_improves_what_the_search_returns(case, block):
     problem, Ls = pose_case(case, block=block), case_kernels(case)
     rng = np.random.default_rng(1)
     for _ in range(3):
         start = rng.permutation(problem.n)[: case.k]
-        outcome = search(problem, start, pairs=pairs)
+        outcome = search(problem, start)
         check_one_swap_optimum(outcome, Ls, case.tau, problem.constraints)
         check_never_decreases(outcome)
         assert outcome.state.value >= reference.fair_score(Ls, start, case.tau) - ROUNDING
@@ -297,12 +277,12 @@ def test_strained_sets_respond_as_accurately_as_they_are_scored(width):
     best = best_swaps(SwapTable.of(subset))
     values = reference.row_swap_values(views, [*eps, 1e-9], range(8), 0.1)
     first, _ = best.ends()
-    np.testing.assert_allclose(best.rungs["fair"][first], values.max(axis=0), atol=1e-10)
+    np.testing.assert_allclose(best.rungs["score"][first], values.max(axis=0), atol=1e-10)
 
 
 @examples(40)
-@given(SEEDS, st.sampled_from(BLOCKS), st.sampled_from(list(STORAGE)), st.sampled_from([0, 6]))
-def test_no_allowed_swap_improves_under_rules(seed, block, storage, pairs):
+@given(SEEDS, st.sampled_from(BLOCKS), st.sampled_from(list(STORAGE)))
+def test_no_allowed_swap_improves_under_rules(seed, block, storage):
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(7, 12)), int(rng.integers(2, 6))
     tau = float(rng.choice([0.02, 0.3, math.inf]))
@@ -312,7 +292,7 @@ def test_no_allowed_swap_improves_under_rules(seed, block, storage, pairs):
     start = allowed[rng.integers(len(allowed))]
     stored = [STORAGE[storage](view) for view in views]
     problem = pose(stored, k, tau, eps, block=block, rules=rules)
-    outcome = search(problem, start, pairs=pairs)
+    outcome = search(problem, start)
     Ls = kernels(views, eps)
     check_one_swap_optimum(outcome, Ls, tau, rules)
     check_never_decreases(outcome)
@@ -325,7 +305,7 @@ def test_every_step_on_the_way_obeys_the_rules(kind):
     views = cases.clustered_views(np.random.default_rng(6), 12, [5, 4], 4)
     problem = pose(views, 4, 0.1, [0.1, 0.1], rules=rules)
     start = feasible_subsets(rules, 12, 4)[0]
-    method = LocalSearch(problem, indices(*start), pairs=10)
+    method = LocalSearch(problem, indices(*start))
     state, seen = method.init(), 0
     while method.done(state) is None:
         state = method.step(state)
@@ -339,8 +319,8 @@ def test_swaps_of_one_pass_do_not_break_a_quota_together():
     Phi = np.array([[0.1, 0.0], [0.0, 0.1], [1.0, 0.0], [0.0, 1.0]])
     rules = Constraints(quotas=Quotas(np.array([0, 0, 1, 1]), np.array([0, 0]), np.array([2, 1])))
     problem = pose([Phi], 2, 0.1, [0.01], rules=rules)
-    best = best_swaps(SwapTable.of(Subset.of(problem, indices(0, 1))), by_view=False)
-    assert best.moves(0) == [(0, (2,)), (1, (3,))]
+    best = best_swaps(SwapTable.of(Subset.of(problem, indices(0, 1))))
+    assert best.moves() == [(0, (2,)), (1, (3,))]
     outcome = search(problem, [0, 1])
     check_one_swap_optimum(outcome, kernels([Phi], [0.01]), 0.1, rules)
     assert outcome.state.indices.tolist() == [2, 1]
@@ -356,7 +336,7 @@ def test_edges_are_solved_to_optimality(k, M, tau):
     """For k = 1 and k = n - 1 one swap reaches every subset."""
     rng = np.random.default_rng(k + M)
     views, eps = cases.random_views(rng, 8, [4] * M), [0.1] * M
-    outcome = search(pose(views, k, tau, eps), np.arange(k), pairs=4)
+    outcome = search(pose(views, k, tau, eps), np.arange(k))
     best, optima = reference.exhaustive(kernels(views, eps), k, tau)
     assert outcome.state.value == pytest.approx(best, abs=1e-9)
     assert tuple(sorted(outcome.state.indices.tolist())) in optima
@@ -366,7 +346,7 @@ def test_fixing_everything_leaves_nothing_to_do():
     rng = np.random.default_rng(0)
     rules = Constraints(fixed_in=indices(5, 1, 3))
     problem = pose(cases.random_views(rng, 8, [4, 4]), 3, 0.1, [0.1, 0.1], rules=rules)
-    outcome = search(problem, [5, 1, 3], pairs=5)
+    outcome = search(problem, [5, 1, 3])
     assert outcome.status is Status.LOCAL_OPTIMUM
     assert outcome.state.indices.tolist() == [5, 1, 3]
     assert outcome.state.swaps == 0
@@ -391,20 +371,17 @@ def test_the_pass_budget_ends_the_search_with_the_best_so_far(passes):
     assert (outcome.state.value > start + GAIN) == (passes > 0)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 6, 9])
+@pytest.mark.parametrize("steps", [1, 2])
 def test_a_resumed_search_goes_where_the_uninterrupted_one_went(steps):
     problem = paper_problem()
     start = cases.PAPER_TABLE["text-only"].subset
-    whole = search(problem, start, pairs=16)
-    half = search(problem, start, pairs=16, max_steps=steps)
+    whole = search(problem, start)
+    half = search(problem, start, max_steps=steps)
     assert half.status is Status.STEP_LIMIT
     state = unpack(LocalState, pack(half.state))
-    resumed = run(LocalSearch(problem, indices(*start), pairs=16), state=state)
+    resumed = run(LocalSearch(problem, indices(*start)), state=state)
     assert resumed.state.indices.tolist() == whole.state.indices.tolist()
     assert resumed.state.passes == whole.state.passes
-
-
-# --- Pair exchanges -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [cases.PAPER_ONE_SWAP, cases.PAPER_BALANCED])
@@ -417,29 +394,6 @@ def test_one_swaps_stop_where_the_paper_stops(value):
     assert outcome.state.value == pytest.approx(value, abs=1e-12)
     assert outcome.state.swaps == 0
     check_one_swap_optimum(outcome, paper_kernels(), 0.15, Constraints())
-
-
-@pytest.mark.sample
-@pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize("name", cases.PAPER_TABLE)
-def test_pair_exchanges_reach_the_optimum_of_the_papers_instance(name, block):
-    start = cases.PAPER_TABLE[name].subset
-    outcome = search(paper_problem(block=block), start, pairs=16)
-    assert outcome.state.value == pytest.approx(cases.PAPER_OPTIMUM, abs=1e-9)
-    check_one_swap_optimum(outcome, paper_kernels(), 0.15, Constraints())
-
-
-def test_pair_exchanges_from_the_balanced_items():
-    outcome = search(paper_problem(), [10, 11, 12, 13, 14], pairs=16)
-    assert outcome.state.value == pytest.approx(cases.PAPER_OPTIMUM, abs=1e-9)
-
-
-def test_no_more_pairs_are_tried_than_asked_for():
-    start = [0, 1, 5, 6, 14]  # optimal: every pair is tried in vain
-    for pairs in (1, 5):
-        outcome = search(paper_problem(), start, pairs=pairs)
-        assert outcome.state.passes == 2 + pairs  # one for swaps, one for the queue
-        assert outcome.state.indices.tolist() == start
 
 
 # --- Effort ---------------------------------------------------------------------------------------
@@ -465,80 +419,6 @@ def test_improve_ends_at_a_one_swap_optimum_no_worse_than_its_start(case, effort
     start = reference.fair_score(Ls, range(case.k), case.tau)
     assert start <= F + ROUNDING
     assert best_allowed_swap(Ls, result.indices.tolist(), case.tau, Constraints()) <= F + 2 * GAIN
-
-
-@pytest.mark.slow
-def test_restarts_find_better_sets_than_swaps_alone():
-    effort = Effort("restarts", max_passes=1000, pairs=0, restarts=20, patience=20, work=1e12)
-    gains = []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        views, eps = cases.clustered_views(rng, 40, [6, 5], 8), [0.1, 0.1]
-        problem = pose(views, 8, 0.05, eps)
-        stuck = improve(problem, found(*range(8)), effort, Context())
-        freed = restart_from(problem, stuck, effort, Context())
-        Ls = kernels(views, eps)
-        scores = [reference.fair_score(Ls, x.indices, 0.05) for x in (stuck, freed)]
-        gains.append(scores[1] - scores[0])
-        assert freed.status is Status.LOCAL_OPTIMUM
-        best = best_allowed_swap(Ls, freed.indices.tolist(), 0.05, Constraints())
-        assert best <= scores[1] + 2 * GAIN
-    assert min(gains) >= -ROUNDING
-    assert max(gains) > 1e-3
-
-
-def test_restarts_are_few_where_a_pass_is_dear():
-    """Their number follows from the size of the problem, and none is made without patience."""
-    problem = pose(cases.random_views(np.random.default_rng(0), 40, [6, 5]), 8, 0.05, [0.1, 0.1])
-    effort = Effort("some", max_passes=100, pairs=0, restarts=50, patience=9)
-    work = problem.work()
-    made = [replace(effort, work=c * work).restarts_for(work) for c in (0, 0.5, 3.5, 1e9)]
-    assert made == [0, 0, 3, 50]
-    start = improve(problem, found(*range(8)), effort, Context())
-    impatient = replace(effort, work=1e9 * work, patience=0)
-    assert restart_from(problem, start, impatient, Context()).indices is start.indices
-
-
-def test_restarts_depend_on_the_random_state_alone():
-    views = cases.clustered_views(np.random.default_rng(0), 40, [6, 5], 8)
-    start = np.arange(8)
-    perturbed = {
-        seed: [
-            _perturb(pose(views, 8, 0.05, [0.1, 0.1], seed=seed), start, i).tolist()
-            for i in range(2)
-        ]
-        for seed in (0, 1)
-    }
-    again = _perturb(pose(views, 8, 0.05, [0.1, 0.1], seed=0), start, 1).tolist()
-    assert again == perturbed[0][1]
-    assert perturbed[0] != perturbed[1]
-    assert perturbed[0][0] != perturbed[0][1]
-
-
-@examples(40)
-@given(SEEDS)
-def test_perturbing_replaces_items_and_obeys_the_rules(seed):
-    """Two or more give way to others, all of those that were dropped, unless none are left."""
-    rng = np.random.default_rng(seed)
-    n, k = int(rng.integers(6, 12)), int(rng.integers(2, 6))
-    rules = random_rules(rng, n, k) if seed % 2 else Constraints()
-    problem = pose(cases.random_views(rng, n, [4, 3]), k, 0.1, [0.1, 0.1], rules=rules)
-    allowed = feasible_subsets(rules, n, k)
-    S = indices(*allowed[rng.integers(len(allowed))])
-    perturbed = _perturb(problem, S, seed % 7)
-    assert perturbed.dtype == np.int64
-    assert obeys(rules, perturbed.tolist())
-    assert len(perturbed) == k
-    if not seed % 2:
-        assert len(np.setdiff1d(perturbed, S)) >= min(2, n - k)
-
-
-def test_perturbing_replaces_few_of_many():
-    views = cases.random_views(np.random.default_rng(1), 200, [9, 8])
-    problem, S = pose(views, 60, 0.1, [0.1, 0.1]), np.arange(60)
-    counts = {len(np.setdiff1d(_perturb(problem, S, i), S)) for i in range(200)}
-    assert min(counts) == 2
-    assert max(counts) == 12  # a fifth
 
 
 def test_the_better_of_two_is_the_left_one_when_they_are_tied():

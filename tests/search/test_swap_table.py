@@ -161,7 +161,7 @@ def test_every_swap_above_a_threshold_is_ranked(storage):
     values = reference.swap_values(Ls, start.tolist(), 0.1)
     tops = values.max(axis=0)
     for top in tops:
-        moves = best_swaps(table, above=top - 1e-9).moves(0, above=top - 1e-9)
+        moves = best_swaps(table, above=top - 1e-9).moves(above=top - 1e-9)
         assert sorted(slot for slot, _ in moves) == np.flatnonzero(tops >= top).tolist()
         for slot, rows in moves:
             assert values[rows[0], slot] == pytest.approx(tops[slot], abs=1e-9)
@@ -194,18 +194,17 @@ def test_a_table_that_is_made_anew_may_take_the_memory_of_the_old():
 # --- Tables that are too large --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pairs", [0, 6])
 @pytest.mark.parametrize("storage", STORAGES)
-def test_without_room_for_a_table_the_same_items_are_found(storage, pairs):
+def test_without_room_for_a_table_the_same_items_are_found(storage):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         rules = random_rules(rng, 30, 7) if seed % 2 else Constraints()
         problem, _, _ = posed(rng, storage, rules=rules)
         start = rules.best_set(rng.standard_normal(30), 7)
-        kept = run(LocalSearch(problem, start, pairs=pairs))
+        kept = run(LocalSearch(problem, start))
         tight = replace(problem, means=Means(table=30 * 3 * 7 - 1))
         assert SwapTable.of(Subset.of(tight, start)).aligned == ()
-        anew = run(LocalSearch(tight, start, pairs=pairs))
+        anew = run(LocalSearch(tight, start))
         assert kept.state.indices.tolist() == anew.state.indices.tolist()
         assert (kept.state.swaps, kept.state.passes) == (anew.state.swaps, anew.state.passes)
         assert kept.state.swaps > 0
@@ -270,20 +269,18 @@ def test_a_look_in_float32_leads_to_the_same_swaps(seed):
     views = [np.vstack([view, view[:5], view[:5] * (1.0 + 1e-7)]) for view in views]
     problem = pose(views, k, 0.1, [0.3, 0.5], block=int(rng.integers(1, 30)))
     subset = Subset.of(problem, rng.permutation(n)[:k])
-    looks: dict[tuple[float, bool, object], object] = {}
+    looks: dict[tuple[float, bool, float], object] = {}
     for work in (np.inf, 0.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(table_module, "_LITTLE_WORK", work)
             for keep in (True, False):
                 table = SwapTable.of(subset, keep=keep)
                 assert table.source.coarse == (work == 0.0)
-                for by_view in (True, False):
-                    best = best_swaps(table, by_view=by_view)
-                    looks[work, keep, by_view] = [best.moves(q) for q in range(1 + 2 * by_view)]
-                looks[work, keep, "above"] = best_swaps(table, above=subset.value).moves(0)
+                for above in (-np.inf, subset.value):
+                    looks[work, keep, above] = best_swaps(table, above=above).moves()
     for keep in (True, False):
-        for kind in (True, False, "above"):
-            assert looks[0.0, keep, kind] == looks[np.inf, keep, kind]
+        for above in (-np.inf, subset.value):
+            assert looks[0.0, keep, above] == looks[np.inf, keep, above]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -291,9 +288,9 @@ def test_a_search_in_float32_ends_where_one_in_float64_does(seed, any_size_in_fl
     rng = np.random.default_rng(seed)
     views = cases.random_views(rng, 80, [10, 14])
     problem, start = pose(views, 9, 0.1, [0.3, 0.5]), rng.permutation(80)[:9]
-    coarse = run(LocalSearch(problem, start, pairs=4))
+    coarse = run(LocalSearch(problem, start))
     monkeypatch.setattr(table_module, "_LITTLE_WORK", np.inf)
-    exact = run(LocalSearch(problem, start, pairs=4))
+    exact = run(LocalSearch(problem, start))
     assert coarse.state.indices.tolist() == exact.state.indices.tolist()
     assert coarse.status is exact.status is Status.LOCAL_OPTIMUM
 
@@ -384,7 +381,7 @@ def test_the_search_ends_where_no_allowed_swap_improves(seed):
     rng = np.random.default_rng(seed)
     rules = random_rules(rng, 14, 5)
     problem, Ls, _ = posed(rng, "mixed", n=14, k=5, rules=rules)
-    outcome = run(LocalSearch(problem, rules.best_set(rng.standard_normal(14), 5), pairs=3))
+    outcome = run(LocalSearch(problem, rules.best_set(rng.standard_normal(14), 5)))
     S = outcome.state.indices.tolist()
     F = reference.fair_score(Ls, S, 0.1)
     assert best_allowed_swap(Ls, S, 0.1, rules) <= F + 1e-6

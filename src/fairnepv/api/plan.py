@@ -67,7 +67,7 @@ def _foreseen(
 ) -> tuple[Problem, Forecast]:
     """A sketch of the problem with means that keep to the limit, and what it will take."""
     problem = sketch(data, k, part(ProblemOptions, options))
-    effort = check_effort(options["effort"]).for_size(problem)
+    effort = check_effort(options["effort"])
     shards = shards_wanted(problem, options)
     plans = [Plan(known_method(problem, name), effort, shards=shards) for name in methods]
     foretell = partial(

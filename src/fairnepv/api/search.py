@@ -43,7 +43,7 @@ def make_plan(problem: Problem, options: SelectOptions) -> Plan:
     the plan of a selection."""
     return Plan(
         check_method(problem, options["method"]),
-        check_effort(options["effort"]).for_size(problem),
+        check_effort(options["effort"]),
         options["oversampling"],
         options["node_limit"],
         shards=shards_wanted(problem, options),

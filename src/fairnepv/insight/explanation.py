@@ -87,7 +87,7 @@ def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:
     rivals, margins = [-1] * k, np.full(k, np.nan)
     fair = subset.standing._replace(floors=None)  # F_tau, without the price of a missed floor
     value = fair.fair_scores(np.zeros(len(subset.totals)))
-    for place, (row, *_) in best_swaps(SwapTable.of(subset, keep=False)).moves(0):
+    for place, (row, *_) in best_swaps(SwapTable.of(subset, keep=False)).moves():
         if misses_floors(problem, subset.with_row(place, row)):
             continue  # what misses a floor is not allowed
         rivals[place] = row

@@ -89,7 +89,7 @@ def stability(
     assert selection.plan is not None, "where there is a problem there is a plan"
     plan = selection.plan
     if effort is not None:
-        plan = replace(plan, effort=check_effort(effort).for_size(problem))
+        plan = replace(plan, effort=check_effort(effort))
     return _search_all(selection, posed, plan, progress)
 
 

@@ -15,18 +15,16 @@ from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Context
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
-from fairnepv.objective import soft_min_weights, subset_scores
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
 from fairnepv.search import (
-    Effort,
     Exact,
     Found,
     better,
     greedy,
     improve,
+    refine,
     refuse_missed_floors,
-    restart_from,
     shortlist,
 )
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
@@ -40,7 +38,7 @@ Start = Callable[[Context], Found]
 # ended below.
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
-_BINDS = 0.9  # soft-min weight of a view that decides the fair score all but alone
+_SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 
 
 def known_method(problem: Problem, name: Any) -> str:
@@ -76,7 +74,7 @@ def find(problem: Problem, plan: Plan, context: Context) -> Found:
         return greedy(problem, context)
     if plan.method == "nepv":
         start = nepv_start(problem, plan.oversampling, context)
-        return improve(problem, start, plan.effort.one_swaps, context)
+        return improve(problem, start, plan.effort, context)
     if plan.method == "auto":
         return _auto(problem, plan, context)
     if plan.method == "exact":
@@ -86,7 +84,7 @@ def find(problem: Problem, plan: Plan, context: Context) -> Found:
 
 def _exact(problem: Problem, plan: Plan, context: Context) -> Found:
     """A good set first, then branch and bound until nothing better can be left."""
-    start = _several_starts(problem, plan, context)
+    start = _best_found(problem, plan, context)
     if context.ended(start.status):
         return start
     search = Exact(
@@ -102,78 +100,64 @@ def _exact(problem: Problem, plan: Plan, context: Context) -> Found:
 
 
 def _auto(problem: Problem, plan: Plan, context: Context) -> Found:
-    """Several starts; for a small pool, if a bound is wanted at all, also the proof."""
+    """Starts and tabu searches; for a small pool, if a bound is wanted at all, also the proof."""
     if plan.certificate is None or problem.n > MOST_ROWS or problem.k > DEEPEST:
-        return _several_starts(problem, plan, context)
+        return _best_found(problem, plan, context)
     effort, subsets = plan.effort, math.comb(problem.n, problem.k)
-    if subsets <= effort.provable:  # what restarts might find, the proof finds too
-        few = replace(effort, restarts=0, samples=0)
+    if subsets <= effort.provable:  # what further searches might find, the proof finds too
+        few = replace(effort, swaps=0, samples=0)
         return _exact(problem, replace(plan, effort=few), context)
     if subsets > _WORTH_A_TRY * effort.provable:
-        return _several_starts(problem, plan, context)
+        return _best_found(problem, plan, context)
     found = _exact(problem, replace(plan, node_limit=effort.nodes), context)
     if found.status is not Status.NODE_LIMIT:
         return found
     # A proof that nobody asked for may fail; a set that it found on the way has seen no swaps.
-    return replace(improve(problem, found, effort.one_swaps, context), upper=found.upper)
+    return replace(improve(problem, found, effort, context), upper=found.upper)
 
 
-def _several_starts(problem: Problem, plan: Plan, context: Context) -> Found:
-    """The best of several starts at one-swap optima, then pairs, then perturbation and restart.
+def _best_found(problem: Problem, plan: Plan, context: Context) -> Found:
+    """The best start, then tabu search, then one-swaps against the full pool until none improves.
 
-    Every baseline with an objective of its own is among the starts, so the answer is never below
-    theirs. Where passes take long, starts are compared as they are, and only the best is improved.
+    `balanced` starts from fair greedy, or from greedy among the rows that the bound uses. Where an
+    effort competes, every start is brought to its one-swap optimum first, and every rival with an
+    objective of its own is among them, so that the answer is never below theirs.
     """
     effort = plan.effort
-
-    def refine(start: Found, effort: Effort) -> Found:
-        return improve(problem, start, effort, context, goal=context.goal)
-
-    at_once = Effort("as it is", max_passes=0, pairs=0) if effort.limited else effort.one_swaps
-    best = refine(greedy(problem, context), at_once)
-    if effort.max_passes == 0 or context.stopped:
+    best = greedy(problem, context)
+    if effort.passes == 0 or context.stopped:
         return best
-    for start in _starts(problem, plan, best):
+
+    def compared(start: Found) -> Found:
+        ready = not effort.competes
+        return start if ready else improve(problem, start, effort, context, goal=context.goal)
+
+    best = compared(best)
+    for start in _starts(problem, plan):
         if context.ended(best.status):
             return best
         with context.absorbing_interruption():
-            best = better(problem, best, refine(start(context), at_once))
-    if context.ended(best.status):
-        return best
-    return restart_from(problem, refine(best, effort), effort, context)
+            best = better(problem, best, compared(start(context)))
+    found = refine(problem, best, effort, context, goal=context.goal)
+    return replace(better(problem, best, found), status=context.stopped or found.status)
 
 
-def _starts(problem: Problem, plan: Plan, greedy_best: Found) -> Iterator[Start]:
+def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
     """What is tried besides fair greedy, each a function of the context that it runs in."""
     effort, names = plan.effort, problem.pool.names
-    quick = effort.limited and effort.name != "thorough"
-    if not quick and problem.means.relaxation:
-        yield partial(nepv_start, problem, plan.oversampling)
     if plan.certificate is not None:
         yield partial(_support_start, problem, plan.certificate)
-        for sample in range(0 if quick else effort.samples):
+        for sample in range(effort.samples):
             yield partial(_sampled_start, problem, plan.certificate, sample)
-    if effort.name == "thorough" and problem.means.relaxation:
+    if not effort.competes:
+        return
+    if problem.means.relaxation:
+        yield partial(nepv_start, problem, plan.oversampling)
         yield partial(nepv_start, problem, plan.oversampling, start="random")
-    known = baselines(names)
-    for name in _competitors(problem, effort, greedy_best):
-        # The concatenation's optimum is no nearer to the fair one than what is greedy in it.
-        once = quick or name == "concatenated"
-        yield partial(known[name], problem, replace(effort, max_passes=0) if once else effort)
-
-
-def _competitors(problem: Problem, effort: Effort, best: Found) -> list[str]:
-    """Baselines whose answers serve as starts: all that are searched, or for a large pool only
-    the view that decides the fair score all but alone."""
-    names = problem.pool.names
-    if len(names) == 1 or problem.floors is not None:
-        return []
-    single = [f"{name}-only" for name in names]
-    if not effort.limited:
-        return [*single, "fixed-weight", "averaged", "concatenated"]
-    d = subset_scores(problem.pool, best.indices) + problem.lifts
-    weights = soft_min_weights(d, problem.tau)
-    return [name for name, w in zip(single, weights, strict=True) if w > _BINDS]
+    if len(names) > 1 and problem.floors is None:
+        known = baselines(names)
+        for name in (*(f"{name}-only" for name in names), *_SEARCHED_RIVALS):
+            yield partial(known[name], problem, effort)
 
 
 def _support_start(problem: Problem, certificate: Certificate, context: Context) -> Found:

@@ -24,7 +24,7 @@ from fairnepv.methods.plan import Plan
 from fairnepv.methods.selectors import find
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Constraints, Problem
-from fairnepv.search import Found, better, check_effort, greedy, improve
+from fairnepv.search import Found, better, greedy, improve
 from fairnepv.views import Pool
 from fairnepv.views.base import Indices, View
 
@@ -116,13 +116,13 @@ def _among_winners(problem: Problem, state: ShardsState, plan: Plan, context: Co
     bound on the pool, and what is chosen should not depend on whether a bound was asked for."""
     rows = np.unique(state.winners)
     second = problem.take(rows)
-    effort = check_effort(plan.effort.name).for_size(second)
-    found = find(second, replace(plan, effort=effort, certificate=None, shards=()), context)
+    found = find(second, replace(plan, certificate=None, shards=()), context)
     if len(state.best):
         start = Found(np.searchsorted(rows, state.best), Status.COMPLETE)
         if better(second, found, start) is start:
-            swaps = plan.method != "greedy"
-            found = improve(second, start, effort, context, goal=context.goal) if swaps else start
+            found = start
+            if plan.method != "greedy":
+                found = improve(second, start, plan.effort, context, goal=context.goal)
     local = found.status is Status.LOCAL_OPTIMUM  # nobody has looked at the rest of the pool
     status = Status.LOCAL_AMONG_WINNERS if local else found.status
     return replace(found, indices=rows[found.indices], status=status)

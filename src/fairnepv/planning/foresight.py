@@ -15,11 +15,10 @@ from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import PROGRAM, DeviceNeeds, Forecast, Stage
 from fairnepv.planning.stages import Count, Work
 from fairnepv.problem import Means, Problem
-from fairnepv.search.effort import check_effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
 
 _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
-_SMALL_BLOCKS = 1 << 18
+_SMALL_BLOCKS, _SMALL_ARENA = 1 << 18, 1 << 21
 _KNOWN = 8 + 4 + 8 + 8  # bytes by row and view that greedy keeps, and makes in a pass over all
 _SWAP_WIDTH = 4  # times (M + 2) k numbers by row of the widest pass
 _ON_THEIR_WAY = 3  # blocks: filled, copied and computed with
@@ -75,6 +74,8 @@ def _notes(problem: Problem) -> Iterator[str]:
         yield "no swap table is kept, so that swaps take longer"
     if means.support is not None:
         yield f"the bound is solved on at most {means.support:,} rows, and may be less tight"
+    if means.arena < usual.arena:
+        yield "tabu search is made among fewer rows"
     if not means.relaxation:
         yield "frames are not relaxed for a further start"
 
@@ -105,24 +106,25 @@ def _device_needs(problem: Problem, views: list[ViewFacts]) -> DeviceNeeds | Non
 
 def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
     """The stages that a method goes through, as `methods` would run them."""
-    effort, limited = plan.effort, plan.effort.limited
+    effort = plan.effort
     if len(plan.shards) > 2:
         return _tiers(count, plan)
     if plan.method in FACTOR_THE_AVERAGE:
         return [count.averaged(plan.method)]
     if plan.method == "nepv":
-        return [count.relaxation(), *([count.swaps(effort.one_swaps)] if effort.max_passes else [])]
+        return [count.relaxation(), *([count.swaps(effort)] if effort.passes else [])]
     stages = [count.greedy()]
     if plan.method not in ("greedy", "auto", "exact"):
-        stages += [count.swaps(effort)] if effort.max_passes else []
+        stages += [count.tabu(effort), count.swaps(effort)] if effort.passes else []
         return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]
-    if plan.method == "greedy" or effort.max_passes == 0:
+    if plan.method == "greedy" or effort.passes == 0:
         return stages
-    if count.problem.means.relaxation and (not limited or effort.name == "thorough"):
-        stages.append(count.relaxation(1 + (effort.name == "thorough")))
-    starts = 1 + (2 + effort.samples if certify else 1)
-    searches = 1.0 if limited else starts + effort.restarts_for(count.work) / 5
-    stages.append(count.swaps(effort, searches))
+    starts = 1
+    if effort.competes:
+        starts += 1 + effort.samples * certify + count.M + 3
+        if count.problem.means.relaxation:
+            stages.append(count.relaxation(2))
+    stages += [count.tabu(effort), count.swaps(effort, starts)]
     small = count.n <= MOST_ROWS and count.k <= DEEPEST
     if plan.method == "exact" or (certify and small):
         note = "small pools only; how long a proof takes depends on the data"
@@ -141,9 +143,8 @@ def _tiers(count: Count, plan: Plan) -> list[Stage]:
         note=f"{len(sizes):,} shards of up to {max(sizes):,} rows, one at a time",
     )
     winners = Count(count.problem, count.rates, sum(min(count.k, size) for size in sizes))
-    effort = check_effort(plan.effort.name).for_work(winners.work)
     among, stages = f"among {winners.n:,} winners", [first]
-    for stage in method_stages(winners, replace(plan, effort=effort, shards=()), False):
+    for stage in method_stages(winners, replace(plan, shards=()), False):
         passes = stage.passes * winners.n / count.n  # as shares of a pass over all rows
         note = f"{among}; {stage.note}" if stage.note else among
         memory = stage.memory + winners.copied()
@@ -159,7 +160,8 @@ def fit(
 ) -> tuple[Problem, Forecast]:
     """The problem with means such that its forecast keeps to the limit, and that forecast.
 
-    What costs nothing but time is given up first, then tightness of the bound, then a start.
+    What costs nothing but time is given up first, then tightness of the bound and rows of tabu
+    searches, then a start.
     """
     least: Forecast | None = None
     for candidate in _ladder(problem):
@@ -191,6 +193,6 @@ def _ladder(problem: Problem) -> Iterator[Problem]:
         problem, means = replace(problem, pool=pool), replace(means, confirmed=2 * _SMALL_BLOCKS)
         yield replace(problem, means=means)
     for multiple in (16, 4):
-        means = replace(means, support=max(500, multiple * problem.k))
+        means = replace(means, support=max(500, multiple * problem.k), arena=_SMALL_ARENA)
         yield replace(problem, means=means)
     yield replace(problem, means=replace(means, relaxation=False))

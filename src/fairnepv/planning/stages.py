@@ -15,7 +15,7 @@ from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import Stage
 from fairnepv.problem import WIDEST_GRAM, Problem
-from fairnepv.search.effort import Effort
+from fairnepv.search.effort import ROUND, Effort, arena_rows
 from fairnepv.stiefel.coordinates import coordinate_work
 from fairnepv.stiefel.iteration import affordable
 from fairnepv.views import Pool
@@ -26,6 +26,7 @@ _LATE = 24  # directions of greedy in one pass
 _SWAP_PASSES = 15  # of a typical local search
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same where no table is kept
+_TABU_SWEEPS = 8.0  # over what a tabu search keeps, by swap
 _ASCENT = 60  # steps of a baseline that ascends on memberships
 _STEPS = 60  # of a relaxation that is only to order candidates
 _BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
@@ -103,14 +104,12 @@ class Count:
         n, M, k, means = self.n, self.M, self.k, self.problem.means
         number = 4 if self.single else 8
         keeps = n * M * k <= means.table
-        # A pair exchange looks from a second table, the first one being kept.
-        tables = (2 if effort.pairs else 1) * number * n * M * (k + 1) if keeps else 0
-        memory = tables + 17.0 * n + M * 32 * k**2
+        memory = (number * n * M * (k + 1) if keeps else 0) + 17.0 * n + M * 32 * k**2
         memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 2 * number * (M + 2) * k)
         if self.single:  # swaps that are looked at again in float64
             memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + M * k))
-        most = effort.max_passes
-        passes = searches * min(most, _SWAP_PASSES + effort.pairs)
+        most = effort.passes_for(self.work)
+        passes = searches * min(most, _SWAP_PASSES)
         made = (_MADE if keeps else 1.0) * passes  # others are updated
         moved = passes * (_SWEEPS if keeps else _LOOKS) * number * n * M * k
         work = Work(passes, columns=made * k, between=made * n * M * float(k) ** 2, moved=moved)
@@ -118,6 +117,19 @@ class Count:
         return self.stage(
             "swaps", memory, work, note + ("" if keeps else "; too large for a table")
         )
+
+    def tabu(self, effort: Effort) -> Stage:
+        """Rounds of tabu search among few rows, before each a look at what all rows promise."""
+        n, M, k = self.n, self.M, self.k
+        m = arena_rows(self.problem, n)
+        swaps = effort.swaps_for(self.work, M * m * k)
+        rounds = math.ceil(swaps / ROUND) if m < n else 0
+        memory = 8.0 * M * (m**2 + 3 * m * k + 2 * k**2) + 8.0 * m * self.P
+        memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 16 * (M + 2) * k)
+        between = rounds * n * M * float(k) ** 2 + rounds * m * m * self.P
+        moved = _TABU_SWEEPS * 8.0 * swaps * M * m * k + rounds * _LOOKS * 8.0 * n * M * k
+        work = Work(rounds, columns=rounds * k, between=between, moved=moved, double=True)
+        return self.stage("tabu", memory, work, f"at most {swaps:,} swaps among {m:,} rows")
 
     def relaxation(self, starts: int = 1) -> Stage:
         """Frames, in the coordinates that `choose_coordinates` will take."""

@@ -7,11 +7,12 @@ from fairnepv.search.effort import (
     EFFORTS,
     Effort,
     Found,
+    arena_rows,
     better,
     check_effort,
     greedy,
     improve,
-    restart_from,
+    refine,
 )
 from fairnepv.search.enumeration import (
     Enumeration,
@@ -31,6 +32,7 @@ __all__ = [
     "Found",
     "Greedy",
     "LocalSearch",
+    "arena_rows",
     "better",
     "check_effort",
     "complete",
@@ -39,7 +41,7 @@ __all__ = [
     "greedy",
     "improve",
     "misses_floors",
+    "refine",
     "refuse_missed_floors",
-    "restart_from",
     "shortlist",
 ]

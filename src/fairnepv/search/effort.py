@@ -1,4 +1,4 @@
-"""How hard to search, in passes; and the one way to improve a start that everything shares.
+"""How hard to search, counted and never timed; and the ways to improve a start that all share.
 
 The baselines are refined by the same function under the same effort as our own method, so that a
 comparison compares objectives and not budgets.
@@ -7,7 +7,7 @@ comparison compares objectives and not budgets.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,77 +16,77 @@ from fairnepv.checks import brief
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
-from fairnepv.problem import Problem, Stream
+from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, complete
 from fairnepv.search.local import LocalSearch
+from fairnepv.search.tabu import TabuSearch, promising_rows
 from fairnepv.views.base import Indices
+
+_ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
+ROUND = 100  # swaps of a tabu search, after which it looks for its rows anew
+_LEAST_ROWS, _ROWS_PER_ITEM = 600, 6  # that a tabu search is made among
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Budgets are passes and counts, functions of the size of the problem and of nothing else."""
+    """Budgets are counts and functions of the size of the problem that rise with it, so that time
+    grows with n and with k and never falls (docs/method.md#budgets).
+
+    `products` and `floor` say what swaps may take: so many products of all features with k
+    vectors, and so many multiply-adds besides, which for small pools is most of it.
+    """
 
     name: str
-    max_passes: int  # per local search; 0 leaves a start as it is
-    pairs: int  # pair exchanges tried at a one-swap optimum
-    restarts: int = 0  # perturbations of the best set, at most
-    patience: int = 0  # so many of them in a row may fail
+    passes: int = 0  # of a local search, in products; 0 leaves a start as it is
+    swaps: int = 0  # of tabu searches, at most
+    patience: int = 0  # rounds of them in a row that may fail
+    products: float = 0.0
+    floor: float = 0.0
     samples: int = 0  # starts drawn from the relaxed solution
     provable: int = 0  # subsets of a pool up to which the optimum is proven by branch and bound
     nodes: int = 0  # that may be spent on trying to prove it beyond that
-    work: float = 0.0  # multiply-adds in units of `Problem.work` that restarts may take in all
-    large: tuple[int, int] = (0, 0)  # passes and pairs for a pool whose passes take long
-    limited: bool = False  # this is the effort for such a pool
 
     @property
-    def one_swaps(self) -> Effort:
-        """The same effort without pair exchanges."""
-        return replace(self, pairs=0)
+    def competes(self) -> bool:
+        """Whether every rival's answer is a start, so that none ends above."""
+        return self.samples > 0
 
-    def restarts_for(self, work: float) -> int:
-        """Small problems, by `Problem.work`, are perturbed often, large ones hardly."""
-        return min(self.restarts, int(self.work / work))
+    def passes_for(self, work: float) -> int:
+        """Passes of one local search, for a `Problem.work`."""
+        return self.passes and self.passes + int(self.floor / work)
 
-    def for_work(self, work: float) -> Effort:
-        """The same effort, or less of it where every pass takes long."""
-        if work <= _LONG_PASS:
-            return self
-        passes, pairs = self.large
-        return replace(self, max_passes=passes, pairs=pairs, restarts=0, limited=True)
-
-    def for_size(self, problem: Problem) -> Effort:
-        return self.for_work(problem.work())
+    def swaps_for(self, work: float, entries: int) -> int:
+        """Swaps of tabu searches in all, each of which goes over so many entries."""
+        return min(self.swaps, int((self.floor + self.products * work) / (_ENTRY * entries)))
 
 
 EFFORTS = {
-    "fast": Effort("fast", max_passes=0, pairs=0),
-    "balanced": Effort(
-        "balanced",
-        max_passes=2000,
-        pairs=16,
-        restarts=300,
-        patience=100,
-        samples=2,
-        provable=2_000_000,
-        nodes=3000,
-        work=1e9,
-        large=(30, 0),
-    ),
-    "thorough": Effort(
-        "thorough",
-        max_passes=10000,
-        pairs=64,
-        restarts=2000,
-        patience=400,
-        samples=8,
-        provable=100_000_000,
-        nodes=30_000,
-        work=1e11,
-        large=(300, 16),
-    ),
+    effort.name: effort
+    for effort in (
+        Effort("fast"),
+        Effort(
+            "balanced",
+            passes=24,
+            swaps=600,
+            patience=2,
+            products=40.0,
+            floor=2e10,
+            provable=2_000_000,
+            nodes=3000,
+        ),
+        Effort(
+            "thorough",
+            passes=300,
+            swaps=6000,
+            patience=8,
+            products=2000.0,
+            floor=1e12,
+            samples=8,
+            provable=100_000_000,
+            nodes=30_000,
+        ),
+    )
 }
-_DROP_MOST, _DROP_SHARE = 6, 0.2  # of the items that a perturbation replaces, at most
-_LONG_PASS = 3e9  # multiply-adds of one pass beyond which efforts are limited
 
 
 def check_effort(name: Any) -> Effort:
@@ -121,49 +121,59 @@ def greedy(problem: Problem, session: Context) -> Found:
 def improve(
     problem: Problem, start: Found, effort: Effort, session: Context, *, goal: float | None = None
 ) -> Found:
-    """One-swaps and pair exchanges, as far as the effort goes, or until the merit is `goal`."""
-    if effort.max_passes == 0 or session.stopped:
+    """One-swaps against the full pool, as far as the effort goes, or until the merit is `goal`."""
+    if effort.passes == 0 or session.ended(start.status):
         return start
-    search = LocalSearch(problem, start.indices, pairs=effort.pairs, goal=goal)
-    outcome = session.run(search, max_passes=effort.max_passes)
-    spent = outcome.status is Status.PASS_LIMIT and effort.limited
+    search = LocalSearch(problem, start.indices, goal=goal)
+    outcome = session.run(search, max_passes=effort.passes_for(problem.work()))
+    spent = outcome.status is Status.PASS_LIMIT
     return Found(outcome.state.indices, Status.SPENT if spent else outcome.status)
 
 
-def restart_from(problem: Problem, found: Found, effort: Effort, session: Context) -> Found:
-    """The best of a local optimum and of what its perturbations lead to."""
-    restarts, failures = effort.restarts_for(problem.work()), 0
-    found_without = found
-    for restart in range(restarts):
-        if session.ended(found.status) or failures >= effort.patience:
+def refine(
+    problem: Problem, start: Found, effort: Effort, session: Context, *, goal: float | None = None
+) -> Found:
+    """The best that tabu search finds from a start, brought to a one-swap optimum: what every
+    objective gets."""
+    found = roam(problem, start, effort, session, goal=goal)
+    return improve(problem, found, effort, session, goal=goal)
+
+
+def roam(
+    problem: Problem, found: Found, effort: Effort, session: Context, *, goal: float | None = None
+) -> Found:
+    """Rounds of tabu search, each among the rows that promise most beside the best set so far.
+
+    It is left once some rounds in a row have found nothing better.
+    """
+    most = arena_rows(problem)
+    entries = len(problem.pool.views) * most * problem.k
+    left, failures, count = effort.swaps_for(problem.work(), entries), 0, 0
+    while left > 0 and most > problem.k and failures < effort.patience:
+        if session.ended(found.status):
             break
-        perturbed = Found(_perturb(problem, found.indices, restart), found.status)
-        reached = improve(problem, perturbed, effort.one_swaps, session, goal=session.goal)
-        candidate = better(problem, found, reached)
-        failures = failures + 1 if candidate is found else 0
-        found = candidate
-    if found is not found_without:  # what came of restarts has seen no pairs yet
-        found = better(problem, found, improve(problem, found, effort, session, goal=session.goal))
-    return replace(found, status=session.stopped or found.status)
+        with session.absorbing_interruption():
+            rows = promising_rows(problem, found.indices, most)
+            among, start = problem.take(rows), np.searchsorted(rows, found.indices)
+            swaps = min(left, ROUND)
+            outcome = session.run(TabuSearch(among, start, swaps=swaps, number=count, goal=goal))
+            status = Status.TARGET if outcome.status is Status.TARGET else found.status
+            candidate = better(problem, found, Found(rows[outcome.state.best], status))
+            failures = failures + 1 if candidate is found else 0
+            found, left, count = candidate, left - swaps, count + 1
+    return found
+
+
+def arena_rows(problem: Problem, n: int | None = None) -> int:
+    """How many of n rows a tabu search is made among: a multiple of k, all rows where there are
+    few, fewer where their kernels would be too large."""
+    M, k = len(problem.pool.views), problem.k
+    room = problem.means.arena / M
+    affordable = int(math.sqrt(k * k + room)) - k  # m^2 + 2 m k numbers of a view
+    return min(max(_LEAST_ROWS, _ROWS_PER_ITEM * k), affordable, n or problem.n)
 
 
 def better(problem: Problem, left: Found, right: Found) -> Found:
     """The one with the higher fair score; the left one when they are tied."""
     gain = subset_merit(problem, right.indices) - subset_merit(problem, left.indices)
     return right if gain > problem.tolerances.tie else left
-
-
-def _perturb(problem: Problem, indices: Indices, restart: int) -> Indices:
-    """Some items dropped at random and others put in their place, also at random.
-
-    A greedy refill was tried: it mostly led back to where it came from, and cost a pass per item.
-    """
-    rules, rng = problem.constraints, problem.rng(Stream.PERTURB, restart)
-    free = indices[~np.isin(indices, rules.fixed_in)]
-    most = min(len(free), max(_DROP_MOST, math.ceil(_DROP_SHARE * problem.k)))
-    count = int(rng.integers(min(2, most), most + 1))
-    dropped = rng.choice(free, size=count, replace=False)
-    scores = rng.random(problem.n)
-    scores[indices] += 1.0  # kept
-    scores[dropped] -= 2.0  # only where the rules leave nothing else
-    return rules.best_set(scores, problem.k).astype(np.int64)

@@ -11,62 +11,50 @@ from fairnepv.search.ties import tie_groups
 from fairnepv.views.base import Floats, Indices
 
 _CROWD = 32  # rows of a slot that are looked at again; more than that are mostly exactly tied
-# A swap with its score by the criterion that it is ranked by, and the merit that it leads to.
-_RUNG = np.dtype(
-    [("criterion", "i8"), ("slot", "i8"), ("row", "i8"), ("score", "f8"), ("fair", "f8")]
-)
+_RUNG = np.dtype([("slot", "i8"), ("row", "i8"), ("score", "f8")])  # a swap and its merit
 
 
 class SwapLadders(NamedTuple):
-    """For every criterion and slot the ladder of its best rows.
+    """For every slot the ladder of its best rows.
 
     A pass does not know the best score before its end, so each block hands up a ladder: those of
     its candidates, in row order, that beat every earlier one and lie within the tie of its best.
     Ladders join to ladders, and whatever the best turns out to be, the lowest row that is tied with
     it stands on the last one.
 
-    Criterion 0 is the merit, the others are the views. On a ladder the first row is the one that
-    the tie rule chooses, and the last has the highest score. Scores that are `coarse` may be off by
-    half the tie, so that all rows within it stay; of a crowd, mostly rows that are exactly tied,
-    such as those without a word in common with any pick, the first of the best do.
+    On a ladder the first row is the one that the tie rule chooses, and the last has the highest
+    score. Scores that are `coarse` may be off by half the tie, so that all rows within it stay; of
+    a crowd, mostly rows that are exactly tied, such as those without a word in common with any
+    pick, the first of the best do.
     """
 
-    rungs: NDArray[Any]  # swaps, by criterion, slot and row
-    ties: tuple[float, ...]  # by criterion
+    rungs: NDArray[Any]  # swaps, by slot and row
+    tie: float
     coarse: bool = False
     crowded: bool = False  # rows were left out that may be better than they look
 
     @classmethod
     def of(
-        cls,
-        moves: tuple[Indices, Indices],
-        scores: Floats,
-        fair: Floats,
-        ties: tuple[float, ...],
-        *,
-        criterion: int = 0,
-        coarse: bool = False,
+        cls, slots: Indices, rows: Indices, scores: Floats, tie: float, *, coarse: bool = False
     ) -> SwapLadders:
-        """The ladders of one criterion from its swaps (slots, rows), which may be in any order."""
-        slots, rows = moves
+        """The ladders of swaps, which may be in any order."""
         best = np.full(slots.max(initial=0) + 1, -np.inf)
         np.maximum.at(best, slots, scores)
-        near = np.flatnonzero(scores >= best[slots] - ties[criterion])  # few, and sorting is slow
+        near = np.flatnonzero(scores >= best[slots] - tie)  # few, and sorting is slow
         near = near[np.lexsort((rows[near], slots[near]))]
         rungs = np.empty(len(near), _RUNG)
-        for name, values in {"slot": slots, "row": rows, "score": scores, "fair": fair}.items():
+        for name, values in {"slot": slots, "row": rows, "score": scores}.items():
             rungs[name] = values[near]
-        rungs["criterion"] = criterion
-        return cls(rungs, ties, coarse).thin()
+        return cls(rungs, tie, coarse).thin()
 
     @classmethod
-    def none(cls, ties: tuple[float, ...]) -> SwapLadders:
-        return cls(np.empty(0, _RUNG), ties)
+    def none(cls, tie: float) -> SwapLadders:
+        return cls(np.empty(0, _RUNG), tie)
 
     def ends(self) -> tuple[Indices, Indices]:
         """Positions of the first and of the last rung of every ladder."""
-        criteria, slots = self.rungs["criterion"], self.rungs["slot"]
-        cuts = np.flatnonzero((np.diff(criteria) != 0) | (np.diff(slots) != 0)) + 1
+        slots = self.rungs["slot"]
+        cuts = np.flatnonzero(np.diff(slots)) + 1
         if not len(slots):
             return cuts, cuts
         return np.append(0, cuts), np.append(cuts, len(slots)) - 1
@@ -79,7 +67,7 @@ class SwapLadders(NamedTuple):
         lengths, scores = last - first + 1, self.rungs["score"]
         best = np.repeat(np.maximum.reduceat(scores, first), lengths)
         # One running maximum serves all ladders: each is lifted above the one before it.
-        depth = (scores - best) / np.take(self.ties, self.rungs["criterion"])  # kept from -1 to 0
+        depth = (scores - best) / self.tie  # kept from -1 to 0
         if self.coarse:
             near = self._replace(rungs=self.rungs[depth >= -1.0])
             return near if len(near.rungs) <= _CROWD else near._without_crowds()
@@ -90,7 +78,7 @@ class SwapLadders(NamedTuple):
     def _without_crowds(self) -> SwapLadders:
         """At most so many rows of every ladder: the best, and of equals the first."""
         rungs = self.rungs
-        order = np.lexsort((rungs["row"], -rungs["score"], rungs["slot"], rungs["criterion"]))
+        order = np.lexsort((rungs["row"], -rungs["score"], rungs["slot"]))
         first, last = self.ends()  # which the order leaves in place
         rank = np.arange(len(order)) - np.repeat(first, last - first + 1)
         few = rungs[np.sort(order[rank < _CROWD])]
@@ -101,7 +89,7 @@ class SwapLadders(NamedTuple):
         if not len(other.rungs):
             return self
         both = np.concatenate([self.rungs, other.rungs])
-        order = np.lexsort((both["row"], both["slot"], both["criterion"]))
+        order = np.lexsort((both["row"], both["slot"]))
         crowded = self.crowded or other.crowded
         return self._replace(rungs=both[order], crowded=crowded).thin()
 
@@ -109,13 +97,13 @@ class SwapLadders(NamedTuple):
         """(m, 2) the rows and slots of all swaps, each once, by rows."""
         return np.unique(np.stack([self.rungs["row"], self.rungs["slot"]], axis=1), axis=0)
 
-    def moves(self, criterion: int, above: float = -np.inf) -> list[tuple[int, tuple[int, ...]]]:
+    def moves(self, above: float = -np.inf) -> list[tuple[int, tuple[int, ...]]]:
         """(slot, rows to try) with scores above a threshold, best first, ties by row, then slot."""
         rungs = self.rungs
         first, last = self.ends()
-        mine = (rungs["criterion"][first] == criterion) & (rungs["score"][last] > above)
+        mine = rungs["score"][last] > above
         first, last = first[mine], last[mine]
-        groups = tie_groups(rungs["score"][last], self.ties[criterion])
+        groups = tie_groups(rungs["score"][last], self.tie)
         order = np.lexsort((rungs["slot"][first], rungs["row"][first], groups))
         return [
             (int(rungs["slot"][i]), tuple(rungs["row"][i : j + 1].tolist()))

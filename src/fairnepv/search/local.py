@@ -1,9 +1,7 @@
-"""Local search: improving one-swaps against the full pool, then pairs of swaps.
+"""Local search: improving one-swaps against the full pool.
 
 All n k swaps of the current set are scored from a `SwapTable`, and the best row for every slot is
-tried in order of the scores, confirmed in float64 on the set as it then is. When no swap improves,
-a pair exchange makes a first swap that some view likes best, though F may fall, and looks for the
-second that makes up for it.
+tried in order of the scores, confirmed in float64 on the set as it then is.
 """
 
 import functools
@@ -21,7 +19,7 @@ from fairnepv.problem import Problem
 from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.subset import Exchange, Subset
 from fairnepv.search.table import RowSource, SwapTable
-from fairnepv.search.ties import blur, lost_below_zero, tie_groups
+from fairnepv.search.ties import blur, lost_below_zero
 from fairnepv.views.base import Floats, Indices
 
 
@@ -31,37 +29,23 @@ class LocalState:
     value: float  # the merit
     passes: int = 0
     swaps: int = 0
-    local: bool = False  # no one-swap improves
-    queue: NDArray[np.int64] | None = None  # (m, 2) first moves (slot, row) still to be tried
-    finished: bool = False
+    finished: bool = False  # no one-swap improves
     unsure: bool = False  # whether rounding may hide a one-swap that improves
 
 
 class LocalSearch:
-    """From `start` to a set that no one-swap improves, and none of `pairs` pair exchanges.
-
-    It ends early once the merit reaches `goal`.
-    """
+    """From `start` to a set that no one-swap improves, or until the merit reaches `goal`."""
 
     stage = "swaps"
 
-    def __init__(
-        self, problem: Problem, start: Indices, *, pairs: int = 0, goal: float | None = None
-    ) -> None:
-        self.problem, self.pairs, self.goal = problem, pairs, goal
+    def __init__(self, problem: Problem, start: Indices, *, goal: float | None = None) -> None:
+        self.problem, self.goal = problem, goal
         self._gain = problem.tolerances.gain
         self._start = np.asarray(start, dtype=np.int64)
         self._table: SwapTable | None = None  # of the last state; a resumed run makes it anew
 
     def init(self) -> LocalState:
         return LocalState(self._start, self._score(self._start))
-
-    def step(self, state: LocalState) -> LocalState:
-        if not state.local:
-            return self._swap(state)
-        if state.queue is None:
-            return self._make_queue(state)
-        return self._try_pair(state)
 
     def done(self, state: LocalState) -> Status | None:
         if self.goal is not None and state.value >= self.goal:
@@ -78,7 +62,7 @@ class LocalSearch:
             self._table = SwapTable.of(Subset.of(self.problem, indices))
         return self._table
 
-    def _swap(self, state: LocalState) -> LocalState:
+    def step(self, state: LocalState) -> LocalState:
         """Look at all swaps once, and make each that still improves when its turn comes."""
         table = self._at(state.indices)
         above = table.subset.value + self._gain
@@ -93,9 +77,7 @@ class LocalSearch:
         self._table = after
         if value <= state.value + 0.5 * self._gain:  # nothing found
             unsure = best.crowded or table.subset.score_rounding > self._gain or self._rounded
-            return replace(
-                state, local=True, passes=state.passes + 1, finished=self.pairs == 0, unsure=unsure
-            )
+            return replace(state, passes=state.passes + 1, finished=True, unsure=unsure)
         return LocalState(after.subset.indices, value, state.passes + 1, state.swaps + len(moves))
 
     @functools.cached_property
@@ -108,7 +90,7 @@ class LocalSearch:
         """The swaps to make, each an improvement on those before it."""
         moves: list[Exchange] = []
         rules, value = self.problem.constraints, self._value_of(subset)
-        for slot, rows in best.moves(0, above=value + self._gain - best.ties[0]):
+        for slot, rows in best.moves(above=value + self._gain - best.tie):
             for row in rows:
                 indices = subset.with_row(slot, row)
                 # The quotas may have filled up since the pass.
@@ -121,35 +103,6 @@ class LocalSearch:
                     moves.append(move)
                     break
         return moves
-
-    def _make_queue(self, state: LocalState) -> LocalState:
-        """First moves of pair exchanges: per slot the favourite of F and of every view.
-
-        Those that cost F the least come first; ties by row, then slot.
-        """
-        best = best_swaps(self._at(state.indices), by_view=True)
-        first = best.rungs[best.ends()[0]]
-        moves = np.stack([first["slot"], first["row"]], axis=1)
-        moves, once = np.unique(moves, axis=0, return_index=True)
-        groups = tie_groups(first["fair"][once], best.ties[0])
-        order = np.lexsort((moves[:, 0], moves[:, 1], groups))
-        queue = moves[order[: self.pairs]]
-        return replace(state, queue=queue, passes=state.passes + 1, finished=len(queue) == 0)
-
-    def _try_pair(self, state: LocalState) -> LocalState:
-        """Make the next first move of the queue, and keep it if some second one makes up for it."""
-        assert state.queue is not None
-        (slot, row), rest = state.queue[0], state.queue[1:]
-        table = self._at(state.indices)
-        table = table.after([table.subset.confirm(int(slot), int(row))])
-        best = best_swaps(table, above=state.value + self._gain)
-        for second, rows in best.moves(0)[:1]:
-            for candidate in rows:
-                indices = table.subset.with_row(second, candidate)
-                value = self._score(indices)
-                if value > state.value + self._gain:
-                    return LocalState(indices, value, state.passes + 1, state.swaps + 2)
-        return replace(state, queue=rest, passes=state.passes + 1, finished=len(rest) == 0)
 
     def _value_of(self, subset: Subset, *, updated: bool = False) -> float:
         """The merit of a set. Inverses that were updated carry the rounding of every update, so
@@ -173,28 +126,19 @@ class SwapPass(NamedTuple):
     standing: Standing
     pivots: NDArray[Any]  # (M, k) diagonals of the inverses
     allowed: NDArray[np.bool_]  # (G, k)
-    by_view: bool
     above: float  # swaps that do not reach this need not be ranked
-    ties: tuple[float, ...]
+    tie: float
     source: RowSource
     coarse: bool  # scores may be off by half the tie
 
     def ladders(self, slots: Indices, rows: Indices, gains: Floats) -> SwapLadders:
         """The ladders of swaps in any order, which add `gains` (M, m) to the totals."""
-        fair = self.standing.fair_scores(gains)
-        by = [fair, *gains] if self.by_view else [fair]
-        found = [
-            SwapLadders.of((slots, rows), scores, fair, self.ties, criterion=q, coarse=self.coarse)
-            for q, scores in enumerate(by)
-        ]
-        return functools.reduce(SwapLadders.merged, found)
+        scores = self.standing.fair_scores(gains)
+        return SwapLadders.of(slots, rows, scores, self.tie, coarse=self.coarse)
 
 
-def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.inf) -> SwapLadders:
-    """The best row for every slot over the full pool, of those whose F_tau exceeds `above`.
-
-    With `by_view` also the best row by the total of every view.
-    """
+def best_swaps(table: SwapTable, *, above: float = -np.inf) -> SwapLadders:
+    """The best row for every slot over the full pool, of those whose F_tau exceeds `above`."""
     subset = table.subset
     problem = subset.problem
     pool, k = problem.pool, len(subset.indices)
@@ -204,15 +148,12 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     hidden = not table.source.coarse and error > tie * k
     rules = problem.constraints.may_swap(subset.indices, problem.n)
     pivots = subset.pivots
-    by_view = by_view and len(pool.views) > 1
-    ties = (tie + error / k, *(tie + error for _ in pool.views))
     state = SwapPass(
         subset.standing,
         pivots.astype(np.float32 if table.source.coarse else np.float64),
         rules.allowed,
-        by_view,
         above,
-        ties,
+        tie + error / k,
         table.source,
         table.source.coarse or hidden,
     )
@@ -229,7 +170,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
     )
     if not state.coarse:
         return found
-    exact = state._replace(pivots=pivots, ties=(tie,) * len(ties), coarse=False)
+    exact = state._replace(pivots=pivots, tie=tie, coarse=False)
     confirm = _rescored if hidden else _confirmed
     return confirm(subset, found, exact)._replace(crowded=found.crowded)
 
@@ -237,7 +178,7 @@ def best_swaps(table: SwapTable, *, by_view: bool = False, above: float = -np.in
 def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadders:
     """The ladders of these swaps by scores in float64, from gathered rows."""
     pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
-    moves, ladders = found.by_row(), SwapLadders.none(state.ties)
+    moves, ladders = found.by_row(), SwapLadders.none(state.tie)
     k, utility = len(subset.indices), state.standing.utility
     held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
     size = max(64, subset.problem.means.confirmed // held)
@@ -272,7 +213,7 @@ def _rank_swaps(
     rise[blocked] = -np.inf
     if not state.allowed.all():
         rise[~block.put(state.allowed)[groups]] = -np.inf
-    needed = state.standing.needed_rise(state.above - state.ties[0])
+    needed = state.standing.needed_rise(state.above - state.tie)
     rows, slots = block.place.entries_above(rise, needed)
     pivots = block.put(state.pivots)[:, slots]
     changes = utility.swap_changes(c[rows].T, pivots, v[rows, :, slots].T)  # (M, found)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import Block, RowBlock, few_threads
+from fairnepv.compute import Block, Place, RowBlock, few_threads
 from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices, View
@@ -139,14 +139,9 @@ class Subset:
         indices = self.with_row(move.slot, move.row)
         if self.strained.any():
             return Subset.of(self.problem, indices)
-        place, slot = self.problem.pool.place, move.slot
-        inverses = []
-        for B, change in zip(self.inverses, move.changes, strict=True):
-            B = place.add_outer(place.copy(B), change.column, -1.0 / change.pivot)
-            B[slot, :] = 0.0  # exactly, where the subtraction left rounding
-            B[:, slot] = 0.0
-            inverses.append(place.add_outer(B, change.direction, 1.0 / change.scale))
-        return Subset(self.problem, indices, tuple(inverses), self.totals + move.gains)
+        place, own = self.problem.pool.place, zip(self.inverses, move.changes, strict=True)
+        inverses = tuple(change.apply(place.copy(B), place) for B, change in own)
+        return Subset(self.problem, indices, inverses, self.totals + move.gains)
 
 
 class InverseChange(NamedTuple):
@@ -159,12 +154,27 @@ class InverseChange(NamedTuple):
     pivot: float  # B_jj
     scale: float  # s
 
+    @classmethod
+    def of(cls, B: Any, kernel: Any, slot: int, diagonal: float) -> InverseChange:
+        """Slot `slot` goes to a row of this kernel with the set, and L_ii with itself."""
+        response, column = B @ kernel, B[slot].copy()
+        pivot, own = float(column[slot]), float(response[slot])
+        scale = float(diagonal - kernel @ response) + own * own / pivot
+        return cls(slot, kernel, response, column, pivot, scale)
+
     @property
     def direction(self) -> Any:
         """u."""
         u = self.response - self.column * (self.response[self.slot] / self.pivot)
         u[self.slot] = -1.0
         return u
+
+    def apply(self, B: Any, place: Place) -> Any:
+        """B after the exchange, in place."""
+        place.add_outer(B, self.column, -1.0 / self.pivot)
+        B[self.slot, :] = 0.0  # exactly, where the subtraction left rounding
+        B[:, self.slot] = 0.0
+        return place.add_outer(B, self.direction, 1.0 / self.scale)
 
 
 class Exchange(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute import Block, portable
+from fairnepv.compute import HOST, Block, Place, portable
 from fairnepv.problem import Problem
-from fairnepv.search.subset import Exchange, Inverse, Spectral, Subset
+from fairnepv.search.subset import Exchange, Inverse, InverseChange, Spectral, Subset
 from fairnepv.search.ties import COARSEST, blur, coarse_error
 from fairnepv.views import Pool
 from fairnepv.views.base import SURE, Floats
@@ -149,15 +149,46 @@ def swap_error(problem: Problem) -> float:
     return max(coarse_error(problem), product) * magnified
 
 
-def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[tuple[Any, ...], ...]:
-    """What one exchange changes, by view: the anchor of the row that comes in, its kernel with the
-    set, b and u in the precision of the table, the slot, B_jj and s."""
-    row = np.array([move.row], dtype=np.int64)
-    found = []
+def _updates(pool: Pool, move: Exchange, coarse: bool) -> tuple[tuple[Any, ResponseChange], ...]:
+    """What one exchange changes, by view, in the precision of the table; before it the anchor of
+    the row that comes in."""
+    row, found = np.array([move.row], dtype=np.int64), []
     for view, own in zip(pool.views, move.changes, strict=True):
-        arrays = _as_kind(pool, (own.kernel, own.column, own.direction), coarse)
-        found.append((view.anchor(row), *arrays, own.slot, own.pivot, own.scale))
+        change = ResponseChange.of(own)
+        kernel, column, step = _as_kind(pool, change[:3], coarse)
+        change = change._replace(kernel=kernel, column=column, step=step)
+        found.append((view.anchor(row), change))
     return tuple(found)
+
+
+class ResponseChange(NamedTuple):
+    """How an exchange changes the responses of rows in one view.
+
+    Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,
+    and c grows by v_j^2 / B_jj. With the new row i: t = K_- u - K_i, v = v_- + t u^T / s, and c
+    falls by t^2 / s.
+    """
+
+    kernel: Any  # (k,) of the row that comes, with the set
+    column: Any  # (k,) b
+    step: Any  # (k,) u / s
+    slot: int
+    pivot: float  # B_jj
+    scale: float  # s
+
+    @classmethod
+    def of(cls, change: InverseChange) -> ResponseChange:
+        step = change.direction / change.scale
+        return cls(change.kernel, change.column, step, change.slot, change.pivot, change.scale)
+
+    def apply(self, v: Any, c: Any, crossed: Any, place: Place = HOST) -> None:
+        """v (b, k) and c (b,) after the exchange, in place; `crossed` (b,) is K with the row."""
+        xp, column = place.xp, place.put(self.column)
+        kernel, gone = place.put(self.kernel), v[:, self.slot] / self.pivot
+        t = v @ kernel - gone * (column @ kernel) - crossed
+        v += xp.stack([-gone, t], axis=1) @ xp.stack([column, place.put(self.step)])
+        v[:, self.slot] = -t / self.scale  # exactly, where the sum left rounding
+        c += gone**2 * self.pivot - t**2 / self.scale
 
 
 def _as_kind(pool: Pool, arrays: Iterable[Any], coarse: bool) -> tuple[Any, ...]:
@@ -175,27 +206,17 @@ def _respond(block: Block, source: RowSource, squared_norms: Any) -> Any:
 
 @portable
 def _update_responses(block: Block, state: tuple[tuple[Any, ...], Floats], joined: Any) -> Any:
-    """v and c after some exchanges.
-
-    Without slot j the inverse is B_- = B - b b^T / B_jj, b its column: v_- = v - (v_j / B_jj) b,
-    and c grows by v_j^2 / B_jj. With the new row i: t = K_- u - K_i, v = v_- + t u^T / s, and c
-    falls by t^2 / s.
-    """
+    """v and c after some exchanges."""
     updates, eps = state
     xp = block.xp
     joined = xp.asarray(joined, copy=True)
     v, c = _parts(joined, len(block.views))
     coarse = joined.dtype == xp.float32
     for q, view in enumerate(block.views):
-        own = v[:, q]
-        for anchor, kernel, b, u, slot, pivot, s in (by_view[q] for by_view in updates):
-            gone = own[:, slot] / pivot
-            own -= gone[:, None] * block.put(b)
+        for anchor, change in (by_view[q] for by_view in updates):
             K = view.coarse(anchor) if coarse else view.cross(anchor)
-            t = own @ block.put(kernel) - xp.astype(K[:, 0], own.dtype, copy=False)
-            own += t[:, None] * block.put(u / s)
-            own[:, slot] = -t / s  # exactly, where the subtraction left rounding
-            c[:, q] = (c[:, q] + gone**2 * pivot - t**2 / s).clip(float(eps[q]))
+            change.apply(v[:, q], c[:, q], xp.astype(K[:, 0], v.dtype, copy=False), block.place)
+            c[:, q] = c[:, q].clip(float(eps[q]))
     return joined
 
 

@@ -136,8 +136,7 @@ def _paper_pipeline(
 def _round(problem: Problem, relaxation: Relaxation, c: float) -> Indices:
     session = Context()
     start = round_by_leverage(problem, relaxation, c, session)
-    one_swaps = check_effort("balanced").one_swaps
-    return np.sort(improve(problem, start, one_swaps, session).indices)
+    return np.sort(improve(problem, start, check_effort("balanced"), session).indices)
 
 
 def _rounded(problem: Problem, subset: Indices) -> float:

@@ -1,7 +1,7 @@
 """Baselines with an objective of their own that fair search can optimise [FairNEPv, section 5].
 
-They are greedy in it and then refined under it by the same local search, with the same effort, as
-the fair objective gets.
+They are greedy in it and then refined under it by the same search, with the same effort, as the
+fair objective gets.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 
 from fairnepv.loop import Context
 from fairnepv.problem import Problem
-from fairnepv.search import Effort, Found, greedy, improve
+from fairnepv.search import Effort, Found, greedy, refine
 from fairnepv.views import Pool, SumView
 from fairnepv.views.base import inverse_norms
 
@@ -55,4 +55,4 @@ def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
 
 def _optimise(problem: Problem, effort: Effort, context: Context) -> Found:
     start = replace(greedy(problem, context), ordered=False)  # but by another objective
-    return improve(problem, start, effort, context)
+    return refine(problem, start, effort, context)

@@ -24,9 +24,9 @@ _READING = (
     "k, so at least that share of the best possible; bold is the highest F as printed"
 )
 _BUDGETS = {  # where they differ from those of a selector with an objective of its own
-    "nepv": "has one-swaps without pair exchanges",
-    "auto": "takes the best of several starts, and restarts within its effort",
-    "exact": "takes the best of several starts, then branches and bounds",
+    "nepv": "has one-swaps without tabu search",
+    "auto": "may start from the bound's solution, too",
+    "exact": "may start from the bound's solution, too, and branches and bounds",
     "greedy": "is greedy alone",
     **dict.fromkeys(("softmax", "d-optimal", "saturate"), "is not refined"),
     **dict.fromkeys(("random", "k-dpp"), "is drawn"),
@@ -78,7 +78,7 @@ def seconds_caption(settings: Settings) -> str:
 
 def budget_sentence(settings: Settings) -> str:
     """What every selector gets besides its objective, so that nobody takes them for equals."""
-    if check_effort(settings.effort).max_passes == 0:
+    if check_effort(settings.effort).passes == 0:
         return f"With effort {settings.effort} no selector is refined by swaps."
     groups: dict[str, list[str]] = {}
     for method in settings.methods:
@@ -86,8 +86,8 @@ def budget_sentence(settings: Settings) -> str:
             groups.setdefault(_BUDGETS[method], []).append(label(method))
     others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
     return (
-        "Every selector is greedy in its objective and refined under it by the same local search "
-        f"within the same passes{', except: ' if others else ''}{'; '.join(others)}."
+        "Every selector is greedy in its objective and refined under it by the same search "
+        f"within the same effort{', except: ' if others else ''}{'; '.join(others)}."
     )
 
 

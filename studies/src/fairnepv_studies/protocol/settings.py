@@ -14,7 +14,7 @@ from fairnepv.methods import check_method
 from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
 from fairnepv.options import default
 from fairnepv.problem import Problem
-from fairnepv.search import check_effort
+from fairnepv.search import arena_rows, check_effort
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
@@ -194,11 +194,10 @@ def _check_lists(sizes: Sequence[Any], methods: Sequence[Any], seeds: Any, n: in
 
 def draws(method: str, effort: str, problem: Problem) -> bool:
     """Whether a selector depends on the seed: some sample, and so does the default where its effort
-    leaves room for restarts and drawn starts. The paper's pipeline starts from the spectral frame.
+    leaves room for tabu search. The paper's pipeline starts from the spectral frame.
     """
     if method in _DRAW:
         return True
-    spent = check_effort(effort).for_size(problem)
-    if method not in ("auto", "exact") or spent.max_passes == 0:
-        return False
-    return not spent.limited or spent.name == "thorough"
+    spent = check_effort(effort)
+    entries = len(problem.pool.views) * arena_rows(problem) * problem.k
+    return method in ("auto", "exact") and spent.swaps_for(problem.work(), entries) > 0
