@@ -36,7 +36,7 @@ def spectral_bounds(problem: Problem) -> Spectral:
 
 
 def knows_spectrum(problem: Problem, view: View) -> bool:
-    """Whether the eigenvalues of a view are worth their work, which only the paper's bound needs."""
+    """Whether eigenvalues of a view, which only the paper's bound needs, are worth their work."""
     work = spectral_work(view)
     return min(view.n, view.p) <= WIDEST_GRAM and work <= affordable_spectrum(problem)
 
