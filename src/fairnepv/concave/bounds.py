@@ -56,13 +56,13 @@ def certify(problem: Problem, *, gap: float = GAP, session: Context | None = Non
     solver, state, status = _solve(problem, gap, context)
     pool, dual = problem.pool, solver.dual(state)
     spectral = spectral_bounds(problem)
-    notes = _notes(state, status, gap)
+    loose: tuple[str, ...] = ()
     bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
     if len(pool.names) > 1:
         joint = _Joint(dual, state.rows, state.x, solver.view_values(state))
         own = [_view_alone(problem, q, joint, gap, context) for q in range(len(bounds))]
         bounds, alone = np.array([view.bound for view in own]), [view.dual for view in own]
-        notes += _notes_apart(dict(zip(pool.names, own, strict=True)), _APART * gap)
+        loose = _notes_apart(dict(zip(pool.names, own, strict=True)), _APART * gap)
     status = context.stopped or status
     upper, views = min(state.bound, best_apart(problem, bounds)), by_view(pool, bounds)
     proofs = dict(zip(pool.names, alone, strict=True))
@@ -81,7 +81,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Context | None = Non
         proof=Proof(Terms.of(problem), upper, views, dual, proofs),
         support=state.rows,
         relaxed=state.x,
-        notes=notes,
+        notes=_notes(state, status, gap) + loose,
     )
 
 
