@@ -14,7 +14,7 @@ from fairnepv.compute import block_threads, in_order
 from fairnepv.concave.topk import TopK, ascend, cap, climb
 from fairnepv.objective import HeldRows, majorant
 from fairnepv.objective.logdet import LogDet
-from fairnepv.objective.majorant import split
+from fairnepv.objective.ritz import split
 from fairnepv.problem import Constraints, Quotas, largest
 from search_problems import examples, feasible_subsets, indices, pose, random_rules
 

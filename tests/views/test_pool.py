@@ -575,6 +575,24 @@ def test_wide_views_are_bounded_by_their_diagonals(monkeypatch):
     assert certificate.upper_bound >= exhaustive(Ls, case_k, tau)[0]
 
 
+def test_eigenvalues_that_cost_more_than_the_problem_are_left_out(monkeypatch):
+    """So many multiply-adds for any problem, and so many products of its own besides."""
+    rng = np.random.default_rng(3)
+    narrow, wide = random_views(rng, 40, [3, 30])
+    problem = _problem({"narrow": narrow, "wide": wide}, 4, 0.2, 0.1)
+    work = 30**2 * 40 / 2 + 4 * 30**3
+    for cheap, products, known in [
+        (work, 0.0, True),
+        (work - 1, 0.0, False),
+        (0.0, work / problem.work(), True),
+        (0.0, 0.99 * work / problem.work(), False),
+    ]:
+        monkeypatch.setattr("fairnepv.concave.spectral._CHEAP", cheap)
+        monkeypatch.setattr("fairnepv.concave.spectral._PRODUCTS", products)
+        rules = certify(problem).rules
+        assert rules == {"narrow": "spectral", "wide": "spectral" if known else "diagonal"}
+
+
 def test_a_sparse_view_with_a_large_vocabulary_is_certified():
     """Few rows of many columns: the eigenvalues of the kernel itself."""
     wide = sp.random_array((40, 50_000), density=1e-3, rng=np.random.default_rng(0), format="csr")

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,12 @@ _EAGER = 5.0  # more of them, the larger the gap, where passes are what takes th
 _CHEAP = 0.05  # of the work of a pass, for an evaluation on twice as many rows
 _LEAST_NORM, _MOST_NORM = 1e-20, 1e20  # squared norms that float32 can compute with
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
+_ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _BINS = 20  # of prices, for what x is usual at a price
+_FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
+
+Start = tuple[Indices, Floats]  # rows and their x, of the solution of a problem like this one
 
 
 @dataclass(frozen=True)
@@ -67,51 +72,53 @@ class ConcaveState:
 class Concave:
     """Maximise the relaxed F_tau until bound - value is at most `gap`.
 
-    `start` may name rows to begin with: those of the solution of a problem like this one.
+    It may start from the solution of a problem like this one; the value is then a rough one.
     """
 
     stage = "bound"
 
-    def __init__(self, problem: Problem, *, gap: float, start: Indices | None = None) -> None:
+    def __init__(self, problem: Problem, *, gap: float, start: Start | None = None) -> None:
         self.problem, self.gap = problem, gap
         self._start = start
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
-        # What can be made again from a state: points at its x, in the solver's precision and
-        # exactly; (x, prices) of the last pass; (x, dual) of the best.
+        # What can be made again from a state: the point at its x; (x, prices) of the last pass;
+        # (x, dual variables, what they prove once that is known) of the best.
         self._point: ConcavePoint | None = None
-        self._exact: ConcavePoint | None = None
         self._priced: tuple[Floats, Priced] | None = None
-        self._best: tuple[Floats, Dual] | None = None
+        self._best: tuple[Floats, Dual, float | None] | None = None
         self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
 
     def init(self) -> ConcaveState:
-        rows = self._first_rows()
+        rows = self._first_rows() if self._start is None else self._start[0]
         x = self._topk(rows).start()
+        if self._start is not None:
+            x = (1.0 - _FLATTENED) * self._start[1] + _FLATTENED * x
         return ConcaveState(rows, x, x, self._at(rows, x).value, np.inf, rows, x)
 
     def step(self, state: ConcaveState) -> ConcaveState:
-        self._exact = None
         rows, x = self._grow(state)
         with self._threads(rows):
             wanted = self._precision(rows, state)
             found = climb(self._at(rows, x), state.eta, wanted, _EVALUATIONS)
-        self._point = found.point
-        dual = self._dual_at(rows, found.tightest)
-        priced = self._price(found.tightest, dual)
+        # What is priced can be made again from the state: no other point has a part in it.
+        tightest = found.tightest if found.tightest.fresh else self._at(rows, found.tightest.x)
+        self._point = found.point if found.point.fresh else tightest
+        dual = self._dual_at(rows, tightest)
+        priced = self._price(tightest, dual)
         better = priced.bound < state.bound
-        if better and self._dtype == np.float64:
-            self._best = found.tightest.x, dual
+        if better:
+            self._best = tightest.x, dual, priced.bound if self._dtype == np.float64 else None
         value = self._value(rows, found.point, min(priced.bound, state.bound))
-        solved = found.tightest.bound - value <= _ENOUGH * self.gap
+        solved = tightest.bound - value <= _ENOUGH * self.gap
         successor = ConcaveState(
             rows,
             found.point.x,
-            found.tightest.x,
+            tightest.x,
             value,
             priced.bound if better else state.bound,
             rows if better else state.best_rows,
-            found.tightest.x if better else state.best_x,
+            tightest.x if better else state.best_x,
             self._dtype == np.float64 if better else state.proven,
             found.eta or 1.0,
             passes=state.passes + 1,
@@ -127,8 +134,7 @@ class Concave:
         """The bound of a state by a pass in float64, if it is not."""
         if state.proven:
             return state
-        with np.errstate(over="ignore", invalid="ignore"):
-            bound = price(self.problem, self._proving(state)).bound
+        bound = self._proving(state)[1]
         proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
         if proven.gap <= self.gap or bound - state.bound <= _MISLED * self.gap:
             return proven
@@ -158,26 +164,45 @@ class Concave:
 
     def dual(self, state: ConcaveState) -> Dual:
         """The dual variables that proved the best bound."""
-        return self._proving(state).published(self.problem)
+        return self._proving(state)[0].published(self.problem)
 
-    def _proving(self, state: ConcaveState) -> Dual:
+    def view_values(self, state: ConcaveState) -> Floats:
+        """(M,) what the relaxation gives to every view, without what priorities add."""
+        return self._at(state.rows, state.x).view_values - self.problem.lifts
+
+    def _proving(self, state: ConcaveState) -> tuple[Dual, float]:
+        """The dual variables at the best x, and what they prove: in the solver's precision, or
+        exactly where that would prove less than the state says."""
         if self._best is None or self._best[0] is not state.best_x:
-            point = self._exactly_at(state.best_rows, state.best_x)
-            self._best = state.best_x, self._dual_at(state.best_rows, point)
-        return self._best[1]
+            point = self._at(state.best_rows, state.best_x)
+            self._best = state.best_x, self._dual_at(state.best_rows, point), None
+        x, dual, bound = self._best
+        if bound is None:
+            bound = self._prove(dual)
+            expected = state.bound + (0.0 if state.proven else _MISLED * self.gap)
+            if not bound <= expected and self._dtype == np.float32:
+                point = self._hold(state.best_rows, np.float64).at(x)
+                exact = self._dual_at(state.best_rows, point)
+                dual, bound = min((dual, bound), (exact, self._prove(exact)), key=itemgetter(1))
+            self._best = x, dual, bound
+        return dual, bound
+
+    def _prove(self, dual: Dual) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
+            return price(self.problem, dual).bound
 
     # --- one T ----------------------------------------------------------------------------------
 
     def _topk(self, rows: Indices) -> TopK:
         if self._held is None or not np.array_equal(self._held[0], rows):
             self._held = self._point = None  # before the next is made
-            self._held = rows, self._hold(rows, self._dtype)
+            self._held = rows, self._hold(rows, self._dtype, self._rough)
         return self._held[1]
 
-    def _hold(self, rows: Indices, dtype: DTypeLike) -> TopK:
+    def _hold(self, rows: Indices, dtype: DTypeLike, rough: float = 0.0) -> TopK:
         problem = self.problem
         views = tuple(
-            HeldRows.of(view, rows, shift, dtype)
+            HeldRows.of(view, rows, shift, dtype, rough)
             for view, shift in zip(problem.pool.views, self._shifts, strict=True)
         )
         rules = problem.constraints.take(rows)
@@ -185,6 +210,10 @@ class Concave:
         each = in_order if here else one_by_one  # a device has its threads inside
         k, utility = problem.k, utility_of(problem)
         return TopK(views, problem.offsets, problem.tau, k, k, rules, each, utility)
+
+    @property
+    def _rough(self) -> float:
+        return _ROUGH * self.gap if self._dtype == np.float32 else 0.0
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
@@ -198,17 +227,10 @@ class Concave:
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """The relaxed value, in float64 where it decides whether the bound is good enough."""
-        if self._dtype == np.float64 or bound - point.value > self.gap:
+        if self._dtype == np.float64 or self._start or bound - point.value > self.gap:
             return point.value
-        return self._exactly_at(rows, point.x).value
-
-    def _exactly_at(self, rows: Indices, x: Floats) -> ConcavePoint:
-        if self._dtype == np.float64:
-            return self._at(rows, x)
-        if self._exact is None or self._exact.x is not x:
-            with self._threads(rows):
-                self._exact = self._hold(rows, np.float64).at(x)
-        return self._exact
+        with self._threads(rows):
+            return self._hold(rows, np.float64, self._rough).least_value(point)
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
         own = zip(point.slopes, self._shifts, strict=True)
@@ -242,8 +264,6 @@ class Concave:
         size = first_size(self.problem)
         if len(open_rows) <= size:
             return open_rows
-        if self._start is not None:
-            return self._start
         sample = open_rows[:: math.ceil(len(open_rows) / size)]
         rules = self.problem.constraints  # which may need others besides
         return np.union1d(sample, rules.best_set(np.zeros(self.problem.n), self.problem.k))
@@ -312,6 +332,14 @@ def evaluation_cost(problem: Problem, m: int) -> float:
     side of every view, and its eigenvectors."""
     sides = [min(view.p, m) for view in problem.pool.views]
     return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
+
+
+def evaluation_work(problem: Problem, m: int) -> float:
+    """Multiply-adds of an evaluation as it is made: of a large side only the leading eigenvectors
+    are computed, in a few products with fewer than k columns."""
+    k = problem.k
+    sides = [min(view.p, m) for view in problem.pool.views]
+    return float(sum(min(m * side**2 / 2 + 4 * side**3, 4 * m * side * k) for side in sides))
 
 
 def _expected_x(prices: Floats, x: Floats, joining: Floats) -> Floats:

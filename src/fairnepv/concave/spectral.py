@@ -9,6 +9,9 @@ from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats
 
+_CHEAP = 1.2e10  # multiply-adds of eigenvalues that any problem is worth: a fraction of a second
+_PRODUCTS = 20.0  # and besides so many of its products of all features with k vectors
+
 
 class Spectral(NamedTuple):
     """U_{k,q} of every view; Hadamard's bound where the eigenvalues are not known."""
@@ -25,11 +28,28 @@ def spectral_bounds(problem: Problem) -> Spectral:
     bounds = diagonal.copy()
     ranks: list[int | None] = [None] * len(bounds)
     for q, view in enumerate(pool.views):
-        if min(view.n, view.p) <= WIDEST_GRAM:
+        if knows_spectrum(problem, view):
             lam = _kernel_eigenvalues(pool, q)
             bounds[q] = spectral_bound(lam, view, k)
             ranks[q] = int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())
     return Spectral(bounds, diagonal, ranks)
+
+
+def knows_spectrum(problem: Problem, view: View) -> bool:
+    """Whether eigenvalues of a view, which only the paper's bound needs, are worth their work."""
+    work = spectral_work(view)
+    return min(view.n, view.p) <= WIDEST_GRAM and work <= affordable_spectrum(problem)
+
+
+def spectral_work(view: View) -> float:
+    """Multiply-adds of a Gram matrix of the smaller side, and of its eigenvalues."""
+    side, other = sorted((view.n, view.p))
+    return side**2 * other / 2 + 4.0 * side**3
+
+
+def affordable_spectrum(problem: Problem) -> float:
+    """Multiply-adds that the eigenvalues of one view may take."""
+    return _CHEAP + _PRODUCTS * problem.work()
 
 
 def spectral_bound(lam: Floats, view: View, k: int) -> float:

@@ -7,6 +7,7 @@ are held is for the certificate and for branch and bound to say.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ _CHEAPEST = 1e-6  # of the dearest price: what is cheaper falls no faster
 _EVALUATIONS = 12  # of the relaxation on the candidates of a node
 _HOPELESS = 0.2  # a gap that small, beside how far the value is above the best set, stays above it
 _MEMORY = 6  # points that an ascent looks back on
+_ROUGHNESS = 0.2  # of what a value may be too large by: how much two of them differ in it
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
 
 
@@ -50,12 +52,31 @@ class TopK:
     def divisor(self) -> float:
         return self.utility.divisor(self.size)
 
-    def at(self, x: Floats) -> ConcavePoint:
-        majorant = partial(self.utility.majorant, x=x, k=self.k)
-        if len(self.views) == 1:
-            return ConcavePoint(self, x, (majorant(self.views[0], each=self.each),))
-        slopes = self.each([partial(majorant, view, each=one_by_one) for view in self.views])
-        return ConcavePoint(self, x, tuple(slopes))
+    def at(self, x: Floats, near: ConcavePoint | None = None) -> ConcavePoint:
+        """The point of x; one nearby spares it some work where rows may be rough."""
+        nearby = [None] * len(self.views) if near is None else near.slopes
+        each = one_by_one if len(self.views) > 1 else self.each
+        majorant = partial(self.utility.majorant, x=x, k=self.k, each=each)
+        own = zip(self.views, nearby, strict=True)
+        slopes = self._by_view([partial(majorant, view, near=slope) for view, slope in own])
+        return ConcavePoint(self, x, slopes)
+
+    def least_value(self, point: ConcavePoint) -> float:
+        """At most the value at a point that is the same but for its precision, and next to it."""
+        least = partial(self.utility.least_majorant, x=point.x, k=self.k)
+        own = zip(self.views, point.slopes, strict=True)
+        totals = self._by_view([partial(least, view, near=slope) for view, slope in own])
+        return float(soft_min(np.array(totals) / self.divisor + self.offsets, self.tau))
+
+    def _by_view(self, calls: list[Callable[[], Any]]) -> tuple[Any, ...]:
+        return tuple(self.each(calls) if len(calls) > 1 else one_by_one(calls))
+
+    @property
+    def noise(self) -> float:
+        """How far values that are equal may differ."""
+        if all(view.exact for view in self.views):
+            return 1e-14
+        return max(1e-6, _ROUGHNESS * max(view.rough for view in self.views))
 
     def start(self) -> Floats:
         """The flattest point that the rules allow."""
@@ -67,6 +88,11 @@ class ConcavePoint:
     topk: TopK
     x: Floats
     slopes: tuple[Any, ...]  # by view, each a `Tangent`
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this depends on x alone, and on no other point."""
+        return all(slope.fresh for slope in self.slopes)
 
     @functools.cached_property
     def view_values(self) -> Floats:
@@ -153,7 +179,6 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
     the memory forgotten, so that the next one is plain; a plain one that does is halved.
     """
     topk, tightest, evaluations = point.topk, point, 0
-    noise = 1e-14 if all(view.exact for view in topk.views) else 1e-6  # of values that are equal
     memory: list[tuple[Floats, Floats]] = []
     while tightest.bound - point.value > wanted and evaluations < most and eta > 0:
         dearest = point.prices.max()
@@ -163,10 +188,10 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
         step = np.log(np.maximum(point.prices / dearest, _CHEAPEST))
         memory = [*memory[-_MEMORY + 1 :], (logs, step)]
         y = _mixed(memory, np.where(point.x < 1.0, point.x, 0.0), eta)
-        candidate = topk.at(cap(y, topk.k, topk.rules))
+        candidate = topk.at(cap(y, topk.k, topk.rules), near=point)
         evaluations += 1
         tightest = candidate if candidate.bound < tightest.bound else tightest
-        if candidate.value >= point.value - noise:
+        if candidate.value >= point.value - topk.noise:
             point, eta = candidate, min(eta * _GROW, _LONGEST_MIXED)
             continue
         if len(memory) == 1:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import HOST, Block
-from fairnepv.objective.majorant import Each, HeldRows, Slope, one_by_one
+from fairnepv.objective.majorant import Each, HeldRows, Slope, least_gamma, one_by_one
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
@@ -69,8 +69,18 @@ class LogDet:
     def along_frame(self, X: Floats, terms: Sequence[Any], shares: Floats) -> Floats:
         return np.asarray(X / X.shape[1])  # V^T L V G^-1 is the identity in every view
 
-    def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each = one_by_one) -> Slope:
-        return Slope.at(rows, x, k, each)
+    def majorant(
+        self,
+        rows: HeldRows,
+        x: Floats,
+        k: int,
+        each: Each = one_by_one,
+        near: Slope | None = None,
+    ) -> Slope:
+        return Slope.at(rows, x, k, each, near)
+
+    def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
+        return least_gamma(rows, x, k, near)
 
 
 # --- frames ---------------------------------------------------------------------------------------

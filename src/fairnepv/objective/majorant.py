@@ -18,11 +18,23 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fairnepv.compute import HOST, Block, RowBlock, few_threads
+from fairnepv.objective.ritz import (
+    SPARE,
+    Pairs,
+    first_vectors,
+    gamma,
+    least_value,
+    ritz_pairs,
+    split,
+)
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _CHUNK = 2048  # rows that are worth a thread of the host
+_SPARSE = 16.0  # times as long as one of BLAS takes a multiply-add per non-zero, there and back
+_FAINT = 1e-3  # of the mean of x: a proven value can do without such rows
+_LOOSE = 5.0  # times as rough as a value may be, a proven one is not worth having
 
 Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]  # does independent calls, in order
 
@@ -33,10 +45,12 @@ def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 @dataclass(frozen=True)
 class HeldRows:
-    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller.
+    """Few rows of one view: as features (m, p), or as a kernel (m, m) where that is smaller, which
+    need not be made of rows that are sparse.
 
     Held in float32, they give a value to about six digits in half of the time. They are at `place`,
-    and so is what is as large as they are; x and prices are on the host.
+    and so is what is as large as they are; x and prices are on the host. A value that may be
+    `rough` is quicker still where they are many.
     """
 
     eps: float
@@ -44,28 +58,53 @@ class HeldRows:
     features: Any = None
     kernel: Any = None
     place: Any = HOST
+    rough: float = 0.0  # nats per item that a value may be too large by
+    sparse: Any = None  # CSR rows (m, p), in place of their kernel
 
     @classmethod
     def of(
-        cls, view: View, rows: Indices, shift: float = 0.0, dtype: DTypeLike = np.float64
+        cls,
+        view: View,
+        rows: Indices,
+        shift: float = 0.0,
+        dtype: DTypeLike = np.float64,
+        rough: float = 0.0,
     ) -> HeldRows:
         """As the smaller of the two, without `shift` I of the kernel, which its ridge gets."""
-        eps, place = view.ridge + max(shift, 0.0), view.place
-        if view.p < len(rows) and not shift:
+        eps, place, m = view.ridge + max(shift, 0.0), view.place, len(rows)
+        kind, held = getattr(place.xp, np.dtype(dtype).name), None
+        if not shift and (view.p < m or view.array_anchors):
             features = view.dense_rows(rows)
             norms = place.get(place.square_sums(features))
-            kind = getattr(place.xp, np.dtype(dtype).name)
-            return cls(eps, norms, place.xp.astype(features, kind, copy=False), place=place)
+            held = place.xp.astype(features, kind, copy=False)
+            if view.p < m:
+                return cls(eps, norms, held, place=place, rough=rough)
+            return cls(eps, norms, kernel=held @ held.T, place=place, rough=rough)
+        if rough and not shift and place is HOST and _SPARSE * view.stored < view.n * m:
+            norms, held = view.squared_norms_at(rows), view.rows(rows).astype(dtype)
+            return cls(eps, norms, sparse=held, rough=rough)
         K = view.inner(rows, rows)
         K.flat[:: len(K) + 1] -= shift
         kernel = place.put(K.astype(dtype, copy=False))
-        return cls(eps, np.diagonal(K).copy(), kernel=kernel, place=place)
+        return cls(eps, np.diagonal(K).copy(), kernel=kernel, place=place, rough=rough)
+
+    def take(self, some: Indices) -> HeldRows:
+        """Some of them, of a kernel."""
+        if self.kernel is None:
+            return replace(self, norms=self.norms[some], sparse=self.sparse[some])
+        there = self.place.put(some)
+        return replace(self, norms=self.norms[some], kernel=self.kernel[there[:, None], there])
 
     @functools.cached_property
     def exact(self) -> bool:
         """Whether the rows are held in float64."""
-        held = self.kernel if self.features is None else self.features
+        held = next(x for x in (self.features, self.kernel, self.sparse) if x is not None)
         return bool(held.dtype == self.place.xp.float64)
+
+    @property
+    def side(self) -> int:
+        """Of the matrix whose eigenvectors are wanted."""
+        return len(self.norms) if self.features is None else int(self.features.shape[1])
 
     @property
     def kind(self) -> type[np.floating[Any]]:
@@ -74,19 +113,32 @@ class HeldRows:
     def gram(self, root: Any, each: Each) -> Any:
         """X^T X or X X^T for X = diag(root) Phi, whichever is smaller."""
         if self.features is None:
-            return root[:, None] * self.kernel * root
+            if self.kernel is None:
+                weighted = self.sparse.multiply(root[:, None]).tocsr()
+                return (weighted @ weighted.T).toarray()
+            product = root[:, None] * self.kernel
+            product *= root
+            return product
         parts = each([partial(_gram, self.features[c], root[c]) for c in self._chunks])
         return functools.reduce(operator.add, parts)
 
-    def images(self, Y: Any, root: Any, lam: Floats, each: Each) -> tuple[Any, Any]:
-        """Phi U, (m, r), where Y has multiples of eigenvectors of that matrix, with eigenvalues
-        lam, and U the same of X^T X; for a kernel also B with Phi^T B = U."""
-        if self.features is not None:
-            products = [partial(operator.matmul, self.features[c], Y) for c in self._chunks]
-            chunks = list(each(products))
-            return chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks), None
-        B = root[:, None] * (Y / self.place.put(np.sqrt(lam).astype(self.kind)))
-        return self.kernel @ B, B
+    def images(self, Y: Any, root: Any, each: Each) -> Any:
+        """Phi Y, (m, r), for vectors Y of the first kind; for a kernel K diag(root) Y."""
+        if self.features is None:
+            weighted = root[:, None] * Y
+            if self.kernel is None:
+                return self.sparse @ (self.sparse.T @ weighted)
+            return self.kernel @ weighted
+        products = [partial(operator.matmul, self.features[c], Y) for c in self._chunks]
+        chunks = list(each(products))
+        return chunks[0] if len(chunks) == 1 else self.place.xp.concat(chunks)
+
+    def product(self, V: Any, root: Any) -> tuple[Any, Any]:
+        """The images of V, and that matrix times V, which is never made."""
+        images = self.images(V, root, one_by_one)
+        if self.features is None:
+            return images, root[:, None] * images
+        return images, self.features.T @ (root[:, None] ** 2 * images)
 
     @property
     def _chunks(self) -> list[slice]:
@@ -113,51 +165,72 @@ class Slope:
     prices: Floats  # (m,) phi_i^T W phi_i
     level: float
     combination: Callable[[], Any]  # of B, which most points are never asked for
+    basis: Any  # leading eigenvectors, for points nearby to begin with
+    fresh: bool  # whether this depends on x alone, and on no other point
 
     @classmethod
-    def at(cls, rows: HeldRows, x: Floats, k: int, each: Each) -> Slope:
+    def at(cls, rows: HeldRows, x: Floats, k: int, each: Each, near: Slope | None = None) -> Slope:
         place, kind = rows.place, rows.kind
-        root = place.put(np.sqrt(x).astype(kind))
-        matrix = rows.gram(root, each)
-        with few_threads(float(len(matrix)) ** 3):
-            lam, Y = place.leading(matrix, k)
-        r, mean = split(lam, place.trace(matrix), k)
-        lam, Y = lam[:r], Y[:, :r]
-        value = float(np.log(lam + rows.eps).sum() + (k - r) * np.log(mean + rows.eps))
+        root, total = place.put(np.sqrt(x).astype(kind)), float(rows.norms @ x)
+        start = first_vectors(near and near.basis, rows.side, k) if rows.rough else None
+        found = None
+        if start is not None:
+            product = partial(rows.product, root=root)
+            found = ritz_pairs(product, start, total, rows.eps, k, rows.rough, place)
+        fresh = found is None or near is None
+        lam, Y, images = found or _all_pairs(rows, root, total, k, each)
+        r, mean = split(lam, total, k)
         # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
         # 1/eps would only cost digits.
-        everything = 0 < r == len(matrix)
+        everything = 0 < r == rows.side
+        basis, lam = Y[:, : r + SPARE], lam[:r]
         level = 1.0 / ((lam[-1] if everything else mean) + rows.eps)
         depth = np.sqrt(np.maximum(level - 1.0 / (lam + rows.eps), 0.0))
-        images, B = rows.images(Y * place.put(depth.astype(kind)), root, lam, each)
+        if rows.features is None:  # X^T Y / sqrt(lam) are the eigenvectors U of X^T X
+            depth = depth / np.sqrt(lam)
+        scale = place.put(depth.astype(kind))
+        images = images[:, :r] * scale
         prices = np.maximum(level * rows.norms - place.get(place.square_sums(images)), 0.0)
-        return cls(value, prices, level, partial(_combination, rows, x, lam, images, B))
+        combination = partial(_combination, rows, x, lam, images, Y[:, :r] * scale)
+        return cls(gamma(lam, mean, rows.eps, k), prices, level, combination, basis, fresh)
 
     def dual(self, shift: float) -> ViewDual:
         """The same W for all rows of the view."""
         return ViewDual(self.level, self.combination(), shift)
 
 
-def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, B: Any) -> Any:
-    """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi, which are given to a
-    kernel as such; to features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam)."""
+def _all_pairs(rows: HeldRows, root: Any, total: float, k: int, each: Each) -> Pairs:
+    """The k leading eigenpairs by a factorisation, with images of those that count."""
+    matrix = rows.gram(root, each)
+    with few_threads(float(len(matrix)) ** 3):
+        lam, Y = rows.place.leading(matrix, k)
+    r, _ = split(lam, total, k)
+    return Pairs(lam, Y, rows.images(Y[:, :r], root, each))
+
+
+def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, Y: Any) -> Any:
+    """B (m, r) with Phi^T B = U for eigenvectors U of Phi^T diag(x) Phi: those of a kernel say it
+    themselves; for features by their images Phi U, since Phi^T diag(x) Phi U = U diag(lam)."""
     place = rows.place
-    if B is not None:
-        return place.xp.astype(B, place.xp.float64)
+    if rows.features is None:
+        root = place.put(np.sqrt(x).astype(rows.kind))
+        return place.xp.astype(root[:, None] * Y, place.xp.float64)
     return place.put(x)[:, None] * images / place.put(lam)
 
 
-def split(lam: Floats, total: float, k: int) -> tuple[int, float]:
-    """r, and the mean m of the tail that k - r slots share; `lam` holds the leading eigenvalues.
-
-    The least r whose tail mean reaches lambda_{r+1} is the unique one of the definition.
-    """
-    padded = np.zeros(k + 1)
-    padded[: min(len(lam), k + 1)] = lam[: k + 1]
-    slots = k - np.arange(k)
-    tails = np.maximum(total - np.concatenate([[0.0], np.cumsum(padded[: k - 1])]), 0.0) / slots
-    r = int(np.argmax(tails >= padded[:k])) if (tails >= padded[:k]).any() else k - 1
-    return r, float(tails[r])
+def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
+    """At most Gamma(x), in float64 and next to it; `near` has roughly the same."""
+    if first_vectors(near.basis, rows.side, k) is not None:
+        place, basis = rows.place, near.basis
+        few, weights = rows, x
+        if rows.features is None:  # Gamma rises with x: without rows of next to no x it is less
+            kept = np.flatnonzero(x > _FAINT * x.mean())
+            few, weights, basis = rows.take(kept), x[kept], basis[place.put(kept)]
+        matrix = place.get(few.gram(place.put(np.sqrt(weights)), one_by_one))
+        least = least_value(matrix, place.get(basis), rows.eps, k)
+        if near.value - least <= _LOOSE * k * rows.rough:
+            return least
+    return Slope.at(replace(rows, rough=0.0), x, k, one_by_one).value
 
 
 # --- what slopes prove --------------------------------------------------------------------------

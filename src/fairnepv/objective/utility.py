@@ -70,8 +70,12 @@ class Utility(Protocol):
 
     # --- the concave majorant ---
 
-    def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each) -> Tangent:
-        """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S."""
+    def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each, near: Any = None) -> Tangent:
+        """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S; where
+        rows may be rough, it may be too large by that. `near` is one at a point like x."""
+
+    def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Any) -> float:
+        """At most that function, in float64 and next to it; `near` is a rough one at x."""
 
 
 class OnFrame(Protocol):
@@ -98,6 +102,10 @@ class Tangent(Protocol):
 
     @property
     def value(self) -> float: ...
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it depends on x alone, and on no other point."""
 
     @property
     def prices(self) -> Floats:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from fairnepv.compute import LocalEngine
 from fairnepv.compute.rates import UNTIMED, Rates
-from fairnepv.concave.concave import evaluation_cost, first_size, most_rows
+from fairnepv.concave.concave import evaluation_work, first_size, most_rows
+from fairnepv.concave.spectral import affordable_spectrum, knows_spectrum, spectral_work
 from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import Stage
@@ -158,12 +159,14 @@ class Count:
         """The concave relaxation on T, for the pool and for every view alone."""
         n, M, k = self.n, self.M, self.k
         solves = self.solves(joint=joint)
-        between = sum(_EVALUATIONS * evaluation_cost(posed, m) for posed, m in solves)
+        between = sum(_EVALUATIONS * evaluation_work(posed, m) for posed, m in solves)
         memory = max(self._solving(posed.pool, m) for posed, m in solves) + 48.0 * n
-        narrow = [v.p for v in self.views if min(v.n, v.p) <= WIDEST_GRAM]
-        if joint and narrow:  # the spectral bound beside it
-            between += sum(n * min(p, n) ** 2 for p in narrow) / 2
-            memory = max(memory, self._gram(min(max(narrow), n), 16 * max(narrow)))
+        narrow = [v for v in self.problem.pool.views if min(v.n, v.p) <= WIDEST_GRAM]
+        if joint and narrow:  # the spectral bound beside it, or less where that would take longer
+            most = affordable_spectrum(self.problem)
+            between += sum(min(spectral_work(view), most) for view in narrow)
+            wide = [v.p for v in narrow if knows_spectrum(self.problem, v)]
+            memory = max([memory, *(self._gram(min(p, n), 16 * p) for p in wide)])
         # How often every view is priced in a pass: together, and alone.
         priced = (1 if joint else 0) + (1 if len(solves) > 1 or not joint else 0)
         work = Work(
