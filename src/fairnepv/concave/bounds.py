@@ -21,7 +21,7 @@ from fairnepv.views.base import Floats, Indices
 
 GAP: float = default("gap")  # nats per item
 _MOST_STEPS = 200
-_APART = 5.0  # times the gap, for the bounds of views alone: nothing is decided by these
+_APART = 10.0  # times the gap, for the bounds of views alone: nothing is decided by these
 _CHEAP = 1e7  # multiply-adds of an evaluation on all rows, up to which they are as precise
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 
