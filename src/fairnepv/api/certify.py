@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from fairnepv.api.calibration import check_calibration
 from fairnepv.api.inputs import pool_of, pose
 from fairnepv.api.plan import pose_within_limit
-from fairnepv.api.search import check_search, prove, warn_of_ranks
+from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
 from fairnepv.concave import (
@@ -36,16 +36,21 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
     """
     given = checked("certify", CertifyOptions, options)
     bounded = completed("certify", SelectOptions, part(SelectOptions, given))
-    problem = pose_within_limit(data, k, check_search(bounded), ())
-    certificate = certify_posed(problem, given)
+    session = Context(time_limit=given["time_limit"], progress=given["progress"])
+    problem = pose_within_limit(data, k, check_search(bounded), (), session)
+    certificate = certify_posed(problem, given, session)
     warn_of_ranks(problem, certificate)
     return certificate
 
 
-def certify_posed(problem: Problem, options: CertifyOptions) -> Certificate:
-    """The same for a problem that is posed, by options that are complete."""
-    refuse_unreachable_floors(problem)
-    session = Context(time_limit=options["time_limit"], progress=options["progress"])
+def certify_posed(
+    problem: Problem, options: CertifyOptions, session: Context | None = None
+) -> Certificate:
+    """The same for a problem that is posed, by options that are complete; the session is that of
+    the call, which has posed it."""
+    session = session or Context(time_limit=options["time_limit"], progress=options["progress"])
+    with session.share(FLOORS):
+        refuse_unreachable_floors(problem, session)
     return prove(problem, options["gap"], session)
 
 

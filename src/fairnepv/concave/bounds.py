@@ -2,17 +2,18 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fairnepv.compute.clock import Limit, OutOfTime, limited, now
 from fairnepv.concave.concave import Concave, ConcaveState
-from fairnepv.concave.dual import Dual
-from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
+from fairnepv.concave.dual import Dual, price
+from fairnepv.concave.proof import Proof, best_apart, proven
 from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
 from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
-from fairnepv.loop import Context
+from fairnepv.loop import MOMENT, Context
 from fairnepv.objective import soft_min
 from fairnepv.options import default
 from fairnepv.problem import Problem, by_view
@@ -21,6 +22,9 @@ from fairnepv.views.base import Floats, Indices
 GAP: float = default("gap")  # nats per item
 _MOST_STEPS = 200
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
+_JOINT = 0.5  # of the time that there is for bounds, the one on all views gets so much;
+_SOLVING = 0.7  # of the time for one bound, its solver, before what it has must be proven
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,35 +51,63 @@ class Certificate:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A relaxation as far as it was solved, and what its dual variables prove, in float64."""
+
+    bound: float
+    dual: Dual
+    status: Status
+    state: ConcaveState | None = None  # None: no solver had proven anything
+
+    @property
+    def value(self) -> float:
+        """Of the relaxation at the point that was reached."""
+        return -np.inf if self.state is None else self.state.value
+
+    def point(self, problem: Problem) -> tuple[Indices, Floats]:
+        """Rows and x of the relaxed solution, for which without one the largest rows stand."""
+        if self.state is not None:
+            return self.state.rows, self.state.x
+        norms = problem.pool.squared_norms / problem.pool.largest_norms.clip(_TINY)
+        rows = problem.constraints.best_set(norms.sum(axis=1), problem.k)
+        return np.sort(rows).astype(np.int64), np.ones(problem.k)
+
+
 def certify(problem: Problem, *, gap: float = GAP, session: Context | None = None) -> Certificate:
-    """The concave bound on F_tau and on every view alone, and the spectral ones."""
+    """The concave bound on F_tau and on every view alone, and the spectral ones.
+
+    Where time runs out or it is interrupted, each of them is what was proven by then, and at least
+    what the norms of the rows prove.
+    """
     context = session or Context()
-    solver, state, status = _solve(problem, gap, context)
-    pool, dual = problem.pool, solver.dual(state)
-    spectral = spectral_bounds(problem)
-    bounds, alone = np.minimum(spectral.diagonal, state.bound), [dual]
-    if len(pool.names) > 1:
-        own = _views_alone(problem, dual, state.rows, gap, context)
-        bounds, alone = np.array([bound for bound, _ in own]), [proof for _, proof in own]
-    status = context.stopped or status
-    upper, views = min(state.bound, best_apart(problem, bounds)), by_view(pool, bounds)
-    proofs = dict(zip(pool.names, alone, strict=True))
+    pool = problem.pool
+    joint = _solve(problem, gap, context, part=_JOINT if len(pool.names) > 1 else 1.0)
+    alone = _views_alone(problem, joint, gap, context)
+    cut = [s.status for s in (joint, *alone) if s.status.stops_everything]
+    spectral = spectral_bounds(problem, context)
+    interrupted = context.stopped is Status.INTERRUPTED
+    status = Status.INTERRUPTED if interrupted else next(iter(cut), joint.status)
+    bounds = np.array([solved.bound for solved in alone])
+    upper, views = min(joint.bound, best_apart(problem, bounds)), by_view(pool, bounds)
+    proofs = {name: solved.dual for name, solved in zip(pool.names, alone, strict=True)}
     ranks = dict(zip(pool.names, spectral.ranks, strict=True))
+    support, relaxed = joint.point(problem)
     return Certificate(
         upper_bound=upper,
-        duality_gap=max(upper - state.value, 0.0),
+        duality_gap=max(upper - joint.value, 0.0),
         by_view=views,
-        weights=by_view(pool, dual.weights),
+        weights=by_view(pool, joint.dual.weights),
         spectral_bound=float(soft_min(spectral.bounds + problem.lifts, problem.tau)),
         spectral=by_view(pool, spectral.bounds),
         diagonal=by_view(pool, spectral.diagonal),
         ranks=ranks,
         rules={name: "diagonal" if ranks[name] is None else "spectral" for name in ranks},
         status=status,
-        proof=Proof(Terms.of(problem), upper, views, dual, proofs),
-        support=state.rows,
-        relaxed=state.x,
-        notes=_notes(state, status, gap),
+        proof=Proof(Terms.of(problem), upper, views, joint.dual, proofs),
+        support=support,
+        relaxed=relaxed,
+        notes=_notes(joint, status, gap),
     )
 
 
@@ -86,7 +118,7 @@ def view_bound(
     gap: float = GAP,
     session: Context | None = None,
     start: Indices | None = None,
-) -> tuple[float, Dual]:
+) -> Solved:
     """No k items that the constraints allow bring d_q of this view above the bound.
 
     Where calibration has proven one for the same view, its dual variables are priced again: they
@@ -99,67 +131,126 @@ def view_bound(
         with contextlib.suppress(InputError):  # a calibration may come from other data
             bound = proven(alone, dual)
             if bound <= gap:  # after such a calibration a view reaches 0 at most
-                return min(bound, hadamard), dual
-    solver, state, _ = _solve(alone, gap, session, start)
-    return min(state.bound, hadamard), solver.dual(state)
+                return Solved(min(bound, hadamard), dual, Status.CONVERGED)
+    solved = _solve(alone, gap, session, start)
+    return replace(solved, bound=min(solved.bound, hadamard))
 
 
-def _views_alone(
-    problem: Problem, joint: Dual, start: Indices, gap: float, session: Context
-) -> list[tuple[float, Dual]]:
-    """The bound and the proof of every view, from the rows of the joint solution on; after an
-    interruption what the joint proof says."""
+def _views_alone(problem: Problem, joint: Solved, gap: float, session: Context) -> list[Solved]:
+    """The bound and the proof of every view, from the rows of the joint solution on; each gets its
+    share of the time that is left, and the spectral bounds one, too."""
+    names, k = problem.pool.names, problem.k
+    if len(names) == 1:
+        hadamard = diagonal_bound(problem.pool.views[0], k)
+        return [replace(joint, bound=min(joint.bound, hadamard))]
+    start = None if joint.state is None else joint.state.rows
     found = []
-    for q, name in enumerate(problem.pool.names):
-        if session.stopped:
-            dual = Dual(np.ones(1), joint.rows, (joint.views[q],))
-            found.append((proven_alone(problem, name, dual), dual))
-        else:
-            found.append(view_bound(problem, name, gap=gap, session=session, start=start))
+    for turn, name in enumerate(names):
+        solved = None
+        if not session.stopped:
+            with session.share(1.0 / (len(names) - turn + 1)), session.absorbing_interruption():
+                solved = view_bound(problem, name, gap=gap, session=session, start=start)
+        if solved is None:
+            alone = problem.over(problem.pool.only(name))
+            hadamard = diagonal_bound(alone.pool.views[0], k)
+            solved = _by_norms(alone, session.stopped or Status.TIME_LIMIT)
+            solved = replace(solved, bound=min(solved.bound, hadamard))
+        found.append(solved)
     return found
 
 
-def refuse_unreachable_floors(problem: Problem) -> None:
-    """Floors that are proven to be out of reach, of one view or of several together."""
+def refuse_unreachable_floors(problem: Problem, session: Context) -> None:
+    """Floors that are proven to be out of reach, of one view or of several together. What cannot be
+    proven in time is left to the search."""
     if problem.floors is None:
         return
     names, floors = problem.pool.names, problem.floors
     held = [q for q in range(len(names)) if np.isfinite(floors[q])]
-    for q in held:
-        bound, _ = view_bound(problem, names[q])
-        if bound < floors[q]:
-            raise InputError(
-                f"the floor {floors[q]:g} of view {names[q]!r} cannot be reached: no {problem.k} "
-                f"items that are allowed bring it above {bound:.4f}; lower it"
-            )
+    for turn, q in enumerate(held):
+        with session.share(1.0 / (len(held) - turn + 1)), session.absorbing_interruption():
+            bound = view_bound(problem, names[q], session=session).bound
+            if bound < floors[q]:
+                raise InputError(
+                    f"the floor {floors[q]:g} of view {names[q]!r} cannot be reached: no "
+                    f"{problem.k} items that are allowed bring it above {bound:.4f}; lower it"
+                )
+        if session.stopped:
+            return
     if len(held) < 2:
         return
     views = [problem.pool.views[q] for q in held]
     above = tuple(v.scaled(v.scale, v.offset - floors[q]) for q, v in zip(held, views, strict=True))
     pool = problem.pool.with_views(tuple(names[q] for q in held), above)
     # The soft-min is at least the minimum: where it cannot be positive, some floor is missed.
-    _, state, _ = _solve(problem.over(pool, tau=_HARD), GAP, None)
-    if state.bound < 0:
+    bound = _solve(problem.over(pool, tau=_HARD), GAP, session).bound
+    if bound < 0:
         together = ", ".join(f"{names[q]!r}: {floors[q]:g}" for q in held)
         raise InputError(
             f"the floors {{{together}}} cannot be reached together: whatever {problem.k} items are "
-            f"chosen, one of them is missed by {-state.bound:.4f} or more; lower some"
+            f"chosen, one of them is missed by {-bound:.4f} or more; lower some"
         )
 
 
+# --- one relaxation -------------------------------------------------------------------------------
+
+
 def _solve(
-    problem: Problem, gap: float, session: Context | None, start: Indices | None = None
-) -> tuple[Concave, ConcaveState, Status]:
-    """The relaxation solved; without a session of the caller an interruption is passed on."""
-    solver = Concave(problem, gap=gap, start=start)
-    outcome = (session or Context()).run(solver, max_steps=_MOST_STEPS)
-    if session is None and outcome.status is Status.INTERRUPTED:
+    problem: Problem,
+    gap: float,
+    session: Context | None,
+    start: Indices | None = None,
+    part: float = 1.0,
+) -> Solved:
+    """The relaxation solved in a part of the time that is left, some of it for the proof; without a
+    session of the caller an interruption is passed on."""
+    context, found = session or Context(), None
+    status = Status.TIME_LIMIT
+    with context.share(part), context.absorbing_interruption():
+        solver = Concave(problem, gap=gap, start=start)
+        with context.share(_SOLVING):
+            found = context.run(solver, max_steps=_MOST_STEPS)
+        state: ConcaveState | None = None
+        if found is not None:
+            status = found.status
+            state = _proven_in_time(solver, found.state, context)
+        if state is not None and state.proven:
+            return Solved(state.bound, solver.dual(state), status, state)
+    if session is None and context.stopped is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return solver, solver.prove(outcome.state), outcome.status
+    return _by_norms(problem, context.stopped or status)
 
 
-def _notes(state: ConcaveState, status: Status, gap: float) -> tuple[str, ...]:
+def _proven_in_time(solver: Concave, state: ConcaveState, context: Context) -> ConcaveState | None:
+    """The state with its bound proven in float64; after an interruption in a moment or not."""
+    if state.proven or context.stopped is not Status.INTERRUPTED:
+        return solver.prove(state)
+    with contextlib.suppress(OutOfTime), limited(Limit(now() + MOMENT)):
+        return solver.prove(state)
+    return None
+
+
+def _by_norms(problem: Problem, status: Status) -> Solved:
+    """What the norms of the rows prove by themselves."""
+    dual = Dual.by_norms(problem)
+    return Solved(price(problem, dual).bound, dual, status)
+
+
+def _notes(joint: Solved, status: Status, gap: float) -> tuple[str, ...]:
     if status is Status.CONVERGED:
         return ()
-    reached = f"{state.bound - state.value:.2g} and not {gap:.2g} ({status.name})"
-    return (f"the bound is proven, but its solver stopped at a duality gap of {reached}",)
+    because = {
+        Status.TIME_LIMIT: "time_limit ran out",
+        Status.INTERRUPTED: "it was interrupted",
+    }.get(status, f"its solver stopped ({status.name})")
+    if joint.state is None:
+        note = (
+            f"the bound is only what the lengths of the rows prove, which is mostly far from what "
+            f"any set can score, because {because} before there was a better one"
+        )
+        return (note,)
+    reached = f"{joint.bound - joint.value:.2g} nats per item"
+    note = (
+        f"the bound is proven, but a longer run could lower it by up to {reached}: {because} "
+        f"before the gap was {gap:.2g}"
+    )
+    return (note,)

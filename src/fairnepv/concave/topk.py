@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairnepv.compute.clock import check_time
 from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.majorant import Each, one_by_one
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
@@ -51,6 +52,7 @@ class TopK:
         return self.utility.divisor(self.size)
 
     def at(self, x: Floats) -> ConcavePoint:
+        check_time()
         majorant = partial(self.utility.majorant, x=x, k=self.k)
         if len(self.views) == 1:
             return ConcavePoint(self, x, (majorant(self.views[0], each=self.each),))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import HOST, Block
-from fairnepv.objective.majorant import Each, HeldRows, Slope, one_by_one
+from fairnepv.objective.majorant import Each, HeldRows, Slope, ViewDual, one_by_one
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
@@ -71,6 +71,9 @@ class LogDet:
 
     def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each = one_by_one) -> Slope:
         return Slope.at(rows, x, k, each)
+
+    def bound_by_norms(self, view: View, k: int, shift: float) -> ViewDual:
+        return ViewDual.by_norms(view, k, shift)
 
 
 # --- frames ---------------------------------------------------------------------------------------

@@ -73,6 +73,9 @@ class Utility(Protocol):
     def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each) -> Tangent:
         """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S."""
 
+    def bound_by_norms(self, view: View, k: int, shift: float) -> Any:
+        """As `Tangent.dual`, on a single row and from the norms of all rows alone: no product."""
+
 
 class OnFrame(Protocol):
     """The total of one view at a frame, with half of its first and second derivative."""

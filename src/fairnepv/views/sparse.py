@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.checks import check_positive
-from fairnepv.compute import Place, RowBlock
+from fairnepv.compute import Place, RowBlock, in_order
 from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
 from fairnepv.io.memory import refuse_unbounded
 from fairnepv.views.base import Floats, Indices, View
@@ -68,8 +68,13 @@ class SparseView(View):
         if isinstance(self.data, SparseRows):
             return self.data.squared_norms()
         size = max(1, self.n * _CHUNK_NUMBERS // max(1, self.stored))
-        parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
-        return np.concatenate(parts)
+        chunks = [slice(start, start + size) for start in range(0, self.n, size)]
+
+        def measure(chunk: slice) -> Floats:
+            return _squared_norms(self.data[chunk])
+
+        # One after the other, since each takes memory of its own.
+        return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks], 1)))
 
     def checked(self, name: str) -> View:
         self.sketched(name)

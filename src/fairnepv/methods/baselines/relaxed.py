@@ -19,10 +19,11 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from fairnepv.compute import Block
+from fairnepv.compute.clock import check_time, expect
 from fairnepv.errors import Status
 from fairnepv.loop import Context
 from fairnepv.methods.baselines.refined import averaged
-from fairnepv.problem import WIDEST_GRAM, Problem
+from fairnepv.problem import WIDEST_GRAM, Problem, Stream
 from fairnepv.search import Effort, Found
 from fairnepv.search.ties import ranked
 from fairnepv.views import Pool
@@ -41,7 +42,11 @@ def largest_memberships(
     """The k largest memberships where the ascent ends: at the optimum of the D-optimal design with
     lambda = eps, or at a stationary point of the softmax extension."""
     outcome = context.run(ascent(problem, kind), max_steps=_MAX_STEPS)
-    return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
+    order = ranked(outcome.state.x, _TIE)
+    if context.stopped and not outcome.steps:  # all memberships are the same yet
+        order = problem.rng(Stream.FILLED).permutation(order)
+        context.notes.append("no membership was known when time was up: items are drawn by lot")
+    return Found(order[: problem.k], outcome.status)
 
 
 def ascent(problem: Problem, kind: type[Point]) -> Ascent:
@@ -51,6 +56,7 @@ def ascent(problem: Problem, kind: type[Point]) -> Ascent:
     # Rows drop out of the work as their membership falls to zero and columns do not, so the side of
     # the rows is the cheaper one a little beyond n = p.
     if pool.n <= min(2 * pool.width, WIDEST_GRAM):
+        expect(2.0 * pool.n * pool.stored)
         weigh = functools.partial(RowFactor, pool.views[0].whole_kernel())
     at = functools.partial(kind, weigh, float(pool.eps[0]))
     return Ascent(at, problem.n, problem.k, tol=kind.gap * problem.k)
@@ -194,6 +200,7 @@ class RowFactor:
     others cost nothing but their leverage."""
 
     def __init__(self, K: Floats, w: Floats, c: float) -> None:
+        check_time()
         self._K, self._c = K, c
         rows = np.flatnonzero(w)
         self._TK = np.sqrt(w[rows, None]) * K[rows]  # (s, n)
@@ -202,6 +209,7 @@ class RowFactor:
         self.logdet = _logdet(self._C) - len(rows) * float(np.log(c))
 
     def leverage(self) -> Floats:
+        check_time()
         v = solve_triangular(self._C, self._TK, lower=True, check_finite=False)
         explained = np.einsum("ij,ij->j", v, v)
         return np.asarray(np.maximum(np.diagonal(self._K) - explained, 0.0) / self._c)
