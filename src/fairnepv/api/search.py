@@ -126,14 +126,8 @@ def _ordered(problem: Problem, indices: Indices, session: Context) -> Indices:
     """The set in fair-greedy order; when time is up, as far as a moment goes."""
     hurries = session.stopped is not None or session.left is not None
     limit = Limit(now() + max(session.left or 0.0, MOMENT) if hurries else None)
-    ordered = 0
     with session.absorbing_interruption(), unlimited(), limited(limit):
-        indices, ordered = fair_order(problem, indices)
-    if ordered < problem.k and session.stopped is not None:
-        session.notes.append(
-            f"the first {ordered} of {problem.k} items are in the order of what they add; there was "
-            "no time to order the others"
-        )
+        indices = fair_order(problem, indices, session.notes)
     return indices
 
 

@@ -38,11 +38,11 @@ class Context:
         self._end = None if time_limit is None else self._began + time_limit
         self._delay = 0.0  # of the clock, by what a journal took to tell
         self._least_new_steps = 0 if journal is None else 1
-        self._limit = Limit(None)
-        self._arm()
         self.progress = progress
         self.goal = goal  # an objective that is good enough
         self.journal = journal
+        self._limit = Limit(None)
+        self._arm()
         self.trace: list[Step] = []
         # What a stage wants the user to know besides its status.
         self.notes: list[str] = [] if journal is None else journal.notes
@@ -65,8 +65,9 @@ class Context:
         return None if self.left is None else max(self.left / turns, _SHORTEST)
 
     def _arm(self) -> None:
-        """What limits work outside of the loop; nothing before the steps that are made anyhow."""
-        self._limit.deadline = None if self._least_new_steps else self.deadline
+        """What limits work outside of the loop. With a journal nothing does: whoever goes on from it
+        must come to the same runs."""
+        self._limit.deadline = self.deadline if self.journal is None else None
 
     def _stop(self, status: Status) -> None:
         if self.stopped is not Status.INTERRUPTED:
@@ -150,7 +151,6 @@ class Context:
         state, steps = None, 0
         if stored is not None:
             self._delay = now() - self._began
-            self._arm()
             state, steps = stored.state, stored.steps
         if stored is not None and stored.status is not None:
             last = Step(method.stage, steps, stored.state.passes, 0.0, stored.objective)
@@ -173,7 +173,6 @@ class Context:
                 raise
         if outcome.steps > steps:
             self._least_new_steps = 0
-            self._arm()
         self.trace.extend(outcome.trace)
         if outcome.status.stops_everything:
             self._stop(outcome.status)

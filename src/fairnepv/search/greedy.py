@@ -125,13 +125,19 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     return indices
 
 
-def fair_order(problem: Problem, indices: Indices) -> tuple[Indices, int]:
-    """The same set in fair-greedy order within itself, so that its first j make sense alone; and up
-    to which j, where rounding, Ctrl-C or the deadline stopped greedy half-way."""
+def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:
+    """The same set in fair-greedy order within itself, so that its first j make sense alone; `notes`
+    hear of it where Ctrl-C or the deadline came first."""
     rows = np.sort(indices)
-    order = run(Greedy(problem.take(rows))).state.indices
-    rest = np.setdiff1d(np.arange(len(rows)), order)
-    return np.asarray(rows[np.concatenate([order, rest])]), len(order)
+    outcome = run(Greedy(problem.take(rows)))
+    order = outcome.state.indices
+    rest = np.setdiff1d(np.arange(len(rows)), order)  # where rounding stopped greedy half-way
+    if notes is not None and len(rest) and outcome.status.stops_everything:
+        notes.append(
+            f"only the first {len(order)} of {len(rows)} items are in the order of what they add; "
+            "there was no time for the others"
+        )
+    return np.asarray(rows[np.concatenate([order, rest])])
 
 
 def shortlist(
