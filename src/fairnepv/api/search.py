@@ -30,6 +30,7 @@ from fairnepv.views.base import Indices
 # Parts of the time that is left, for what comes before the search.
 FLOORS, BOUND = 0.2, 0.4
 _SCORING, _ENDING = 8.0, 3.0  # operations of a score, times k, k and all columns; scores at the end
+_HASTE = 0.1  # of the time that is left, at most: what putting a set in order may take of it
 
 
 def check_search(options: SelectOptions) -> SelectOptions:
@@ -74,7 +75,8 @@ def prove(problem: Problem, gap: float, session: Context) -> Certificate:
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
     began = time.monotonic()
-    session.keep_back(_ENDING * seconds_for(_SCORING * problem.k**2 * problem.pool.width))
+    scores = _ENDING * seconds_for(_SCORING * problem.k**2 * problem.pool.width)
+    session.keep_back(scores + min(MOMENT, _HASTE * (session.left or 0.0)))
     with block_threads(problem.work()):
         found = _search(problem, plan, session)
         status = session.stopped or found.status
@@ -115,10 +117,10 @@ def _search(problem: Problem, plan: Plan, session: Context) -> Found:
         f"{ends.get(session.stopped, 'the call was interrupted')} before method {plan.method!r} "
         "had a set; this one is what greedy chooses in a moment"
     )
-    hurried = Context(time_limit=MOMENT)
-    with unlimited():
-        found = greedy(problem, hurried)
-    session.notes.extend(hurried.notes)
+    aside = Context()  # of which no journal hears
+    aside.stopped = session.stopped
+    found = greedy(problem, aside)
+    session.notes.extend(aside.notes)
     return found
 
 
@@ -127,7 +129,7 @@ def _ordered(problem: Problem, indices: Indices, session: Context) -> Indices:
     hurries = session.stopped is not None or session.left is not None
     limit = Limit(now() + max(session.left or 0.0, MOMENT) if hurries else None)
     with session.absorbing_interruption(), unlimited(), limited(limit):
-        indices = fair_order(problem, indices, session.notes)
+        return fair_order(problem, indices, session.notes)
     return indices
 
 

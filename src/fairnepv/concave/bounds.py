@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fairnepv.compute.clock import Limit, OutOfTime, limited, now
+from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
 from fairnepv.concave.concave import Concave, ConcaveState
 from fairnepv.concave.dual import Dual, price
 from fairnepv.concave.proof import Proof, best_apart, proven
@@ -22,8 +22,8 @@ from fairnepv.views.base import Floats, Indices
 GAP: float = default("gap")  # nats per item
 _MOST_STEPS = 200
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
-_JOINT = 0.5  # of the time that there is for bounds, the one on all views gets so much;
-_SOLVING = 0.7  # of the time for one bound, its solver, before what it has must be proven
+_SOLVING = 0.7  # of the time for a bound, its solver, before what it has must be proven
+_JOINT = 0.4  # the same of the bound on all views, if those on each of them are still to come
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -82,7 +82,7 @@ def certify(problem: Problem, *, gap: float = GAP, session: Context | None = Non
     """
     context = session or Context()
     pool = problem.pool
-    joint = _solve(problem, gap, context, part=_JOINT if len(pool.names) > 1 else 1.0)
+    joint = _solve(problem, gap, context, part=_SOLVING if len(pool.names) == 1 else _JOINT)
     alone = _views_alone(problem, joint, gap, context)
     cut = [s.status for s in (joint, *alone) if s.status.stops_everything]
     spectral = spectral_bounds(problem, context)
@@ -199,25 +199,23 @@ def _solve(
     gap: float,
     session: Context | None,
     start: Indices | None = None,
-    part: float = 1.0,
+    part: float = _SOLVING,
 ) -> Solved:
-    """The relaxation solved in a part of the time that is left, some of it for the proof; without a
-    session of the caller an interruption is passed on."""
-    context, found = session or Context(), None
-    status = Status.TIME_LIMIT
-    with context.share(part), context.absorbing_interruption():
-        solver = Concave(problem, gap=gap, start=start)
-        with context.share(_SOLVING):
+    """The relaxation solved in a part of the time that is left, so that what it has can be proven;
+    without a session of the caller an interruption is passed on."""
+    context, found, state = session or Context(), None, None
+    with context.absorbing_interruption():
+        with context.share(part):
+            solver = Concave(problem, gap=gap, start=start)
             found = context.run(solver, max_steps=_MOST_STEPS)
-        state: ConcaveState | None = None
         if found is not None:
-            status = found.status
             state = _proven_in_time(solver, found.state, context)
-        if state is not None and state.proven:
-            return Solved(state.bound, solver.dual(state), status, state)
     if session is None and context.stopped is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return _by_norms(problem, context.stopped or status)
+    if found is None or state is None:
+        return _by_norms(problem, context.stopped or Status.TIME_LIMIT)
+    with unlimited():
+        return Solved(state.bound, solver.dual(state), found.status, state)
 
 
 def _proven_in_time(solver: Concave, state: ConcaveState, context: Context) -> ConcaveState | None:

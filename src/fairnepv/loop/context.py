@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fairnepv.compute.clock import Limit, OutOfTime, limited, now
+from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
 from fairnepv.errors import Status, TimeLimitError
 from fairnepv.loop.driver import Budget, Method, Outcome, Progress, S, Step, run
 
@@ -65,8 +64,8 @@ class Context:
         return None if self.left is None else max(self.left / turns, _SHORTEST)
 
     def _arm(self) -> None:
-        """What limits work outside of the loop. With a journal nothing does: whoever goes on from it
-        must come to the same runs."""
+        """What limits work outside of the loop; nothing, where there is a journal: whoever goes on
+        from that must come to the same runs."""
         self._limit.deadline = self.deadline if self.journal is None else None
 
     def _stop(self, status: Status) -> None:
@@ -145,7 +144,7 @@ class Context:
     ) -> Outcome[S]:
         """A run, from where the journal has left it if that knows of it.
 
-        After an interruption it has a moment, to make something of what is in hand.
+        One that starts when time is up has a moment, to make a set of what is in hand.
         """
         stored = None if self.journal is None else self.journal.resume(method)
         state, steps = None, 0
@@ -156,18 +155,19 @@ class Context:
             last = Step(method.stage, steps, stored.state.passes, 0.0, stored.objective)
             outcome = Outcome(stored.state, stored.status, (last,), steps)
         else:
-            deadline, least = self.deadline, steps + self._least_new_steps
-            if self.stopped is Status.INTERRUPTED:
-                deadline = min(now() + MOMENT, math.inf if deadline is None else deadline)
+            hurries = self.stopped is not None and self.journal is None
+            deadline = now() + MOMENT if hurries else self.deadline
+            least = steps + self._least_new_steps
             try:
-                outcome = run(
-                    method,
-                    budget=Budget(max_steps, max_passes, deadline, least),
-                    state=state,
-                    steps=steps,
-                    progress=self.progress,
-                    keep=None if self.journal is None else self.journal.keep,
-                )
+                with unlimited() if hurries else contextlib.nullcontext():
+                    outcome = run(
+                        method,
+                        budget=Budget(max_steps, max_passes, deadline, least),
+                        state=state,
+                        steps=steps,
+                        progress=self.progress,
+                        keep=None if self.journal is None else self.journal.keep,
+                    )
             except OutOfTime:
                 self._stop(Status.TIME_LIMIT)
                 raise

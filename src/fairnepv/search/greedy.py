@@ -126,8 +126,8 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
 
 
 def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:
-    """The same set in fair-greedy order within itself, so that its first j make sense alone; `notes`
-    hear of it where Ctrl-C or the deadline came first."""
+    """The same set in fair-greedy order within itself, so that its first j make sense alone. Where
+    Ctrl-C or the deadline came first, `notes` say so."""
     rows = np.sort(indices)
     outcome = run(Greedy(problem.take(rows)))
     order = outcome.state.indices

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from fairnepv.compute.clock import check_time, expect
 from fairnepv.errors import Status
 from fairnepv.loop import Context
 from fairnepv.methods.baselines.refined import averaged
-from fairnepv.problem import WIDEST_GRAM, Problem, Stream
-from fairnepv.search import Effort, Found
+from fairnepv.problem import WIDEST_GRAM, Problem
+from fairnepv.search import Effort, Found, greedy
 from fairnepv.search.ties import ranked
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats
@@ -42,11 +42,10 @@ def largest_memberships(
     """The k largest memberships where the ascent ends: at the optimum of the D-optimal design with
     lambda = eps, or at a stationary point of the softmax extension."""
     outcome = context.run(ascent(problem, kind), max_steps=_MAX_STEPS)
-    order = ranked(outcome.state.x, _TIE)
-    if context.stopped and not outcome.steps:  # all memberships are the same yet
-        order = problem.rng(Stream.FILLED).permutation(order)
-        context.notes.append("no membership was known when time was up: items are drawn by lot")
-    return Found(order[: problem.k], outcome.status)
+    if context.stopped and not outcome.steps:
+        context.notes.append("no membership was known when time was up; greedy chose the items")
+        return replace(greedy(problem, context), status=outcome.status)
+    return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
 
 
 def ascent(problem: Problem, kind: type[Point]) -> Ascent:

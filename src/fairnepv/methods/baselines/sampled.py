@@ -42,7 +42,7 @@ def k_dpp(problem: Problem, effort: Effort, context: Context) -> Found:
         scores.append(subset_merit(problem, samples[-1]))
     if context.stopped:
         context.notes.append(
-            f"the k-DPP was drawn from {len(samples)} times, and not {K_DPP_SAMPLES} times"
+            f"this is the best of {len(samples)} samples of the k-DPP, and not of {K_DPP_SAMPLES}"
         )
     best = int(np.argmax(scores)) if scores else 0
     return Found(samples[best], context.stopped or Status.COMPLETE)
