@@ -690,6 +690,25 @@ def test_an_interruption_leaves_a_proven_bound(after, few_rows):
     assert again.upper_bound == pytest.approx(certificate.upper_bound, abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_norms_of_rows_prove_a_bound_by_themselves(seed):
+    rng = np.random.default_rng(seed)
+    views, eps = cases.random_views(rng, 12, [4, 5]), [0.1, 0.3]
+    problem = pose(views, 3, 0.05, eps)
+    best, _ = reference.exhaustive(kernels(views, eps), 3, 0.05)
+    dual = Dual.by_norms(problem)
+    assert best <= price(problem, dual).bound < np.inf
+    stopped = Context()
+    stopped.stopped = Status.INTERRUPTED  # before the bound begins
+    certificate = certify(problem, session=stopped)
+    assert best <= certificate.upper_bound < np.inf
+    assert certificate.status is Status.INTERRUPTED
+    assert "lengths of the rows" in certificate.notes[0]
+    again = check_proof(problem.pool, certificate.proof)
+    assert again.holds
+    assert again.upper_bound == pytest.approx(certificate.upper_bound, abs=1e-12)
+
+
 def test_a_sparse_view_without_a_single_entry_is_bounded():
     problem = pose([sp.csr_array((9, 4))], 3, 0.1, [0.1])
     assert certify(problem).upper_bound == pytest.approx(math.log(0.1), abs=1e-9)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import check_calibration
-from fairnepv.api.inputs import pool_of, pose
+from fairnepv.api.inputs import pool_of, pose, with_engine
 from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
@@ -36,8 +36,9 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
     """
     given = checked("certify", CertifyOptions, options)
     bounded = completed("certify", SelectOptions, part(SelectOptions, given))
+    asked = with_engine(check_search(bounded))
     session = Context(time_limit=given["time_limit"], progress=given["progress"])
-    problem = pose_within_limit(data, k, check_search(bounded), (), session)
+    problem = pose_within_limit(data, k, asked, (), session)
     certificate = certify_posed(problem, given, session)
     warn_of_ranks(problem, certificate)
     return certificate

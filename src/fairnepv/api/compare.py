@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from fairnepv.api.inputs import with_engine
 from fairnepv.api.plan import methods_within_limit, pose_within_limit
 from fairnepv.api.search import (
     BOUND,
@@ -35,7 +36,8 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     data, k: as for `select`; k is one size.
     """
     given = checked("compare", CompareOptions, options)
-    searching = check_search(completed("compare", SelectOptions, part(SelectOptions, given)))
+    whole = completed("compare", SelectOptions, part(SelectOptions, given))
+    searching = with_engine(check_search(whole))
     methods = _check_methods(given["methods"])
     names = methods or methods_within_limit(data, k, searching)
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
@@ -62,6 +64,9 @@ def _carry_out_all(problem: Problem, plans: Sequence[Plan], call: Context) -> li
     began = time.monotonic()
     rows: list[Selection] = []
     for plan in plans:
+        if rows and call.left == 0.0:
+            rows[-1] = _last_in_time(rows[-1], [plan.method for plan in plans[len(rows) :]])
+            break
         limit = call.part(len(plans) - len(rows))
         session = Context(time_limit=limit, progress=call.progress)
         session.notes.extend(call.notes)
@@ -78,6 +83,11 @@ def _carry_out_all(problem: Problem, plans: Sequence[Plan], call: Context) -> li
         if session.stopped is Status.INTERRUPTED:
             break
     return rows
+
+
+def _last_in_time(row: Selection, others: Sequence[str]) -> Selection:
+    note = f"time_limit ran out before it was the turn of {', '.join(others)}"
+    return replace(row, status=Status.TIME_LIMIT, run_notes=(*row.run_notes, note))
 
 
 def _check_methods(methods: Any) -> list[str] | None:

@@ -11,10 +11,11 @@ from fairnepv.api.calibration import calibrate
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_flag, is_finite
+from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.loop import Context
-from fairnepv.options import ProblemOptions
+from fairnepv.options import ProblemOptions, SelectOptions
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
@@ -62,6 +63,13 @@ def pose(
         floors=least,
         means=means,
     )
+
+
+def with_engine(options: SelectOptions) -> SelectOptions:
+    """The same with the engine that is named. To start it, or to import what it computes with, may
+    take seconds, which are not those of a limit."""
+    named = options["engine"]
+    return options if named is None else {**options, "engine": engine_of(named)}
 
 
 def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:

@@ -7,7 +7,7 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from fairnepv.api.checkpoint import journal_of
-from fairnepv.api.inputs import count_items, sizes_in_all
+from fairnepv.api.inputs import count_items, sizes_in_all, with_engine
 from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import (
     BOUND,
@@ -44,7 +44,7 @@ def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
     k: how many, or a fraction of n; a list of sizes gives a mapping from size to Selection, each
         contained in the next where `nested` is true.
     """
-    given = check_search(checked("select", SelectOptions, options))
+    given = with_engine(check_search(checked("select", SelectOptions, options)))
     if is_one_size(k):
         if given["nested"]:
             raise InputError("nested needs several sizes, as in k=[100, 500]")

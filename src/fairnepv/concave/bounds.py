@@ -127,7 +127,7 @@ def view_bound(
     alone = problem.over(problem.pool.only(name))
     hadamard = diagonal_bound(alone.pool.views[0], problem.k)
     dual = problem.calibration.evidence.get(name)
-    if dual is not None:
+    if dual is not None and not (session and session.stopped):
         with contextlib.suppress(InputError):  # a calibration may come from other data
             bound = proven(alone, dual)
             if bound <= gap:  # after such a calibration a view reaches 0 at most
@@ -162,7 +162,7 @@ def _views_alone(problem: Problem, joint: Solved, gap: float, session: Context) 
 def refuse_unreachable_floors(problem: Problem, session: Context) -> None:
     """Floors that are proven to be out of reach, of one view or of several together. What cannot be
     proven in time is left to the search."""
-    if problem.floors is None:
+    if problem.floors is None or session.stopped:
         return
     names, floors = problem.pool.names, problem.floors
     held = [q for q in range(len(names)) if np.isfinite(floors[q])]
@@ -204,6 +204,8 @@ def _solve(
     """The relaxation solved in a part of the time that is left, so that what it has can be proven;
     without a session of the caller an interruption is passed on."""
     context, found, state = session or Context(), None, None
+    if context.stopped:
+        return _by_norms(problem, context.stopped)
     with context.absorbing_interruption():
         with context.share(part):
             solver = Concave(problem, gap=gap, start=start)

@@ -71,6 +71,9 @@ def tradeoff(
     selections, notes = [fair], []
     for turn, floor in enumerate(floors[1:].tolist(), start=1):
         wanted = {**others, view: floor}
+        if call.left == 0.0:
+            notes.append(f"the curve ends before {view!r} reaches {floor:.4f}: time_limit ran out")
+            break
         found = _select_above(data, k, {**again, **share(points - turn), "floors": wanted})
         if isinstance(found, str):
             named = ", ".join(f"{name!r}: {value:.4f}" for name, value in wanted.items())

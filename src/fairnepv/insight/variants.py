@@ -43,7 +43,7 @@ class Stability:
 
     selection: Selection
     variants: tuple[Variant, ...]
-    status: Status  # INTERRUPTED where variants are missing
+    status: Status  # INTERRUPTED or TIME_LIMIT where variants are missing
     notes: tuple[str, ...] = ()  # which variants were left out, and why
 
     @property
@@ -108,6 +108,10 @@ def _search_all(
     for turn, ((knob, value), variant) in enumerate(posed.items()):
         name = f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"
         share = call.part(len(posed) - turn)
+        if found and call.left == 0.0:
+            status = Status.TIME_LIMIT
+            notes.append(f"{name} and what follows is left out: time_limit ran out")
+            break
         context = Context(time_limit=plan.time_limit if share is None else share)
         try:
             outcome = _searched(variant, plan, context, bound_holds=knob == "seed")

@@ -13,6 +13,7 @@ import numpy as np
 
 from fairnepv.checks import check_positive
 from fairnepv.compute import Place, RowBlock, in_order
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
 from fairnepv.io.memory import refuse_unbounded
 from fairnepv.views.base import Floats, Indices, View
@@ -22,6 +23,7 @@ from fairnepv.views.trail import Trail
 from fairnepv.views.validity import check_magnitude, check_numeric, refuse_non_finite, sound_csr
 
 _FIRST_ROOM = 1024  # columns of directions
+_FEW_ROWS = 256  # whose products with others are made at a time
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
 
 
@@ -126,7 +128,12 @@ class SparseView(View):
         return Trail(self, most) if self._there is None else CsrTrail(self, self._there, most)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
-        product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
+        product = np.empty((len(left), len(right)))
+        columns = self.rows(right).T.tocsr()
+        for start in range(0, len(left), _FEW_ROWS):
+            check_time()  # some thousand rows take a second and more
+            some = slice(start, start + _FEW_ROWS)
+            (self.rows(left[some]) @ columns).toarray(out=product[some])
         return product
 
     def take(self, indices: Indices) -> View:
