@@ -36,7 +36,7 @@ class Certificate:
     """
 
     upper_bound: float
-    duality_gap: float  # how much of the bound a longer run of the solver could still take away
+    duality_gap: float  # how much of the bound a longer run could take away; inf: nobody knows
     by_view: Mapping[str, float]  # no such k items bring this view alone above this
     weights: Mapping[str, float]  # of the views in the proof; where they are large, views bind
     spectral_bound: float  # [FairNEPv, appendix B]
