@@ -32,6 +32,10 @@ class NumericalError(FairnepvError, ArithmeticError):
     """Under `strict=True`: a run ended in a status that is not a success."""
 
 
+class TimeLimitError(FairnepvError, TimeoutError):
+    """`time_limit` was over before there was anything to return."""
+
+
 class ClusterError(FairnepvError, RuntimeError):
     """Workers failed; what was asked for may be sound."""
 

@@ -49,8 +49,9 @@ oversampling: The NEPv start has a shortlist of so many times k items.
 gap: Duality gap of the bound, in nats per item.
 memory_limit: Keep to so much memory besides the data, such as 2GiB, by keeping less. -- Bytes
     or text, at the cost of time; `plan` says beforehand what is then done.
-time_limit: Seconds; the best found until then is returned. -- And marked. Reading and
-    calibration come on top, and so does the bound, which gets as long again.
+time_limit: Seconds for the whole call; the best found until then is returned. -- And marked. The
+    bound gets at most 40% of what is left when it begins, the search the rest. With a checkpoint
+    only new work counts (docs/engines.md).
 strict: Raise NumericalError unless the run ended well.
 progress: Called with a `Step` after every step of every stage.
 certify: Also prove a bound. -- On what any k items could score.
@@ -173,8 +174,12 @@ class CertifyOptions(ProblemOptions, Bound, Timed, Listened, total=False):
     """What `certify` takes."""
 
 
-class CompareOptions(ProblemOptions, Budget, Bound, Listened, total=False):
+class CompareOptions(ProblemOptions, Budget, Bound, Timed, Listened, total=False):
     methods: Annotated[Sequence[str] | None, Option(None)]
+
+
+class CurveOptions(ProblemOptions, Timed, Listened, total=False):
+    """What `curve` takes, besides sizes."""
 
 
 class ScoreOptions(Scale, Ids, total=False):

@@ -37,6 +37,7 @@ class Stream(IntEnum):
     KDPP_BASELINE = 4  # by sample
     RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
     COVERAGE = 6  # rows that coverage is measured on
+    FILLED = 7  # rows of a set that was cut short
 
 
 @dataclass(frozen=True)

@@ -170,9 +170,16 @@ def interrupt_after(monkeypatch, steps: int) -> None:
 
 
 def test_an_interruption_while_views_are_calibrated_is_one(monkeypatch):
+    """Rows are read by then, so that there is a set to return; a score has none."""
+    interrupt_after(monkeypatch, 1)
+    found = fairnepv.select(two_views(11), 4, calibration="efficiency")
+    assert found.status is Status.INTERRUPTED
+    assert len(set(found.indices.tolist())) == 4
+    assert any("divides view" in note for note in found.notes)
+    monkeypatch.undo()
     interrupt_after(monkeypatch, 1)
     with pytest.raises(KeyboardInterrupt):
-        fairnepv.select(two_views(11), 4, calibration="efficiency")
+        fairnepv.score(two_views(11), [0, 1, 2, 3], calibration="efficiency")
 
 
 def test_an_interruption_of_any_bound_is_said(monkeypatch):

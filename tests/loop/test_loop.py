@@ -17,7 +17,8 @@ import pytest
 
 import cases
 from fairnepv.compute import LocalEngine
-from fairnepv.errors import NumericalError, Status
+from fairnepv.compute.clock import OutOfTime, check_time
+from fairnepv.errors import NumericalError, Status, TimeLimitError
 from fairnepv.loop import Budget, Context, Step, StoredRun, pack, run, unpack
 from fairnepv.loop.journal import Journal
 from fairnepv.objective import StiefelObjective
@@ -280,6 +281,108 @@ def test_a_context_has_one_deadline_for_all_runs(clock):
     assert second.status is Status.TIME_LIMIT
     assert second.state.count == 1
     assert context.stopped is Status.TIME_LIMIT
+
+
+def ask(clock: Clock) -> Callable[[], None]:
+    """A step of one product, which takes ten seconds."""
+
+    def act() -> None:
+        check_time()
+        clock.wait()
+
+    return act
+
+
+def test_a_step_that_is_out_of_time_leaves_the_state_before_it(clock):
+    def two_products() -> None:
+        ask(clock)()
+        ask(clock)()
+
+    outcome = run(Count(acts={2: two_products}), budget=Budget(deadline=clock.now + 5))
+    assert outcome.status is Status.TIME_LIMIT
+    assert outcome.state.count == 1
+    assert clock.now == 110.0  # of two products one was begun
+
+
+def test_a_start_that_is_out_of_time_says_so(clock):
+    method = Count()
+    method.init = check_time  # type: ignore[method-assign,assignment]
+    context = Context(time_limit=5)
+    clock.wait()
+    with pytest.raises(OutOfTime):
+        context.run(method)
+    assert context.stopped is Status.TIME_LIMIT
+
+
+def test_a_share_ends_without_ending_the_rest(clock):
+    context = Context(time_limit=100)
+    slow = dict.fromkeys(range(1, 20), clock.wait)
+    with context.share(0.4):
+        first = context.run(Count(acts=slow))
+    assert (first.status, first.state.count) == (Status.TIME_LIMIT, 4)
+    assert context.stopped is None
+    with context.share(0.5):  # of what is left
+        assert context.run(Count(acts=slow)).state.count == 3
+        check_time()
+    assert context.left == 30.0
+    second = context.run(Count(acts=slow))
+    assert (second.state.count, context.stopped) == (3, Status.TIME_LIMIT)
+
+
+def test_a_share_absorbs_its_own_end_and_no_error(clock):
+    context = Context(time_limit=100)
+    with context.share(0.1):
+        clock.wait()
+        check_time()
+    assert context.stopped is None
+    with pytest.raises(ZeroDivisionError), context.share(0.1):
+        raise ZeroDivisionError
+
+
+def test_what_is_kept_back_is_not_spent(clock):
+    context = Context(time_limit=50)
+    context.keep_back(15)
+    assert context.run(Count(acts=dict.fromkeys(range(1, 20), clock.wait))).state.count == 4
+    assert Context().left is Context().part(3) is None
+    assert Context(time_limit=30).part(3) == 10.0
+
+
+def test_work_outside_of_the_loop_is_absorbed_alike(clock):
+    context = Context(time_limit=5)
+    clock.wait()
+    with context.absorbing_interruption():
+        check_time()
+    assert context.stopped is Status.TIME_LIMIT
+    with context.absorbing_interruption():
+        raise KeyboardInterrupt
+    assert context.stopped is Status.INTERRUPTED
+    with context.absorbing_interruption():
+        check_time()
+    assert context.stopped is Status.INTERRUPTED  # which is not forgotten
+
+
+def test_when_time_is_up_a_run_has_a_moment(clock):
+    context = Context(time_limit=5)
+    clock.wait()
+    with context.absorbing_interruption():
+        check_time()
+    with context.absorbing_interruption():
+        late = context.run(Count(acts=dict.fromkeys(range(1, 20), ask(clock))))
+    assert late.state.count == 1
+
+
+def test_what_is_needed_has_a_moment_and_then_an_error_in_words(clock):
+    context = Context(time_limit=1e-9)
+    with context.needed("nothing was done"):
+        check_time()
+    said = r"time_limit = 1e-09 s is over after 10 s, in which nothing was done"
+
+    def two_products() -> None:
+        ask(clock)()
+        ask(clock)()
+
+    with pytest.raises(TimeLimitError, match=said), context.needed("nothing was done"):
+        two_products()
 
 
 class Memory(Journal):

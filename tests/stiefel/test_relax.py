@@ -745,7 +745,7 @@ def test_time_limit(solver):
         cases.random_views(rng, 12, [4, 5]), 3, solver=solver, start="random", time_limit=1e-9
     )
     assert relaxed.status is Status.TIME_LIMIT
-    assert len(relaxed.trace) == 1
+    assert not relaxed.steps
     assert "time_limit" in relaxed.status.value
     np.testing.assert_allclose(relaxed.basis.T @ relaxed.basis, np.eye(3), atol=1e-13)
 

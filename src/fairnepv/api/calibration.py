@@ -1,6 +1,7 @@
 """The fixed rules that put views on one scale before anything is selected [FairNEPv, Remark 1]."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,14 @@ import numpy as np
 
 from fairnepv.checks import check_positive
 from fairnepv.compute import block_threads
-from fairnepv.concave import view_bound
+from fairnepv.concave import Solved, view_bound
 from fairnepv.errors import InputError
+from fairnepv.loop import Context
 from fairnepv.options import CALIBRATIONS
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.views import Calibration, Pool
+
+_SHARE = 0.3  # of the time that is left: what all bounds for 'efficiency' get together
 
 
 def calibrate(
@@ -21,8 +25,12 @@ def calibrate(
     k: int,
     constraints: Constraints | None = None,
     means: Means | None = None,
+    session: Context | None = None,
 ) -> Calibration:
-    """A rule by name, explicit factors {view: c} on L, or a record from an earlier result."""
+    """A rule by name, explicit factors {view: c} on L, or a record from an earlier result.
+
+    Without a session an interruption is passed on.
+    """
     if isinstance(rule, Calibration):
         return rule
     if isinstance(rule, Mapping):
@@ -37,7 +45,11 @@ def calibrate(
     if rule == "trace":
         return Calibration(rule, factors=_trace_factors(pool))
     unit = Calibration(rule, normalize=True)
-    return unit if rule == "unit-diagonal" else _efficiency(pool, unit, k, constraints, means)
+    if rule == "unit-diagonal":
+        return unit
+    rules = constraints or Constraints()
+    problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules, means=means or Means())
+    return _efficiency(problem, session)
 
 
 def check_calibration(
@@ -97,20 +109,29 @@ def _trace_factors(pool: Pool) -> dict[str, float]:
     return factors
 
 
-def _efficiency(
-    pool: Pool, unit: Calibration, k: int, constraints: Constraints | None, means: Means | None
-) -> Calibration:
+def _efficiency(problem: Problem, session: Context | None) -> Calibration:
     """Divide each view by the best it could reach alone for this k, so exp(d_q) is at most 1.
 
     exp(d_q) then reads as the share of its own bound, under the same constraints, that a view
-    keeps (docs/method.md#efficiency).
+    keeps (docs/method.md#efficiency). A bound that was cut short is looser and as sure.
     """
-    rules = constraints or Constraints()
-    problem = Problem(unit.apply(pool), k, 1.0, unit, constraints=rules, means=means or Means())
+    names, unit = problem.pool.names, problem.calibration
+    proven: dict[str, Solved] = {}
     with block_threads(problem.work()):
-        proven = {name: view_bound(problem, name) for name in pool.names}
+        for turn, name in enumerate(names):
+            # Such parts of what is left come to the share, whichever views take less than theirs.
+            part = _SHARE / (len(names) - turn * _SHARE)
+            with nullcontext() if session is None else session.share(part):
+                proven[name] = view_bound(problem, name, session=session)
+    cut = [name for name, solved in proven.items() if solved.status.stops_everything]
+    if session is not None and cut:
+        session.notes.append(
+            f"calibration 'efficiency' divides view{'s' * (len(cut) > 1)} "
+            f"{', '.join(map(repr, cut))} by a bound that is proven but looser than with more "
+            "time, so that efficiencies are lower than they would be; raise time_limit"
+        )
     return replace(
         unit,
-        offsets={name: -bound for name, (bound, _) in proven.items()},
-        evidence={name: dual for name, (_, dual) in proven.items()},
+        offsets={name: -solved.bound for name, solved in proven.items()},
+        evidence={name: solved.dual for name, solved in proven.items()},
     )

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import check_calibration
-from fairnepv.api.inputs import pool_of, pose
+from fairnepv.api.inputs import pool_of, pose, with_engine
 from fairnepv.api.plan import pose_within_limit
-from fairnepv.api.search import check_search, prove, warn_of_ranks
+from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
 from fairnepv.concave import (
@@ -36,16 +36,22 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
     """
     given = checked("certify", CertifyOptions, options)
     bounded = completed("certify", SelectOptions, part(SelectOptions, given))
-    problem = pose_within_limit(data, k, check_search(bounded), ())
-    certificate = certify_posed(problem, given)
+    asked = with_engine(check_search(bounded))
+    session = Context(time_limit=given["time_limit"], progress=given["progress"])
+    problem = pose_within_limit(data, k, asked, (), session)
+    certificate = certify_posed(problem, given, session)
     warn_of_ranks(problem, certificate)
     return certificate
 
 
-def certify_posed(problem: Problem, options: CertifyOptions) -> Certificate:
-    """The same for a problem that is posed, by options that are complete."""
-    refuse_unreachable_floors(problem)
-    session = Context(time_limit=options["time_limit"], progress=options["progress"])
+def certify_posed(
+    problem: Problem, options: CertifyOptions, session: Context | None = None
+) -> Certificate:
+    """The same for a problem that is posed, by options that are complete; the session is that of
+    the call, which has posed it."""
+    session = session or Context(time_limit=options["time_limit"], progress=options["progress"])
+    with session.share(FLOORS):
+        refuse_unreachable_floors(problem, session)
     return prove(problem, options["gap"], session)
 
 

@@ -6,13 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from fairnepv.api.inputs import with_engine
 from fairnepv.api.plan import methods_within_limit, pose_within_limit
-from fairnepv.api.search import carry_out, check_search, make_plan, prove, warn_of_ranks
+from fairnepv.api.search import (
+    BOUND,
+    FLOORS,
+    carry_out,
+    check_search,
+    make_plan,
+    prove,
+    warn_of_ranks,
+)
 from fairnepv.api.selection import Comparison, Selection
 from fairnepv.checks import brief
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, Status
-from fairnepv.loop import Context, Progress, Step
+from fairnepv.loop import Context, Step
 from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
@@ -27,45 +36,58 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     data, k: as for `select`; k is one size.
     """
     given = checked("compare", CompareOptions, options)
-    searching = check_search(completed("compare", SelectOptions, part(SelectOptions, given)))
+    whole = completed("compare", SelectOptions, part(SelectOptions, given))
+    searching = with_engine(check_search(whole))
     methods = _check_methods(given["methods"])
     names = methods or methods_within_limit(data, k, searching)
-    problem = pose_within_limit(data, k, searching, names)
+    call = Context(time_limit=given["time_limit"], progress=given["progress"])
+    problem = pose_within_limit(data, k, searching, names, call)
     if methods is None:
         names = [name for name in names if refusal(problem, name) is None]
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
-    refuse_unreachable_floors(problem)
-    proving = Context(progress=given["progress"])
-    certificate = prove(problem, given["gap"], proving)
-    if proving.stopped is Status.INTERRUPTED:
+    with call.share(FLOORS):
+        refuse_unreachable_floors(problem, call)
+    certificate = None
+    with call.share(BOUND / 2):  # the searches are many
+        certificate = prove(problem, given["gap"], call)
+    if call.stopped is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is in hand yet
     plans = [replace(plan, certificate=certificate) for plan in plans]
-    rows = _carry_out_all(problem, plans, given["progress"])
+    rows = _carry_out_all(problem, plans, call)
     warn_of_ranks(problem, certificate)
     return Comparison(tuple(rows))
 
 
-def _carry_out_all(
-    problem: Problem, plans: Sequence[Plan], progress: Progress | None
-) -> list[Selection]:
-    """One selection per plan; an interruption leaves those that there are."""
+def _carry_out_all(problem: Problem, plans: Sequence[Plan], call: Context) -> list[Selection]:
+    """One selection per plan, each in its share of the time that is left; an interruption leaves
+    those that there are."""
     began = time.monotonic()
     rows: list[Selection] = []
     for plan in plans:
-        session = Context(progress=progress)
-        if progress is not None:
+        if rows and call.left == 0.0:
+            rows[-1] = _last_in_time(rows[-1], [plan.method for plan in plans[len(rows) :]])
+            break
+        limit = call.part(len(plans) - len(rows))
+        session = Context(time_limit=limit, progress=call.progress)
+        session.notes.extend(call.notes)
+        if call.progress is not None:
             with session.absorbing_interruption() if rows else contextlib.nullcontext():
                 best = max((row.fair_score for row in rows), default=0.0)
                 turn = {"selector": plan.method, "size": len(rows), "of": len(plans)}
                 took = time.monotonic() - began
-                progress(Step("compare", len(rows), 0, took, best, details=turn))
-            if session.stopped:
+                call.progress(Step("compare", len(rows), 0, took, best, details=turn))
+            if session.stopped is Status.INTERRUPTED:
                 rows[-1] = replace(rows[-1], status=session.stopped)
                 break
         rows.append(carry_out(problem, plan, session))
         if session.stopped is Status.INTERRUPTED:
             break
     return rows
+
+
+def _last_in_time(row: Selection, others: Sequence[str]) -> Selection:
+    note = f"time_limit ran out before it was the turn of {', '.join(others)}"
+    return replace(row, status=Status.TIME_LIMIT, run_notes=(*row.run_notes, note))
 
 
 def _check_methods(methods: Any) -> list[str] | None:

@@ -1,6 +1,7 @@
 """From what a user hands in to the calibrated problem: every check, and the rules of the choice."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Unpack
 
 import numpy as np
@@ -10,9 +11,11 @@ from fairnepv.api.calibration import calibrate
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_flag, is_finite
+from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
-from fairnepv.options import ProblemOptions
+from fairnepv.loop import Context
+from fairnepv.options import ProblemOptions, SelectOptions
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
@@ -24,11 +27,20 @@ _SUM_ROUNDING = 1e-6
 
 
 def pose(
-    data: Any, k: Any, *, means: Means | None = None, **options: Unpack[ProblemOptions]
+    data: Any,
+    k: Any,
+    *,
+    means: Means | None = None,
+    session: Context | None = None,
+    **options: Unpack[ProblemOptions],
 ) -> Problem:
-    """The calibrated problem, once everything that a user hands in has been checked."""
+    """The calibrated problem, once everything that a user hands in has been checked.
+
+    With a session its limit holds, and what it should tell the user goes there.
+    """
     given = checked("pose", ProblemOptions, options)
-    pool = pool_of(data, given)
+    with nullcontext() if session is None else session.needed("rows were read and checked"):
+        pool = pool_of(data, given)
     fixed_in = rows_named(pool, given["include"], "include")
     fixed_out = rows_named(pool, given["exclude"], "exclude")
     k = _whole_size(k, pool.n, len(fixed_in), given["include_counts"])
@@ -39,7 +51,7 @@ def pose(
     floors = _by_view("floors", given["floors"], pool.names)
     least = np.array([floors.get(name, -np.inf) for name in pool.names]) if floors else None
     means = means or Means()
-    rule = calibrate(pool, given["calibration"], k, rules, means)
+    rule = calibrate(pool, given["calibration"], k, rules, means, session)
     return Problem(
         rule.apply(pool),
         k,
@@ -51,6 +63,13 @@ def pose(
         floors=least,
         means=means,
     )
+
+
+def with_engine(options: SelectOptions) -> SelectOptions:
+    """The same with the engine that is named. To start it, or to import what it computes with, may
+    take seconds, which are not those of a limit."""
+    named = options["engine"]
+    return options if named is None else {**options, "engine": engine_of(named)}
 
 
 def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:

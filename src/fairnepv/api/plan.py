@@ -10,6 +10,7 @@ from fairnepv.api.search import check_search, shards_wanted
 from fairnepv.compute.rates import UNTIMED, Rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import check_memory_limit
+from fairnepv.loop import Context
 from fairnepv.methods import OWN_METHODS, known_method
 from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
@@ -39,14 +40,16 @@ def plan(data: Any, k: int | float, **options: Unpack[PlanOptions]) -> Forecast:
     return forecast.untimed() if elsewhere else forecast
 
 
-def pose_within_limit(data: Any, k: Any, options: SelectOptions, methods: Sequence[str]) -> Problem:
+def pose_within_limit(
+    data: Any, k: Any, options: SelectOptions, methods: Sequence[str], session: Context
+) -> Problem:
     """The posed problem; under a limit on memory, with the engine and the means that keep to it."""
     posing = part(ProblemOptions, options)
     if options["memory_limit"] is None:
-        return pose(data, k, **posing)
+        return pose(data, k, session=session, **posing)
     foreseen, _ = _foreseen(data, k, options, methods, UNTIMED)
     posing["engine"] = foreseen.pool.engine
-    return pose(data, k, **posing, means=foreseen.means)
+    return pose(data, k, **posing, means=foreseen.means, session=session)
 
 
 def methods_within_limit(data: Any, k: Any, options: SelectOptions) -> list[str]:

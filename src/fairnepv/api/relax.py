@@ -23,7 +23,9 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
         constrained here.
     """
     given = checked("relax", RelaxOptions, options)
-    problem = pose(data, k, **part(ProblemOptions, given))
+    listener = check_progress(given["progress"])
+    session = Context(time_limit=given["time_limit"], progress=listener)
+    problem = pose(data, k, session=session, **part(ProblemOptions, given))
     if problem.constraints or problem.floors is not None:
         raise UnsupportedError(
             "relax does not support include, exclude, groups or floors, since a frame has no rows "
@@ -37,9 +39,8 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
         alpha=given["alpha"],
         sigma=given["sigma"],
     )
-    listener = check_progress(given["progress"])
-    session = Context(time_limit=given["time_limit"], progress=listener)
-    result = solve_relaxation(problem, solver, start=given["start"], session=session)
+    with session.needed("rows were read and a start was sought"):
+        result = solve_relaxation(problem, solver, start=given["start"], session=session)
     if given["strict"] and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
     return replace(result, imprint=Imprint.of(problem.pool, np.arange(0)))

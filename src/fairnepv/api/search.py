@@ -13,17 +13,24 @@ import numpy as np
 from fairnepv.api.selection import Selection, make_selection
 from fairnepv.checks import brief
 from fairnepv.compute import block_threads
+from fairnepv.compute.clock import Limit, limited, now, seconds_for, unlimited
 from fairnepv.concave import Certificate
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, RankWarning, Status
 from fairnepv.io.memory import check_memory_limit
-from fairnepv.loop import Context, check_progress
+from fairnepv.loop import MOMENT, Context, check_progress
 from fairnepv.methods import check_method, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.options import SelectOptions
 from fairnepv.problem import Problem, by_view
-from fairnepv.search import check_effort, fair_order, misses_floors
+from fairnepv.search import Found, check_effort, fair_order, greedy, misses_floors
+from fairnepv.views.base import Indices
+
+# Parts of the time that is left, for what comes before the search.
+FLOORS, BOUND = 0.2, 0.4
+_SCORING = 8.0  # operations that score a set at the end, times k, k and all columns
+_HASTE = 0.1  # of the time that is left, at most: what putting a set in order may take of it
 
 
 def check_search(options: SelectOptions) -> SelectOptions:
@@ -68,32 +75,62 @@ def prove(problem: Problem, gap: float, session: Context) -> Certificate:
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
     began = time.monotonic()
+    scores, left = seconds_for(_SCORING * problem.k**2 * problem.pool.width), session.left or 0.0
+    session.keep_back(min(scores + min(MOMENT, _HASTE * left), left / 2))
     with block_threads(problem.work()):
-        search = find_in_tiers if len(plan.shards) > 2 else find  # one shard is no tier
-        found = search(problem, plan, session)
-        indices = found.indices
-        if not found.ordered or problem.constraints:
-            with session.absorbing_interruption():
-                indices = fair_order(problem, indices)
+        found = _search(problem, plan, session)
         status = session.stopped or found.status
-        if status.ok and misses_floors(problem, indices):
-            status = Status.FLOORS_MISSED
-        return make_selection(
-            problem,
-            indices,
-            certificate=plan.certificate,
-            plan=plan,
-            proven=found.upper,
-            settings=settings_of(problem, plan),
-            trace=tuple(session.trace),
-            status=status,
-            seconds=time.monotonic() - began,
-            run_notes=(
-                *rank_notes(problem, plan.certificate),
-                *(plan.certificate.notes if plan.certificate else ()),
-                *session.notes,
-            ),
-        )
+        with unlimited():
+            indices = found.indices
+            if not found.ordered or problem.constraints:
+                indices = _ordered(problem, indices, session)
+            status = session.stopped or status
+            if status.ok and misses_floors(problem, indices):
+                status = Status.FLOORS_MISSED
+            return make_selection(
+                problem,
+                indices,
+                certificate=plan.certificate,
+                plan=plan,
+                proven=found.upper,
+                settings=settings_of(problem, plan),
+                trace=tuple(session.trace),
+                status=status,
+                seconds=time.monotonic() - began,
+                run_notes=(
+                    *rank_notes(problem, plan.certificate),
+                    *(plan.certificate.notes if plan.certificate else ()),
+                    *session.notes,
+                ),
+            )
+
+
+def _search(problem: Problem, plan: Plan, session: Context) -> Found:
+    """What the method finds; where it had to stop with nothing in hand, what greedy chooses in a
+    moment."""
+    if not session.stopped:
+        with session.absorbing_interruption():
+            search = find_in_tiers if len(plan.shards) > 2 else find  # one shard is no tier
+            return search(problem, plan, session)
+    ends = {Status.TIME_LIMIT: "time_limit ran out"}
+    session.notes.append(
+        f"{ends.get(session.stopped, 'the call was interrupted')} before method {plan.method!r} "
+        "had a set; this one is what greedy chooses in a moment"
+    )
+    aside = Context()  # of which no journal hears
+    aside.stopped = session.stopped
+    found = greedy(problem, aside)
+    session.notes.extend(aside.notes)
+    return found
+
+
+def _ordered(problem: Problem, indices: Indices, session: Context) -> Indices:
+    """The set in fair-greedy order; when time is up, as far as a moment goes."""
+    hurries = session.stopped is not None or session.left is not None
+    limit = Limit(now() + max(session.left or 0.0, MOMENT) if hurries else None)
+    with session.absorbing_interruption(), unlimited(), limited(limit):
+        return fair_order(problem, indices, session.notes)
+    return indices
 
 
 def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:

@@ -7,9 +7,17 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from fairnepv.api.checkpoint import journal_of
-from fairnepv.api.inputs import count_items, sizes_in_all
+from fairnepv.api.inputs import count_items, sizes_in_all, with_engine
 from fairnepv.api.plan import pose_within_limit
-from fairnepv.api.search import carry_out, check_search, make_plan, prove, warn_of_ranks
+from fairnepv.api.search import (
+    BOUND,
+    FLOORS,
+    carry_out,
+    check_search,
+    make_plan,
+    prove,
+    warn_of_ranks,
+)
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
 from fairnepv.concave import refuse_unreachable_floors
@@ -36,7 +44,7 @@ def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
     k: how many, or a fraction of n; a list of sizes gives a mapping from size to Selection, each
         contained in the next where `nested` is true.
     """
-    given = check_search(checked("select", SelectOptions, options))
+    given = with_engine(check_search(checked("select", SelectOptions, options)))
     if is_one_size(k):
         if given["nested"]:
             raise InputError("nested needs several sizes, as in k=[100, 500]")
@@ -52,25 +60,39 @@ def is_one_size(k: Any) -> bool:
 
 
 def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 4) -> Selection:
-    problem = pose_within_limit(data, k, options, [options["method"]])
-    selection = select_posed(problem, options)
+    session = _session_of(options)
+    problem = pose_within_limit(data, k, options, [options["method"]], session)
+    selection = select_posed(problem, options, session)
     warn_of_ranks(problem, selection.certificate, depth)
     if options["strict"] and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection
 
 
-def select_posed(problem: Problem, options: SelectOptions) -> Selection:
+def _session_of(options: SelectOptions) -> Context:
+    """Of a whole call; with a checkpoint the clock begins where that ends (docs/engines.md)."""
+    limit = options["time_limit"] if options["checkpoint"] is None else None
+    return Context(time_limit=limit, progress=options["progress"])
+
+
+def select_posed(
+    problem: Problem, options: SelectOptions, session: Context | None = None
+) -> Selection:
     """The same for a problem that is posed, by options that are complete, without `strict`: whoever
-    asks much of one pool poses it once."""
+    asks much of one pool poses it once. The session is that of the call, which has posed it."""
+    posing = session or _session_of(options)
     plan = make_plan(problem, options)
-    refuse_unreachable_floors(problem)
-    limits: Any = {"time_limit": plan.time_limit, "progress": options["progress"]}
+    with posing.share(FLOORS):
+        refuse_unreachable_floors(problem, posing)
     with journal_of(problem, plan, options) as journal:
-        proving = Context(**limits, journal=journal)
+        session = posing
+        if journal is not None:
+            limits: Any = {"time_limit": plan.time_limit, "progress": options["progress"]}
+            session = Context(**limits, journal=journal).following(posing)
         if options["certify"]:
-            plan = replace(plan, certificate=prove(problem, plan.gap, proving))
-        session = Context(**limits, journal=journal, goal=plan.goal).following(proving)
+            with session.share(BOUND):
+                plan = replace(plan, certificate=prove(problem, plan.gap, session))
+        session.goal = plan.goal
         return carry_out(problem, plan, session)
 
 
@@ -89,7 +111,9 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     included = 0 if options["include_counts"] else count_items(options["include"])
     options = {**options, "include_counts": True}
     found: dict[int, Selection] = {}
-    for size in sorted(whole):
+    call = Context(time_limit=options["time_limit"])
+    for turn, size in enumerate(sorted(whole)):
+        options = {**options, "time_limit": call.part(len(whole) - turn)}
         found[size] = _select_one(data, size, options, 5)
         if found[size].status is Status.INTERRUPTED:
             break

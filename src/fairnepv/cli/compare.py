@@ -18,6 +18,7 @@ from fairnepv.cli.outputs import Report, print_json, show
     "methods", "--method", "methods", multiple=True, note="Repeat it.  [default: all of them]"
 )
 @cli.effort_option
+@cli.time_limit_option
 @cli.memory_limit_option
 @cli.random_state_option
 @cli.reporting(
@@ -36,7 +37,7 @@ def compare(
     report.inputs = problem.files
     table_file = report.output("out", TABLES)
     plot_file = report.output("plot", (".png",))
-    with stage_bar() as progress:
+    with stage_bar(options["time_limit"]) as progress:
         options |= {"methods": methods or None, "progress": progress}
         comparison = fairnepv.compare(k=k, **problem.read(), **options)
     for row in comparison:

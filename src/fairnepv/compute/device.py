@@ -7,6 +7,7 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.compute.base import Block, Engine, Pass, R, RowBlock, RowSource, tree_fold
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.place import HOST, Floats, Place
 from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
@@ -24,6 +26,7 @@ _BLOCK_SHARE = 1 / 64  # of the free bytes of a device, as numbers
 _HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
 _SHARE = 0.5  # of the free memory of a device, for rows that stay there
 _FEWEST = 64  # rows of a block
+_QUEUED = 2  # blocks that a device is told of before it has done them: the host copies meanwhile
 
 
 class TorchPlace(Place):
@@ -180,9 +183,11 @@ class TorchEngine(Engine):
         all that follow are so small."""
         import torch
 
-        place = self.place.for_a_pass()
+        place, queued = self.place.for_a_pass(), Queue(self.device)
         size, start = self.rows_of_block(pass_.source, pass_.width), 0
         while start < pass_.n:
+            queued.wait()
+            check_time()
             stop = min(start + size, pass_.n)
             try:
                 result = self._on(pass_, start, stop, place)
@@ -193,6 +198,7 @@ class TorchEngine(Engine):
                 if stop - start <= _FEWEST:
                     raise full from error
             else:
+                queued.add()
                 yield start, stop, result
                 start = stop
                 continue
@@ -226,6 +232,29 @@ class TorchEngine(Engine):
             here = tuple(Moved(view, self.place.get) for view in block.views)
             block = Block(block.start, block.stop, here)
             return task(block, state, *map(self.place.get, parts))
+
+
+class Queue:
+    """The blocks that a device was told of. It works on them later than the host says so: without
+    waiting for it, a clock that is asked between blocks would tell nothing of when they end."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._told: deque[Any] = deque()
+
+    def add(self) -> None:
+        """Note the block that the device was told of last."""
+        if self._device.type == "cuda":
+            import torch
+
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(self._device))
+            self._told.append(event)
+
+    def wait(self) -> None:
+        """Until few enough of them are left for another one to be told of."""
+        while len(self._told) >= _QUEUED:
+            self._told.popleft().synchronize()
 
 
 class Moved(RowBlock):

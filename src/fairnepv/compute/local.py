@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairnepv.compute.base import Array, Engine, Pass, R, RowSource, end_to_end, tree_fold
+from fairnepv.compute.clock import check_time
 from fairnepv.errors import InputError
 
 BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of a core's cache
@@ -73,25 +74,29 @@ class LocalEngine(Engine):
 
 
 def in_order(calls: Sequence[Callable[[], R]], wanted: int | None = None) -> Iterator[R]:
-    """Results in order; a few calls are worked on ahead of the one that is waited for.
+    """Results in order; a few calls are worked on ahead of the one that is waited for. None is
+    begun once time is up.
 
     Not for a task on a block, which has such a thread already.
     """
     threads = min(wanted or _cores(), len(calls))
     with _blas_threads(1):
         if threads <= 1:
-            yield from (call() for call in calls)
+            for call in calls:
+                check_time()
+                yield call()
             return
         ahead: deque[Future[R]] = deque()
         try:
             for i, call in enumerate(calls):
+                check_time()
                 ahead.append(_begin(call, threads, ahead, len(calls) - i))
                 while ahead and (ahead[0].done() or len(ahead) > 2 * threads):
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
         finally:
-            for future in ahead:  # after an error or an interruption
+            for future in ahead:  # after an error, an interruption or the deadline
                 future.cancel()
 
 

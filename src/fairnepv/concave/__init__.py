@@ -3,6 +3,7 @@
 from fairnepv.concave.bounds import (
     GAP,
     Certificate,
+    Solved,
     certify,
     refuse_unreachable_floors,
     view_bound,
@@ -17,6 +18,7 @@ __all__ = [
     "Certificate",
     "Dual",
     "Proof",
+    "Solved",
     "Terms",
     "Verified",
     "ViewDual",

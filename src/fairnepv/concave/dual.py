@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute import Block, portable
-from fairnepv.concave.spectral import score_rounding
-from fairnepv.objective import ViewDual, entropy_price, utility_of
+from fairnepv.concave.spectral import diagonal_bound, score_rounding
+from fairnepv.objective import ViewDual, entropy_price, soft_min_weights, utility_of
 from fairnepv.objective.majorant import HALF_UNIT
 from fairnepv.problem import Problem
 from fairnepv.views.base import Floats, Indices
@@ -28,6 +28,16 @@ class Dual:
     weights: Floats  # (M,) omega
     rows: Indices  # (m,) T, ascending
     views: tuple[ViewDual, ...]
+
+    @classmethod
+    def by_norms(cls, problem: Problem) -> Dual:
+        """What the norms of the rows prove by themselves, without a product; also to check it."""
+        views, utility, k = problem.pool.views, utility_of(problem), problem.k
+        bounds = np.array([diagonal_bound(view, k) for view in views]) + problem.lifts
+        shifts = [view.smallest_eigenvalue(margin=2.0) for view in views]
+        own = zip(views, shifts, strict=True)
+        duals = tuple(utility.bound_by_norms(view, k, shift) for view, shift in own)
+        return cls(soft_min_weights(bounds, problem.tau), np.zeros(1, dtype=np.int64), duals)
 
     def published(self, problem: Problem) -> Dual:
         """The same on the host, to be stored or checked without the device."""
@@ -72,6 +82,9 @@ def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
         own.pricing(view, dual.rows, share)
         for own, view, share in zip(dual.views, pool.views, shares, strict=True)
     )
+    if all(own.flat for own in state):  # which needs no pass
+        parts = zip(state, pool.squared_norms.T, strict=True)
+        return np.asarray(sum(own.by_norms(norms) for own, norms in parts))
     shifted = any(own.shift for own in dual.views)  # or T, which may be all rows, need not travel
     prices = pool.map(
         _price_rows,

@@ -5,11 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fairnepv.compute import few_threads
+from fairnepv.compute.clock import expect
+from fairnepv.loop import Context
 from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats
 
 _CHEAP = 1.2e10  # multiply-adds of eigenvalues that any problem is worth: a fraction of a second
+_EIGENVALUES = 4.0 / 3.0  # operations, times the cube of the columns
 _PRODUCTS = 20.0  # and besides so many of its products of all features with k vectors
 
 
@@ -21,14 +24,16 @@ class Spectral(NamedTuple):
     ranks: list[int | None]  # numerical rank; None where the eigenvalues are not known
 
 
-def spectral_bounds(problem: Problem) -> Spectral:
-    """The bounds of every view that need no solver."""
+def spectral_bounds(problem: Problem, session: Context) -> Spectral:
+    """The bounds of every view that need no solver; what there is no time for is left out."""
     pool, k = problem.pool, problem.k
     diagonal = np.array([diagonal_bound(view, k) for view in pool.views])
     bounds = diagonal.copy()
     ranks: list[int | None] = [None] * len(bounds)
     for q, view in enumerate(pool.views):
-        if knows_spectrum(problem, view):
+        if not knows_spectrum(problem, view) or session.stopped:
+            continue
+        with session.absorbing_interruption():
             lam = _kernel_eigenvalues(pool, q)
             bounds[q] = spectral_bound(lam, view, k)
             ranks[q] = int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())
@@ -86,6 +91,7 @@ def score_rounding(score: float) -> float:
 def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
     """Nonzero eigenvalues of K_q, descending, from a Gram matrix of its smaller side."""
     view = pool.views[q]
+    expect(_EIGENVALUES * min(view.n, view.p) ** 3)
     if view.n < view.p:  # K_q itself is the smaller one
         gram = view.whole_kernel()
     elif "gram" in vars(pool):  # the joint one, which the relaxation has left here
@@ -94,5 +100,6 @@ def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
         gram = pool.gram[block, block]
     else:
         gram = pool.only(pool.names[q]).gram
+    expect(_EIGENVALUES * len(gram) ** 3)
     with few_threads(float(len(gram)) ** 3):
         return np.asarray(view.place.eigenvalues(gram)[::-1])

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairnepv.compute.clock import check_time
 from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.majorant import Each, one_by_one
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
@@ -54,6 +55,7 @@ class TopK:
 
     def at(self, x: Floats, near: ConcavePoint | None = None) -> ConcavePoint:
         """The point of x; one nearby spares it some work where rows may be rough."""
+        check_time()
         nearby = [None] * len(self.views) if near is None else near.slopes
         each = one_by_one if len(self.views) > 1 else self.each
         majorant = partial(self.utility.majorant, x=x, k=self.k, each=each)

@@ -9,10 +9,11 @@ import numpy as np
 from fairnepv.api.select import is_one_size, select
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_count, check_flag
-from fairnepv.errors import InputError, Status
+from fairnepv.errors import InputError, Status, TimeLimitError
+from fairnepv.loop import Context
 from fairnepv.options import SelectOptions
 from fairnepv.search import misses_floors
-from fairnepv.signatures import takes
+from fairnepv.signatures import checked, takes
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
@@ -50,21 +51,30 @@ def tradeoff(
         its score in the set that is best for it alone ('<view>-only').
     points: how many floors, the first of which is the fair selection's own score.
 
-    The options are those of `select`, for every point alike.
+    The options are those of `select`, for every point alike; `time_limit` is for all of them, and
+    each gets its share of what is left.
     """
     points = check_count("points", points, 2)
-    others = _check_options(data, k, view, options)
-    fair: Selection = select(data, k, **options)
+    limit = checked("tradeoff", SelectOptions, options)["time_limit"]
+    others, call = _check_options(data, k, view, options), Context(time_limit=limit)
+
+    def share(turns: int) -> Any:
+        return {} if limit is None else {"time_limit": call.part(turns)}
+
+    fair: Selection = select(data, k, **{**options, **share(points + 1)})
     again = {**options, "calibration": fair.calibration}
-    low, high = fair.scores[view], _own_optimum(data, k, view, again)
+    low, high = fair.scores[view], _own_optimum(data, k, view, {**again, **share(points)})
     if high - low <= _NOTHING:
         note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
         return Tradeoff(view, np.array([low]), (fair,), (note,))
     floors = np.linspace(low, high, points)
     selections, notes = [fair], []
-    for floor in floors[1:].tolist():
+    for turn, floor in enumerate(floors[1:].tolist(), start=1):
         wanted = {**others, view: floor}
-        found = _select_above(data, k, {**again, "floors": wanted})
+        if call.left == 0.0:
+            notes.append(f"the curve ends before {view!r} reaches {floor:.4f}: time_limit ran out")
+            break
+        found = _select_above(data, k, {**again, **share(points - turn), "floors": wanted})
         if isinstance(found, str):
             named = ", ".join(f"{name!r}: {value:.4f}" for name, value in wanted.items())
             notes.append(f"the curve ends before floors {{{named}}}: {found}")
@@ -84,7 +94,7 @@ def _select_above(data: Any, k: Any, options: Mapping[str, Any]) -> Selection | 
     """The selection that keeps the floors, or why there is none."""
     try:
         found: Selection = select(data, k, **options)
-    except InputError as error:
+    except (InputError, TimeLimitError) as error:
         return str(error)
     assert found.problem is not None
     if misses_floors(found.problem, found.indices):  # also where a search was out of time

@@ -13,16 +13,17 @@ from fairnepv.compute import block_threads
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
-from fairnepv.loop import Context, Progress, check_progress
+from fairnepv.loop import Context, check_progress
 from fairnepv.objective import soft_min, subset_gains
-from fairnepv.options import ProblemOptions
+from fairnepv.options import CurveOptions, ProblemOptions
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
-from fairnepv.signatures import takes
+from fairnepv.signatures import checked, part, takes
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
 _REACH = 100  # the largest size where none is asked for
+_GREEDY = 0.6  # of the time that is left, before what bounds get
 _BOUNDS = 5  # sizes at which bounds are proven where none are named
 _STRAIGHT = 1e-10  # nats by which a bend must leave the chord, and by which one beats another
 
@@ -63,15 +64,14 @@ class Curve:
         return int(reached.max()) if len(reached) else None
 
 
-@takes(ProblemOptions)
+@takes(CurveOptions)
 def curve(
     data: Any,
     k_max: int | float | None = None,
     *,
     sizes: Any = None,
     bounds: bool = False,
-    progress: Progress | None = None,
-    **problem: Unpack[ProblemOptions],
+    **options: Unpack[CurveOptions],
 ) -> Curve:
     """F_tau against the size of the set, from one fair-greedy run.
 
@@ -79,23 +79,27 @@ def curve(
     sizes: those to report; by default all, from the number of included items on.
     bounds: also prove what no set of these sizes can exceed; without `sizes`, at five of them.
 
-    What belongs to one size (quotas, floors, calibration 'efficiency') has no curve.
+    What belongs to one size (quotas, floors, calibration 'efficiency') has no curve. There are as
+    many bounds as `time_limit` leaves time for.
     """
+    given = checked("curve", CurveOptions, options)
     bounds = check_flag("bounds", bounds)
+    problem = part(ProblemOptions, options)
     _refuse_one_size(problem)
     wanted = None if sizes is None else _check_sizes(sizes)
     # No scale depends on the size here, so the problem is posed at the least, where n is known.
     least = max(1, count_items(problem.get("include")))
-    posed = _reaching(pose(data, least, **problem), k_max, wanted)
+    context = Context(time_limit=given["time_limit"], progress=check_progress(given["progress"]))
+    posed = _reaching(pose(data, least, session=context, **problem), k_max, wanted)
     reported = np.arange(least, posed.k + 1) if wanted is None else wanted
     if reported[0] < least or reported[-1] > posed.k:
         raise InputError(
             f"sizes must be from {least} to {posed.k}, but they reach from {reported[0]} to "
             f"{reported[-1]}; change them or k_max"
         )
-    context = Context(progress=check_progress(progress))
     with block_threads(posed.work()):
-        found = greedy(posed, context)
+        with context.share(_GREEDY if bounds else 1.0):
+            found = greedy(posed, context)
         gains = subset_gains(posed.pool, found.indices)
         d = (gains.cumsum(axis=0)[reported - 1] / reported[:, None]).T  # means of the first gains
         proven = _bounds(posed, _proven_sizes(reported, wanted), context) if bounds else {}
@@ -113,11 +117,12 @@ def curve(
 def _bounds(problem: Problem, sizes: Indices, context: Context) -> dict[int, float]:
     """By size; those that an interruption kept from being proven are left out."""
     proven: dict[int, float] = {}
-    for size in sizes.tolist():
+    for turn, size in enumerate(sizes.tolist()):
         if context.stopped:
             break
-        certificate = make_certificate(replace(problem, k=size), gap=GAP, session=context)
-        proven[size] = certificate.upper_bound
+        with context.share(1.0 / (len(sizes) - turn)):
+            certificate = make_certificate(replace(problem, k=size), gap=GAP, session=context)
+            proven[size] = certificate.upper_bound
     return proven
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.search import carry_out, prove
+from fairnepv.api.search import BOUND, carry_out, prove
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_positive, check_seed
 from fairnepv.compute import block_threads
@@ -43,7 +43,7 @@ class Stability:
 
     selection: Selection
     variants: tuple[Variant, ...]
-    status: Status  # INTERRUPTED where variants are missing
+    status: Status  # INTERRUPTED or TIME_LIMIT where variants are missing
     notes: tuple[str, ...] = ()  # which variants were left out, and why
 
     @property
@@ -65,6 +65,7 @@ def stability(
     eps: Any = (0.5, 2),
     seeds: Any = (1, 2),
     effort: str | None = None,
+    time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Stability:
     """Search again with other temperatures, other ridges and other seeds, one at a time.
@@ -72,6 +73,8 @@ def stability(
     tau, eps: factors on the temperature and on the ridges of all views.
     seeds: other values of random_state.
     effort: that of the selection unless given.
+    time_limit: seconds for all variants, each of which gets its share of what is left; by default
+        each has as long as the selection had.
     progress: called with a `Step` after every variant.
 
     The search is planned as that of the selection: method, constraints, calibration, shards and
@@ -83,28 +86,33 @@ def stability(
     posed = dict(_variants(problem, tau, eps, seeds))
     if not posed:
         raise InputError("stability has nothing to vary; give factors for tau or eps, or seeds")
-    progress = check_progress(progress)
+    call = Context(
+        time_limit=None if time_limit is None else check_positive("time_limit", time_limit),
+        progress=check_progress(progress),
+    )
     with block_threads(problem.work()):
         check_norms(problem.pool)
     assert selection.plan is not None, "where there is a problem there is a plan"
     plan = selection.plan
     if effort is not None:
         plan = replace(plan, effort=check_effort(effort))
-    return _search_all(selection, posed, plan, progress)
+    return _search_all(selection, posed, plan, call)
 
 
 def _search_all(
-    selection: Selection,
-    posed: Mapping[tuple[str, float], Problem],
-    plan: Plan,
-    progress: Progress | None,
+    selection: Selection, posed: Mapping[tuple[str, float], Problem], plan: Plan, call: Context
 ) -> Stability:
     began, status = time.monotonic(), Status.COMPLETE
     found: list[Variant] = []
     notes: list[str] = []
-    for (knob, value), variant in posed.items():
+    for turn, ((knob, value), variant) in enumerate(posed.items()):
         name = f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"
-        context = Context(time_limit=plan.time_limit)
+        share = call.part(len(posed) - turn)
+        if found and call.left == 0.0:
+            status = Status.TIME_LIMIT
+            notes.append(f"{name} and what follows is left out: time_limit ran out")
+            break
+        context = Context(time_limit=plan.time_limit if share is None else share)
         try:
             outcome = _searched(variant, plan, context, bound_holds=knob == "seed")
         except InputError as error:  # floors that a variant cannot reach leave it no set at all
@@ -113,7 +121,7 @@ def _search_all(
         if context.stopped is not Status.INTERRUPTED:  # half a search says nothing of stability
             found.append(_graded(selection, name, {knob: value}, outcome))
             with context.absorbing_interruption():
-                _tell(progress, found, len(posed), time.monotonic() - began)
+                _tell(call.progress, found, len(posed), time.monotonic() - began)
         if context.stopped is Status.INTERRUPTED:
             status = context.stopped
             break
@@ -127,9 +135,8 @@ def _search_all(
 def _searched(problem: Problem, plan: Plan, context: Context, bound_holds: bool) -> Selection:
     """What the plan finds; the score that is good enough follows from a bound on this problem."""
     if plan.target is not None and not bound_holds:
-        proving = Context(time_limit=plan.time_limit)
-        plan = replace(plan, certificate=prove(problem, plan.gap, proving))
-        context.following(proving)
+        with context.share(BOUND):
+            plan = replace(plan, certificate=prove(problem, plan.gap, context))
     context.goal = plan.goal
     return carry_out(problem, plan, context)
 

@@ -9,19 +9,16 @@ have gone.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
 from fairnepv.errors import InputError, NumericalError, Status
-
-if TYPE_CHECKING:
-    from fairnepv.loop.journal import Journal
 
 
 class State(Protocol):
@@ -82,7 +79,7 @@ def check_progress(progress: Progress | None) -> Progress | None:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on a run. Only `deadline` (in `time.monotonic` seconds) may make results differ."""
+    """Limits on a run. Only `deadline` (in seconds of `clock.now`) may make results differ."""
 
     max_steps: int | None = None
     max_passes: int | None = None
@@ -94,8 +91,12 @@ class Budget:
             return Status.STEP_LIMIT
         if self.max_passes is not None and passes >= self.max_passes:
             return Status.PASS_LIMIT
-        late = self.deadline is not None and time.monotonic() >= self.deadline
+        late = self.deadline is not None and now() >= self.deadline
         return Status.TIME_LIMIT if late and steps >= self.least_steps else None
+
+    def watching(self, steps: int) -> AbstractContextManager[None]:
+        """Within, the clock is asked between products, unless this many steps are too few."""
+        return limited(Limit(self.deadline)) if steps >= self.least_steps else unlimited()
 
 
 @dataclass(frozen=True)
@@ -120,18 +121,21 @@ def run(
     """Drive `method` from `state` (or its own start) until it is done or the budget is spent.
 
     A run that goes on from a stored state passes the `steps` that led to it. Every state goes to
-    `keep`, with its row of the trace and, if the run ends there, its status.
+    `keep`, with its row of the trace and, if the run ends there, its status. A start that is
+    interrupted or out of time raises that: no state is in hand yet.
     """
-    began, budget = time.monotonic(), budget or Budget()
+    began, budget = now(), budget or Budget()
     try:
-        state = method.init() if state is None else state
+        with budget.watching(steps):
+            state = method.init() if state is None else state
     except np.linalg.LinAlgError as error:
         raise NumericalError(Status.INDEFINITE.value) from error
     trace: list[Step] = []
     successor, count = state, steps
     try:
         while True:
-            row = _row(method, successor, count, time.monotonic() - began)
+            with budget.watching(count):
+                row = _row(method, successor, count, now() - began)
             if not (math.isfinite(row.objective) and math.isfinite(row.residual or 0.0)):
                 status = Status.NON_FINITE
                 break
@@ -145,9 +149,13 @@ def run(
             if ended is not None:
                 status = ended
                 break
-            successor, count = method.step(state), steps + 1
-    except KeyboardInterrupt:  # `step` is pure, so the state before the interrupted step is whole
+            with budget.watching(steps):
+                successor, count = method.step(state), steps + 1
+    # `step` is pure, so the state before one that was cut short is whole.
+    except KeyboardInterrupt:
         status = Status.INTERRUPTED
+    except OutOfTime:
+        status = Status.TIME_LIMIT
     except np.linalg.LinAlgError:
         status = Status.INDEFINITE
     return Outcome(state, status, tuple(trace), steps)
@@ -157,82 +165,3 @@ def _row(method: Method[S], state: S, step: int, seconds: float) -> Step:
     details = dict(method.report(state))
     known = {name: details.pop(name) for name in _REPORTED if name in details}
     return Step(method.stage, step, state.passes, seconds, **known, details=details)
-
-
-class Context:
-    """Several runs under one clock: one trace, one progress callback, one deadline.
-
-    Once a run was interrupted or out of time, `stopped` says so and later stages should not start.
-    With a journal the clock begins where the journal ends, and stops nothing before one new step is
-    made, so that a selection in however short parts comes to its end.
-    """
-
-    def __init__(
-        self,
-        *,
-        time_limit: float | None = None,
-        progress: Progress | None = None,
-        goal: float | None = None,
-        journal: Journal | None = None,
-    ) -> None:
-        self._time_limit = time_limit
-        self._least_new_steps = 0 if journal is None else 1
-        self._start_clock()
-        self.progress = progress
-        self.goal = goal  # an objective that is good enough
-        self.journal = journal
-        self.trace: list[Step] = []
-        # What a stage wants the user to know besides its status.
-        self.notes: list[str] = [] if journal is None else journal.notes
-        self.stopped: Status | None = None
-
-    def _start_clock(self) -> None:
-        limit = self._time_limit
-        self.deadline = None if limit is None else time.monotonic() + limit
-
-    def following(self, earlier: Context) -> Context:
-        """This context, as one that goes on after another: with its trace, and as interrupted."""
-        self.trace.extend(earlier.trace)
-        if earlier.stopped is Status.INTERRUPTED:
-            self.stopped = earlier.stopped
-        return self
-
-    def ended(self, status: Status) -> bool:
-        """Whether, after a run that ended so, nothing further should start."""
-        return self.stopped is not None or status is Status.TARGET
-
-    @contextlib.contextmanager
-    def absorbing_interruption(self) -> Iterator[None]:
-        """For work outside of the loop that may be given up because something is in hand."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.stopped = Status.INTERRUPTED
-
-    def run(
-        self, method: Method[S], *, max_steps: int | None = None, max_passes: int | None = None
-    ) -> Outcome[S]:
-        """A run, from where the journal has left it if that knows of it."""
-        stored = None if self.journal is None else self.journal.resume(method)
-        state, steps = None, 0
-        if stored is not None:
-            self._start_clock()
-            state, steps = stored.state, stored.steps
-        if stored is not None and stored.status is not None:
-            last = Step(method.stage, steps, stored.state.passes, 0.0, stored.objective)
-            outcome = Outcome(stored.state, stored.status, (last,), steps)
-        else:
-            outcome = run(
-                method,
-                budget=Budget(max_steps, max_passes, self.deadline, steps + self._least_new_steps),
-                state=state,
-                steps=steps,
-                progress=self.progress,
-                keep=None if self.journal is None else self.journal.keep,
-            )
-        if outcome.steps > steps:
-            self._least_new_steps = 0
-        self.trace.extend(outcome.trace)
-        if outcome.status.stops_everything:
-            self.stopped = outcome.status
-        return outcome

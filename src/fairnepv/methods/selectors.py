@@ -39,6 +39,7 @@ Start = Callable[[Context], Found]
 _FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
+_RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded
 
 
 def known_method(problem: Problem, name: Any) -> str:
@@ -87,15 +88,17 @@ def _exact(problem: Problem, plan: Plan, context: Context) -> Found:
     start = _best_found(problem, plan, context)
     if context.ended(start.status):
         return start
-    search = Exact(
-        problem, start.indices, price_candidates, node_limit=plan.node_limit, goal=context.goal
-    )
-    outcome = context.run(search)
-    upper = outcome.state.upper
-    proven = search.proves and math.isfinite(upper)
-    found = Found(outcome.state.indices, outcome.status, upper=upper if proven else None)
-    if outcome.status is Status.OPTIMAL and problem.floors is not None:
-        refuse_missed_floors(problem, found.indices)
+    found = start
+    with context.absorbing_interruption():
+        search = Exact(
+            problem, start.indices, price_candidates, node_limit=plan.node_limit, goal=context.goal
+        )
+        outcome = context.run(search)
+        upper = outcome.state.upper
+        proven = search.proves and math.isfinite(upper)
+        found = Found(outcome.state.indices, outcome.status, upper=upper if proven else None)
+        if outcome.status is Status.OPTIMAL and problem.floors is not None:
+            refuse_missed_floors(problem, found.indices)
     return found
 
 
@@ -189,8 +192,19 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
 def nepv_start(
     problem: Problem, oversampling: float, context: Context, *, start: str = default("start")
 ) -> Found:
-    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
-    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=context)
+    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4].
+
+    The relaxation gets a part of the time, so that what it has by then can be rounded.
+    """
+    relaxation = None
+    with context.share(_RELAXING):
+        relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=context)
+    if relaxation is None:
+        context.notes.append(
+            "time_limit left too little for the relaxation of 'nepv', so that items were chosen by "
+            "greedy from all rows"
+        )
+        return greedy(problem, context)
     if relaxation.status is not Status.CONVERGED:
         context.notes.append(f"relaxation: {relaxation.status.value}")
     return round_by_leverage(problem, relaxation, oversampling, context)

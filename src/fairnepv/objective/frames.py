@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fairnepv.compute.clock import check_time
 from fairnepv.objective.geometry import Geometry
 from fairnepv.objective.softmin import soft_min, soft_min_weights
 from fairnepv.objective.utility import UTILITIES, Utility
@@ -56,6 +57,7 @@ class StiefelObjective:
     utility: Utility = UTILITIES[DEFAULT_UTILITY]
 
     def at(self, V: Floats) -> Point:
+        check_time()
         images = zip(self.maps.adjoint(V), self.eps, strict=True)
         return Point(self, V, tuple(self.utility.on_frame(Z, eps) for Z, eps in images))
 
@@ -146,6 +148,7 @@ class Point:
         With Y_q = Phi_q^T xi: sum_q w_q/k [Phi_q hessian(Y_q) + xi N_q], the change of the weights
         times A_q, projected, minus xi (V^T A) for the curvature of the manifold.
         """
+        check_time()
         k, tau = self._divisor, self.objective.tau
         Ys = self.objective.maps.adjoint(xi)
         # dg_q = (2/k) tr(G_q^-1 V^T L_q xi), and V^T xi = 0 removes the ridge

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import HOST, Block
-from fairnepv.objective.majorant import Each, HeldRows, Slope, least_gamma, one_by_one
+from fairnepv.objective.majorant import Each, HeldRows, Slope, ViewDual, least_gamma, one_by_one
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
@@ -81,6 +81,9 @@ class LogDet:
 
     def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
         return least_gamma(rows, x, k, near)
+
+    def bound_by_norms(self, view: View, k: int, shift: float) -> ViewDual:
+        return ViewDual.by_norms(view, k, shift)
 
 
 # --- frames ---------------------------------------------------------------------------------------

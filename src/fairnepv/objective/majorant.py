@@ -246,6 +246,15 @@ class ViewDual:
     # has made K indefinite, what it lacks; scores count negative eigenvalues as zero.
     shift: float = 0.0
 
+    @classmethod
+    def by_norms(cls, view: View, k: int, shift: float) -> ViewDual:
+        """W = level I, for a single row: what Gamma has for a slope where all eigenvalues are the
+        mean of the k largest norms, so that it proves k log(mean + eps)."""
+        largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
+        mean = max(float(largest.mean()) - shift, 0.0)
+        level = 1.0 / max(mean + view.ridge + max(shift, 0.0), np.finfo(np.float64).tiny)
+        return cls(level, np.zeros((1, 0)), shift)
+
     @property
     def width(self) -> int:
         """Columns of the product that prices rows."""
@@ -318,11 +327,27 @@ class Pricing(NamedTuple):
             low, high = np.searchsorted(T, [block.start, block.stop])
             here = block.put(T[low:high] - block.start)
             v[here] -= block.put(self.shift * self.correction[low:high])
-        sizes = norms + abs(self.shift)  # of the terms that were added: see `ViewDual._size`
+        sizes = self._sizes(norms)
         sure = block.xp.sqrt(block.place.square_sums(v)) * (1.0 - self.slack)
         sure = (sure - self.slack * self.size * block.xp.sqrt(sizes)).clip(0.0)
-        whole = self.level * (norms - self.shift + self.slack * sizes)
-        return self.share * (whole - sure**2).clip(0.0) * (1.0 + 8.0 * HALF_UNIT)
+        return self.share * (self._whole(norms) - sure**2).clip(0.0) * (1.0 + 8.0 * HALF_UNIT)
+
+    @property
+    def flat(self) -> bool:
+        """Whether W = level I, which prices rows by their norms alone."""
+        return self.size == 0.0
+
+    def by_norms(self, norms: Any) -> Any:
+        """(n,) the same prices where W is flat."""
+        return self.share * self._whole(norms).clip(0.0) * (1.0 + 8.0 * HALF_UNIT)
+
+    def _sizes(self, norms: Any) -> Any:
+        """Of the terms that were added: see `ViewDual._size`."""
+        return norms + abs(self.shift)
+
+    def _whole(self, norms: Any) -> Any:
+        """phi_i^T (level I) phi_i, rounded up."""
+        return self.level * (norms - self.shift + self.slack * self._sizes(norms))
 
 
 def conjugate(w: Floats, eps: float) -> Floats:

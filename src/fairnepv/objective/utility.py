@@ -77,6 +77,9 @@ class Utility(Protocol):
     def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Any) -> float:
         """At most that function, in float64 and next to it; `near` is a rough one at x."""
 
+    def bound_by_norms(self, view: View, k: int, shift: float) -> Any:
+        """As `Tangent.dual`, on a single row and from the norms of all rows alone: no product."""
+
 
 class OnFrame(Protocol):
     """The total of one view at a frame, with half of its first and second derivative."""

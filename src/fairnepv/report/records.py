@@ -1,5 +1,6 @@
 """Results as plain values and tables: what `--json` prints and `--out` writes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -52,9 +53,9 @@ def forecast_record(forecast: Forecast) -> dict[str, Any]:
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """Everything about a bound but its dual variables."""
     return {
-        **_fields(
-            certificate, "upper_bound", "duality_gap", "by_view", "weights", "spectral_bound"
-        ),
+        **_fields(certificate, "upper_bound", "by_view", "weights", "spectral_bound"),
+        # Of what the lengths of the rows prove it is not known.
+        "duality_gap": certificate.duality_gap if math.isfinite(certificate.duality_gap) else None,
         "spectral_by_view": dict(certificate.spectral),
         "status": certificate.status.name,
         "notes": list(certificate.notes),

@@ -59,9 +59,15 @@ def _how_good(selection: Selection) -> str:
     share = math.floor(1000 * selection.efficiency) / 10
     return (
         f"No {selection.settings['k']} items can score above {rounded_up(bound)}, so this is at "
-        f"least {share:.1f}% of the best possible per item (proven, duality gap "
-        f"{certificate.duality_gap:.1g}; {_without_solver(certificate)})."
+        f"least {share:.1f}% of the best possible per item (proven, {_tightness(certificate)}; "
+        f"{_without_solver(certificate)})."
     )
+
+
+def _tightness(certificate: Certificate) -> str:
+    if math.isinf(certificate.duality_gap):
+        return "from the lengths of the rows alone"
+    return f"duality gap {certificate.duality_gap:.1g}"
 
 
 def _without_solver(certificate: Certificate) -> str:
@@ -84,8 +90,7 @@ def certificate_summary(certificate: Certificate) -> list[str]:
     terms = certificate.proof.terms
     line = (
         f"No {terms.k} of {terms.n:,} items can score above {rounded_up(certificate.upper_bound)} "
-        f"nats per item (duality gap {certificate.duality_gap:.1g}; "
-        f"{_without_solver(certificate)})."
+        f"nats per item ({_tightness(certificate)}; {_without_solver(certificate)})."
     )
     return [line, *(f"Note: {note}." for note in certificate.notes)]
 

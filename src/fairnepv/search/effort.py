@@ -17,7 +17,7 @@ from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
 from fairnepv.problem import Problem
-from fairnepv.search.greedy import Greedy, complete
+from fairnepv.search.greedy import Greedy, how_it_ended
 from fairnepv.search.local import LocalSearch
 from fairnepv.search.tabu import TabuSearch, promising_rows
 from fairnepv.views.base import Indices
@@ -109,14 +109,12 @@ class Found:
 
 def greedy(problem: Problem, session: Context) -> Found:
     """Fair greedy over the full pool; whole even if it was stopped half-way."""
-    outcome = session.run(Greedy(problem))
+    search = Greedy(problem)
+    outcome = session.run(search)
     chosen = len(outcome.state.indices)
     if chosen < problem.k:
-        session.notes.append(
-            f"greedy had {chosen} of {problem.k} items when it stopped; the others were filled in "
-            "by the scores as they stood then"
-        )
-    indices = complete(problem, outcome.state.indices)
+        session.notes.append(how_it_ended(outcome.status, chosen, problem.k))
+    indices = search.filled(outcome.state, outcome.status)
     return Found(indices, outcome.status, ordered=chosen == problem.k)
 
 

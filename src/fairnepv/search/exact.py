@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.compute.clock import OutOfTime, check_time
 from fairnepv.errors import InputError, Status
 from fairnepv.objective import Standing, entropy_price, soft_min_weights, subset_merit
 from fairnepv.problem import Problem
@@ -82,12 +83,20 @@ class Exact:
         chosen, rest = order[:batch], order[batch:]
         best = Best(state.indices, state.value)
         nodes, bounds = [state.nodes[rest]], [state.bounds[rest]]
-        for i in chosen:
-            best, children, child_bounds = self._tree.explore(
-                state.nodes[i], float(state.bounds[i]), best
-            )
+        for at, i in enumerate(chosen):
+            try:
+                best, children, child_bounds = self._tree.explore(
+                    state.nodes[i], float(state.bounds[i]), best
+                )
+            except OutOfTime:
+                if at == 0:
+                    raise
+                chosen, unseen = chosen[:at], chosen[at:]  # what the others have found is kept
+                children, child_bounds = state.nodes[unseen], state.bounds[unseen]
             nodes.append(children)
             bounds.append(child_bounds)
+            if at == len(chosen):
+                break
         if best.value > state.value:  # a set found by updates is scored like any other
             scored = subset_merit(self.problem, best.indices)
             better = scored > state.value
@@ -154,7 +163,10 @@ class Tree:
         self.problem, self.price = problem, price
         views = problem.pool.views
         shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
-        self.kernels = np.stack([view.whole_kernel() for view in views])  # (M, n, n)
+        self.kernels = np.empty((len(views), problem.n, problem.n))
+        for kernel, view in zip(self.kernels, views, strict=True):
+            check_time()
+            kernel[:] = view.whole_kernel()
         self.kernels -= shifts[:, None, None] * np.eye(problem.n)
         self.eps = problem.pool.eps + shifts
         self.empty = Standing.of(problem, np.zeros(len(views)), problem.k)  # no items of k
@@ -165,6 +177,7 @@ class Tree:
         self, node: NDArray[np.int8], bound: float, best: Best
     ) -> tuple[Best, NDArray[np.int8], Floats]:
         """The best set known afterwards, and the children that may hold a better one."""
+        check_time()
         none = node[:0].reshape(0, len(node)), np.empty(0)
         if bound <= best.value + _SURE:
             return best, *none
@@ -258,6 +271,7 @@ class Tree:
 
     def search(self, branch: Branch, best: Best) -> Best:
         """The best set of a subtree, by depth-first search with Hadamard's bound."""
+        check_time()
         branch, bound = self._thinned(branch, best)
         if len(branch.rows) < branch.room or bound <= best.value + _SURE:
             return best

@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.compute.clock import seconds_for, unlimited
 from fairnepv.errors import Status
 from fairnepv.loop import run
-from fairnepv.objective import Standing
+from fairnepv.objective import Standing, subset_merit
 from fairnepv.options import default
-from fairnepv.problem import Problem
+from fairnepv.problem import Problem, Stream
 from fairnepv.search.frontier import OVERFLOWS, WINDOW, Frontier, Judge
 from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Floats, Indices
+
+_SCORING = 4.0  # operations of a score, times k, k and all columns
+_QUICK = 0.02  # seconds of a score that make two of them worth it when time is up
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,12 @@ class Greedy:
         self.problem = problem
         self._judge = judge or functools.partial(Standing.of, problem)
         self._frontier: Frontier | None = None
+        self._latest: Frontier | None = None  # the same, even where it is half-way to the next pick
 
     def init(self) -> GreedyState:
         indices = self.problem.constraints.fixed_in
-        return GreedyState(indices, self._at(indices).value)
+        with unlimited():  # one product where items are included: without it there is no state
+            return GreedyState(indices, self._at(indices).value)
 
     def step(self, state: GreedyState) -> GreedyState:
         frontier = self._at(state.indices)
@@ -63,21 +69,50 @@ class Greedy:
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
         if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
-            self._frontier = Frontier(self.problem, self._judge, indices)
+            self._frontier = self._latest = Frontier(self.problem, self._judge, indices)
         return self._frontier
 
+    def filled(self, state: GreedyState, status: Status) -> Indices:
+        """The picks of a run that ended so, filled up to k where they are fewer.
 
-def complete(problem: Problem, indices: Indices) -> Indices:
-    """An unfinished greedy set filled up to k by the scores as they stand: no further pass.
+        After an interruption or the deadline no row is looked at again: what is known of the rows
+        by then is a bound on what they would bring, and rows that are drawn by lot may be better.
+        """
+        problem, indices = self.problem, state.indices
+        if not status.stops_everything or len(indices) == problem.k:
+            return complete(problem, indices)
+        filled = complete(problem, indices, self._latest)
+        if seconds_for(_SCORING * problem.k**2 * problem.pool.width) > _QUICK:
+            return filled
+        lots = problem.rng(Stream.FILLED).random(problem.n)
+        lots[indices] += 1.0
+        others = np.setdiff1d(problem.constraints.best_set(lots, problem.k), indices)
+        drawn = np.concatenate([indices, others]).astype(np.int64)
+        return max((filled, drawn), key=functools.partial(subset_merit, problem))
 
-    What a run that was interrupted or out of time returns, instead of too few items.
-    """
+
+def how_it_ended(status: Status, chosen: int, k: int) -> str:
+    """What a user should know of a greedy search that chose fewer than k items."""
+    ends = {
+        Status.TIME_LIMIT: "time_limit ran out",
+        Status.INTERRUPTED: "the search was interrupted",
+    }
+    return (
+        f"{ends.get(status, 'rounding in float64 ended the search')} after {chosen} of {k} items "
+        "were chosen by greedy; the rest are the best rows by the scores known then, or rows drawn "
+        "by lot where these score higher"
+    )
+
+
+def complete(problem: Problem, indices: Indices, frontier: Frontier | None = None) -> Indices:
+    """An unfinished greedy set filled up to k by the scores as they stand, as far as a frontier
+    knows them; without one after a pass."""
     if len(indices) == problem.k:
         return indices
     pool, judge = problem.pool, functools.partial(Standing.of, problem)
     with np.errstate(**OVERFLOWS):
         try:
-            frontier = Frontier(problem, judge, indices, coarse=False)
+            frontier = frontier or Frontier(problem, judge, indices, coarse=False)
         except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
             frontier = Frontier(problem, judge, indices[:0], coarse=False)
         gains = frontier.utility.gains(pool.place.get(frontier.variances) + pool.eps[:, None])
@@ -90,11 +125,18 @@ def complete(problem: Problem, indices: Indices) -> Indices:
     return indices
 
 
-def fair_order(problem: Problem, indices: Indices) -> Indices:
-    """The same set in fair-greedy order within itself, so that its first j make sense alone."""
+def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:
+    """The same set in fair-greedy order within itself, so that its first j make sense alone. Where
+    Ctrl-C or the deadline came first, `notes` say so."""
     rows = np.sort(indices)
-    order = run(Greedy(problem.take(rows))).state.indices
+    outcome = run(Greedy(problem.take(rows)))
+    order = outcome.state.indices
     rest = np.setdiff1d(np.arange(len(rows)), order)  # where rounding stopped greedy half-way
+    if notes is not None and len(rest) and outcome.status.stops_everything:
+        notes.append(
+            f"only the first {len(order)} of {len(rows)} items are in the order of what they add; "
+            "there was no time for the others"
+        )
     return np.asarray(rows[np.concatenate([order, rest])])
 
 

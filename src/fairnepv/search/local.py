@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block, few_threads, portable
+from fairnepv.compute.clock import check_time
 from fairnepv.errors import Status
 from fairnepv.objective import Standing, steepness, subset_merit
 from fairnepv.problem import Problem
@@ -91,6 +92,7 @@ class LocalSearch:
         moves: list[Exchange] = []
         rules, value = self.problem.constraints, self._value_of(subset)
         for slot, rows in best.moves(above=value + self._gain - best.tie):
+            check_time()  # where sets are scored, each of these takes long
             for row in rows:
                 indices = subset.with_row(slot, row)
                 # The quotas may have filled up since the pass.
@@ -198,8 +200,11 @@ def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadder
     moves = found.by_row()
     pool, utility = subset.problem.pool, state.standing.utility
     with few_threads(float(len(subset.indices)) ** 2 * pool.width):
-        sets = [subset.with_row(int(slot), int(row)) for row, slot in moves]
-        totals = np.array([[utility.total(view, S) for S in sets] for view in pool.views])
+        totals = np.empty((len(pool.views), len(moves)))
+        for at, (row, slot) in enumerate(moves):
+            check_time()
+            S = subset.with_row(int(slot), int(row))
+            totals[:, at] = [utility.total(view, S) for view in pool.views]
     return state.ladders(moves[:, 1], moves[:, 0], totals - subset.totals[:, None])
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import HOST, Block, few_threads, portable
+from fairnepv.compute.clock import check_time
 from fairnepv.errors import Status
 from fairnepv.objective import Standing, subset_merit, utility_of
 from fairnepv.problem import Problem, Stream
@@ -96,6 +97,7 @@ class TabuSearch:
         rows_free, slots_free = state.rows_free.copy(), state.slots_free.copy()
         best, value, last = state.best, state.value, min(state.swaps + _STRIDE, self._swaps)
         for swap in range(state.swaps, last):
+            check_time()
             move = arena.best_swap(rows_free > swap, slots_free > swap)
             if move is None:
                 break

@@ -10,6 +10,7 @@ from scipy.linalg import svdvals
 
 from fairnepv.checks import brief, check_count, check_positive
 from fairnepv.compute import block_threads, few_threads
+from fairnepv.compute.clock import unlimited
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
@@ -197,6 +198,9 @@ class _Solve:
 
     def solve_from(self, frame: Floats) -> Relaxation:
         V, status, curvature = self._maximise(frame)
+        if status.stops_everything:
+            with unlimited():  # no more than the product or two that a step lost
+                return self._record(self._point(V), status, None)
         geometry = self.objective.maps.geometry
         V = geometry.renew(V)
         lost = float(np.abs(geometry.inner(V, V) - np.eye(V.shape[1])).max())
@@ -213,12 +217,14 @@ class _Solve:
             V, status = self._iterate(V)
             if status not in _REACHED:
                 return V, status, None
-            point = self._point(V)
-            curvature = self._check(point, attempt)
+            point, curvature = self._point(V), None
+            with self.context.absorbing_interruption():
+                curvature = self._check(point, attempt)
             if curvature is None or not curvature.ascends:
                 return V, status, curvature
             if attempt < escapes:
-                V = _leave_saddle(point, curvature)
+                with self.context.absorbing_interruption():
+                    V = _leave_saddle(point, curvature)
         return V, Status.SADDLE, curvature
 
     def _iterate(self, V: Floats) -> tuple[Floats, Status]:
@@ -295,7 +301,7 @@ class _Solve:
             value=point.value,
             view_values=by_view(pool, point.view_values - self.problem.lifts),
             view_weights=by_view(pool, point.weights),
-            residual=self._residual(point),
+            residual=point.residual if status.stops_everything else self._residual(point),
             curvature=None if curvature is None else curvature.largest,
             checked=_describe_check(curvature),
             status=status,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import HOST, Place
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import Stream, shared, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
@@ -133,5 +134,6 @@ def _resident(data: NDArray[Any] | RowFile, place: Place, room: int) -> Any:
         return None
     size, ahead = max(1, _SENT_NUMBERS // data.shape[1]), Stream(device)
     for start in range(0, len(tensor), size):
+        check_time()
         tensor[start : start + size] = ahead.send(data[start : start + size])
     return tensor

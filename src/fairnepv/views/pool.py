@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.device import TorchEngine
 from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile
@@ -234,6 +235,7 @@ def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
 def _checked(name: str, value: Any, engine: Engine | None) -> View:
     """One view, with every promise of the view contract made sure of; workers of the engine read
     what lies in files."""
+    check_time()
     view = as_view(name, value)
     in_file = isinstance(view, DenseView) and isinstance(view.data, RowFile)
     if engine is not None and engine.remote and in_file:

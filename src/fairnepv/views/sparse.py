@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.checks import check_positive
-from fairnepv.compute import Place, RowBlock
+from fairnepv.compute import Place, RowBlock, in_order
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
 from fairnepv.io.memory import refuse_unbounded
 from fairnepv.views.base import Floats, Indices, View
@@ -22,6 +23,7 @@ from fairnepv.views.trail import Trail
 from fairnepv.views.validity import check_magnitude, check_numeric, refuse_non_finite, sound_csr
 
 _FIRST_ROOM = 1024  # columns of directions
+_FEW_ROWS = 256  # whose products with others are made at a time
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
 
 
@@ -68,8 +70,13 @@ class SparseView(View):
         if isinstance(self.data, SparseRows):
             return self.data.squared_norms()
         size = max(1, self.n * _CHUNK_NUMBERS // max(1, self.stored))
-        parts = [_squared_norms(self.data[s : s + size]) for s in range(0, self.n, size)]
-        return np.concatenate(parts)
+        chunks = [slice(start, start + size) for start in range(0, self.n, size)]
+
+        def measure(chunk: slice) -> Floats:
+            return _squared_norms(self.data[chunk])
+
+        # One after the other, since each takes memory of its own.
+        return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks], 1)))
 
     def checked(self, name: str) -> View:
         self.sketched(name)
@@ -121,7 +128,12 @@ class SparseView(View):
         return Trail(self, most) if self._there is None else CsrTrail(self, self._there, most)
 
     def inner(self, left: Indices, right: Indices) -> Floats:
-        product: Floats = (self.rows(left) @ self.rows(right).T).toarray()
+        product = np.empty((len(left), len(right)))
+        columns = self.rows(right).T.tocsr()
+        for start in range(0, len(left), _FEW_ROWS):
+            check_time()  # some thousand rows take a second and more
+            some = slice(start, start + _FEW_ROWS)
+            (self.rows(left[some]) @ columns).toarray(out=product[some])
         return product
 
     def take(self, indices: Indices) -> View:

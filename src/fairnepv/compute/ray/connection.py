@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
+from fairnepv.compute.clock import OutOfTime, left
 from fairnepv.compute.ray.transport import Sender
 from fairnepv.display import shown_uri
 from fairnepv.errors import ClusterError, InputError
@@ -85,7 +87,13 @@ class ClusterConnection:
         )
 
     def get(self, promise: Any) -> Any:
+        """The result, once it is there; until time is up."""
+        seconds = left()
         with self._in_words():
+            if math.isfinite(seconds):
+                ready, _ = self._ray.wait([promise], timeout=max(seconds, 0.0))
+                if not ready:
+                    raise OutOfTime
             return self._ray.get(promise)
 
     def ask_everywhere(self, question: Callable[[], Any]) -> list[Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fairnepv.compute.base import Array, Engine, Pass, R, RowSource, end_to_end, tree_fold
+from fairnepv.compute.clock import OutOfTime, check_time, deadline_on_the_wall
 from fairnepv.compute.local import BLOCK_NUMBERS, LocalEngine
 from fairnepv.compute.ray.connection import ClusterConnection
 from fairnepv.compute.ray.join import join_cluster
@@ -94,7 +95,7 @@ class RayEngine(Engine):
         sent = self.connection.sender.send(source)
         jobs = (
             self.connection.submit(work_apart, False, pack((task, state, self.blocks)), *sent)
-            for state in states
+            for state in states  # which have deadlines of their own
         )
         yield from self._in_order(jobs)
 
@@ -114,9 +115,11 @@ class RayEngine(Engine):
         self.connection.check()
         sent = self.connection.sender.send(pass_.source)
         slices, device = Slices(pass_.aligned), self._device_of(pass_)
-        common = Order(pass_.task, combine, pass_.state, size, slices.layouts, device)
+        deadline = deadline_on_the_wall()
+        common = Order(pass_.task, combine, pass_.state, size, slices.layouts, device, deadline)
         order = self.connection.put(pack(common))
         for start, stop in pass_.spans(run * size):
+            check_time()
             rows = None if pass_.rows is None else pass_.rows[start:stop]
             given = order, (start, stop), slices.cut(start, stop), rows, *sent
             yield self.connection.submit(work, device == "cuda", *given)
@@ -138,6 +141,9 @@ class RayEngine(Engine):
                     yield self._first(ahead)
             while ahead:
                 yield self._first(ahead)
+        except OutOfTime:
+            ahead.clear()  # workers know the deadline, too, and are needed for what comes next
+            raise
         finally:
             self.connection.cancel(ahead)  # after an error or an interruption
 

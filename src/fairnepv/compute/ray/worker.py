@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fairnepv.compute.base import HOST, Array, Block, Engine, Pass, Place, RowBlock, tree_fold
+from fairnepv.compute.clock import OutOfTime, by_the_wall
 from fairnepv.compute.device import Moved, TorchEngine
 from fairnepv.compute.local import LocalEngine, few_threads, keep_freed_memory
 from fairnepv.compute.ray.transport import Layout, receive_source, settle_source, writable
@@ -29,12 +30,13 @@ class Order(NamedTuple):
     size: int  # rows of a block
     layouts: tuple[Layout, ...]
     device: str | None  # of PyTorch, or None for NumPy
+    deadline: float | None = None  # after which no block is begun, in seconds of `time.time`
 
 
 class Failure(NamedTuple):
     """What a task raised. Ray would print it for every task whose result is not wanted any more."""
 
-    error: Exception
+    error: BaseException
 
 
 def _returning_failures(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,6 +47,8 @@ def _returning_failures(work: Callable[..., Any]) -> Callable[..., Any]:
         keep_freed_memory()
         try:
             return work(*arguments)
+        except OutOfTime as late:
+            return Failure(late)
         except Exception as error:
             error.add_note(f"in a worker on {socket.gethostname()}:\n{traceback.format_exc()}")
             return Failure(error)
@@ -66,7 +70,8 @@ def work(
             source = settle_source(sent[0], engine)
     aligned = tuple(layout.restored(parts) for layout in order.layouts)
     part = Stretch(order.task, source, order.state, aligned, span=span, gathered=rows, place=place)
-    with few_threads(0.0):  # of PyTorch as well, which the engine has imported
+    # Threads of PyTorch are few as well, which the engine has imported.
+    with few_threads(0.0), by_the_wall(order.deadline):
         if order.combine is None:
             return place.get(engine.map(part))
         return place.get(engine.reduce(part, order.combine))

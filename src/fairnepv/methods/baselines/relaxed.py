@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from fairnepv.compute import Block
+from fairnepv.compute.clock import check_time, expect
 from fairnepv.errors import Status
 from fairnepv.loop import Context
 from fairnepv.methods.baselines.refined import averaged
 from fairnepv.problem import WIDEST_GRAM, Problem
-from fairnepv.search import Effort, Found
+from fairnepv.search import Effort, Found, greedy
 from fairnepv.search.ties import ranked
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats
@@ -41,6 +42,9 @@ def largest_memberships(
     """The k largest memberships where the ascent ends: at the optimum of the D-optimal design with
     lambda = eps, or at a stationary point of the softmax extension."""
     outcome = context.run(ascent(problem, kind), max_steps=_MAX_STEPS)
+    if context.stopped and not outcome.steps:
+        context.notes.append("no membership was known when time was up; greedy chose the items")
+        return replace(greedy(problem, context), status=outcome.status)
     return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
 
 
@@ -51,6 +55,7 @@ def ascent(problem: Problem, kind: type[Point]) -> Ascent:
     # Rows drop out of the work as their membership falls to zero and columns do not, so the side of
     # the rows is the cheaper one a little beyond n = p.
     if pool.n <= min(2 * pool.width, WIDEST_GRAM):
+        expect(2.0 * pool.n * pool.stored)
         weigh = functools.partial(RowFactor, pool.views[0].whole_kernel())
     at = functools.partial(kind, weigh, float(pool.eps[0]))
     return Ascent(at, problem.n, problem.k, tol=kind.gap * problem.k)
@@ -194,6 +199,7 @@ class RowFactor:
     others cost nothing but their leverage."""
 
     def __init__(self, K: Floats, w: Floats, c: float) -> None:
+        check_time()
         self._K, self._c = K, c
         rows = np.flatnonzero(w)
         self._TK = np.sqrt(w[rows, None]) * K[rows]  # (s, n)
@@ -202,6 +208,7 @@ class RowFactor:
         self.logdet = _logdet(self._C) - len(rows) * float(np.log(c))
 
     def leverage(self) -> Floats:
+        check_time()
         v = solve_triangular(self._C, self._TK, lower=True, check_finite=False)
         explained = np.einsum("ij,ij->j", v, v)
         return np.asarray(np.maximum(np.diagonal(self._K) - explained, 0.0) / self._c)

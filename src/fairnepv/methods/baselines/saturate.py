@@ -18,7 +18,7 @@ from fairnepv.concave import diagonal_bound
 from fairnepv.loop import Context
 from fairnepv.objective import subset_scores
 from fairnepv.problem import Problem
-from fairnepv.search import Effort, Found, Greedy, complete
+from fairnepv.search import Effort, Found, Greedy
 from fairnepv.views.base import Floats
 
 _ROUNDS = 12  # the level is then known to 1/4096 of its range
@@ -34,10 +34,11 @@ def saturate(problem: Problem, effort: Effort, context: Context) -> Found:
     for _ in range(_ROUNDS):
         level = (low + high) / 2.0
         judge = partial(Truncated, pool.offsets, log_u, k * (level - log_u))
-        outcome = context.run(Greedy(problem, judge))
+        search = Greedy(problem, judge)
+        outcome = context.run(search)
         if context.stopped and best is not None:
             return Found(best.indices, context.stopped)
-        indices = complete(problem, outcome.state.indices)
+        indices = search.filled(outcome.state, outcome.status)
         worst = float(subset_scores(pool, indices).min())
         if best is None or worst > best_worst + problem.tolerances.tie:
             best, best_worst = Found(indices, outcome.status), worst
