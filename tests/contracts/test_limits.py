@@ -198,7 +198,7 @@ def test_a_limit_that_reading_takes_is_refused_in_a_sentence(products):
 
 
 def test_what_was_cut_short_says_so_in_words(products):
-    found = products.of(lambda: fairnepv.select(rows(), K, method="greedy", time_limit=5.0))
+    found = products.of(lambda: fairnepv.select(rows(), K, method="greedy", time_limit=3.0))
     said = " ".join(found.notes)
     assert "time_limit ran out after" in said
     assert "items were chosen by greedy" in said
