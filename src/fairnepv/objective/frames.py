@@ -125,9 +125,10 @@ class Point:
     def A_perp(self) -> Floats:
         """(I - V V^T) A, half the Grassmann gradient.
 
-        Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12.
+        Projected explicitly: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12. Once is
+        enough, since what the ridges add along V is left out beforehand.
         """
-        return self.project(self.project(self._off_ridge))
+        return self.project(self._off_ridge)
 
     @functools.cached_property
     def residual(self) -> float:
