@@ -35,7 +35,7 @@ class Stream(IntEnum):
     TENURE = 2  # how long rows are closed in a tabu search, by round
     RANDOM_BASELINE = 3
     KDPP_BASELINE = 4  # by sample
-    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
+    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample
     COVERAGE = 6  # rows that coverage is measured on
 
 
