@@ -18,11 +18,10 @@ from fairnepv.options import default
 from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
-    Ambient,
     Coordinates,
     Reduced,
-    Spanned,
     choose_coordinates,
+    coordinates_of,
 )
 from fairnepv.stiefel.curvature import Curvature, largest_curvature
 from fairnepv.stiefel.iteration import PointMemo
@@ -247,10 +246,10 @@ class _Solve:
         """The same frame in coordinates that leave nothing out, and the solve with it."""
         pool, reduced = self.problem.pool, self.coordinates
         if pool.n * self.problem.k <= LARGEST_FRAME or pool.n <= pool.width:
-            self._enter(Ambient(pool))
+            self._enter(coordinates_of(self.problem, "ambient"))
             return reduced.lift(V)
         assert isinstance(reduced, Reduced)
-        self._enter(Spanned(pool))
+        self._enter(coordinates_of(self.problem, "spanned"))
         maps = self.objective.maps
         return maps.geometry.orthonormalize(maps.combine(reduced.coefficients(V)))
 
@@ -301,7 +300,7 @@ class _Solve:
             status=status,
             trace=tuple(self.trace),
             solver=self.solver,
-            coordinates=self.coordinates,
+            coordinates=self.coordinates.released(),
             frame=point.V,
             k=self.problem.k,
         )
@@ -345,7 +344,7 @@ def _degenerate(
         checked="k against the joint rank of the views; this value is the global maximum",
         status=Status.DEGENERATE,
         solver=solver,
-        coordinates=coordinates,
+        coordinates=coordinates.released(),
         frame=frame,
         k=k,
     )
