@@ -36,7 +36,7 @@ Start = Callable[[Context], Found]
 # Plenty for an ordering of candidates (docs/method.md#plain-iteration). The default starts from the
 # very point that 'nepv' rounds, so that it never ends below it; a looser one is quicker and once
 # ended below.
-_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
+_FOR_ROUNDING = Solver("accelerated", tol=0.1, max_steps=300, lanczos_steps=4)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 

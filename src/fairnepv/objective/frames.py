@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fairnepv.objective.geometry import Geometry
+from fairnepv.objective.geometry import Geometry, add_to
 from fairnepv.objective.softmin import soft_min, soft_min_weights
 from fairnepv.objective.utility import UTILITIES, Utility
 from fairnepv.problem import DEFAULT_UTILITY
@@ -99,7 +99,7 @@ class Point:
         """A without the part that the ridges add along V."""
         total: Floats = self._shares[0] * self.view_images[0]
         for c, image in zip(self._shares[1:], self.view_images[1:], strict=True):
-            total += c * image
+            add_to(total, c, image)
         return total
 
     @property

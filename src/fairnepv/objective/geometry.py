@@ -10,8 +10,14 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from scipy.linalg import eigh, qr
+from scipy.linalg.blas import daxpy
 
 from fairnepv.views.base import Floats
+
+
+def add_to(total: Floats, factor: float, X: Floats) -> None:
+    """total += factor X for contiguous arrays, without a temporary one: that takes as long."""
+    daxpy(X.reshape(-1), total.reshape(-1), a=factor)
 
 
 class Geometry(ABC):
@@ -43,7 +49,8 @@ class Geometry(ABC):
 
     def project(self, V: Floats, X: Floats) -> Floats:
         """(I - V V^T) X."""
-        return X - V @ self.inner(V, X)
+        along = V @ self.inner(V, X)
+        return np.subtract(X, along, out=along)
 
     def retract(self, V: Floats, xi: Floats) -> Floats:
         """The polar factor of V + xi; V may have lost some orthonormality."""
@@ -80,8 +87,8 @@ class Path:
     def at(self, t: float) -> Floats:
         """The polar factor of V + t xi."""
         E = self._E
-        moved = t * self._xi
-        moved += self._V
+        moved = self._V.copy()
+        add_to(moved, t, self._xi)
         return np.asarray(moved @ ((E / np.sqrt(1.0 + t**2 * self._squares)) @ E.T))
 
 

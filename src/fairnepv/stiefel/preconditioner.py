@@ -20,6 +20,7 @@ from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf
 
 from fairnepv.objective import Point, gram, inverse_from_cholesky
+from fairnepv.objective.geometry import add_to
 from fairnepv.views.base import Floats
 
 _LEAST = 1e-6  # of D's eigenvalues: beyond, a mean says nothing
@@ -30,35 +31,36 @@ class Preconditioner:
 
     def __init__(self, point: Point) -> None:
         f = point.objective
-        self._dot = point.geometry.dot
+        self._geometry = point.geometry
         self._inverse = 0.5 * f.k * _inverse_right(point)  # (k, k)
         # The stiff term is a sum over M - 1 differences of views. Phi_q Phi_q^T V G_q^-1 stands for
         # b_q, from which it differs along V by V (I - N_q) only. Inner products with tangent
         # vectors are the same, and the ascent projects its direction; what its memory holds off the
         # tangent space is of second order and does no harm.
         *images, last = point.view_images
-        self._stiff = [image - last for image in images]
-        self._turned = [u @ self._inverse for u in self._stiff]
+        stiff = [image - last for image in images]
+        self._turned = [u @ self._inverse for u in stiff]
         w = point.weights[:-1]
         stiffness = 4.0 / (f.k**2 * f.tau) * (np.diag(w) - np.outer(w, w))
-        products = _stiff_products(point, self._stiff, self._turned, self._inverse)
+        products = _stiff_products(point, stiff, self._turned, self._inverse)
         self._core = np.linalg.solve(np.eye(len(w)) + stiffness @ products, stiffness)
 
     def solve(self, x: Floats) -> Floats:
         """Up to a part along V, the step that a tangent gradient x asks for."""
         y = x @ self._inverse
-        for amount, turned in zip(self._core @ self._along(y), self._turned, strict=True):
-            y -= amount * turned
+        for amount, turned in zip(self._core @ self._along(x), self._turned, strict=True):
+            add_to(y, -amount, turned)
         return y
 
     def quadratic(self, x: Floats) -> float:
         """<x, solve(x)>, at half the work."""
-        y = x @ self._inverse
-        along = self._along(y)
-        return self._dot(x, y) - float(along @ self._core @ along)
+        along = self._along(x)
+        own = np.vdot(self._geometry.inner(x, x), self._inverse)
+        return float(own - along @ self._core @ along)
 
-    def _along(self, y: Floats) -> Floats:
-        return np.array([self._dot(u, y) for u in self._stiff])
+    def _along(self, x: Floats) -> Floats:
+        """<u, x D^-1> for every difference u."""
+        return np.array([self._geometry.dot(turned, x) for turned in self._turned])
 
 
 def _stiff_products(

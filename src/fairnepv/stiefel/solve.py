@@ -44,7 +44,6 @@ _START: str = default("start")
 _ESCAPES = 5
 _REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
-_LANCZOS_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,7 @@ class Solver:
     alpha: float = 1.0
     sigma: float = 0.0
     max_passes: int | None = None  # over the rows, after the start
+    lanczos_steps: int = 30  # of the look for directions of ascent, two products each
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -262,7 +262,7 @@ class _Solve:
 
     def _check(self, point: Point, attempt: int) -> Curvature | None:
         """As many Lanczos steps as the budget of passes has left for; None where that is none."""
-        for_product, products = self._point.for_both, _LANCZOS_STEPS
+        for_product, products = self._point.for_both, self.solver.lanczos_steps
         if self._passes_left is not None and for_product:
             products = min(products, self._passes_left // for_product)
         if products == 0:
