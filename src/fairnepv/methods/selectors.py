@@ -34,9 +34,8 @@ from fairnepv.stiefel import relax as solve_relaxation
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Context], Found]
 # Plenty for an ordering of candidates (docs/method.md#plain-iteration). The default starts from the
-# very point that 'nepv' rounds, so that it never ends below it; a looser one is quicker and once
-# ended below.
-_FOR_ROUNDING = Solver("accelerated", tol=0.1, max_steps=300, lanczos_steps=4)
+# very point that 'nepv' rounds, so that it never ends below it.
+FOR_ROUNDING = Solver("accelerated", tol=0.1, max_steps=300, lanczos_steps=4)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 
@@ -190,7 +189,7 @@ def nepv_start(
     problem: Problem, oversampling: float, context: Context, *, start: str = default("start")
 ) -> Found:
     """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4]."""
-    relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=context)
+    relaxation = solve_relaxation(problem, FOR_ROUNDING, start=start, session=context)
     if relaxation.status is not Status.CONVERGED:
         context.notes.append(f"relaxation: {relaxation.status.value}")
     return round_by_leverage(problem, relaxation, oversampling, context)

@@ -6,10 +6,11 @@ columns, and a relaxation multiplies a hundred times. Products have the same bit
 
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from fairnepv.compute import Block, LocalEngine
-from fairnepv.compute.place import HOST
+from fairnepv.compute import HOST, LocalEngine
+from fairnepv.compute.local import BLOCK_NUMBERS
 from fairnepv.problem import Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
@@ -28,19 +29,17 @@ def converted_rows(problem: Problem) -> Pool:
     pool = problem.pool
     if not converts_rows(problem):
         return pool
-    return pool.with_views(pool.names, tuple(_converted(pool, *item) for item in pool.items()))
+    return pool.with_views(pool.names, tuple(map(_converted, pool.views)))
 
 
-def _converted(pool: Pool, name: str, view: View) -> View:
+def _converted(view: View) -> View:
     if sp.issparse(view.rows(slice(0, 1))):
         return ConvertedView(view, view.rows(slice(0, view.n)))
-    return ConvertedView(view, pool.only(name).map(_features, None, width=2 * view.p))
-
-
-def _features(block: Block, state: None) -> Floats:
-    (rows,) = block.views
-    features: Floats = rows.features()
-    return features
+    features = np.empty((view.n, view.p))
+    size = max(1, BLOCK_NUMBERS // view.p)  # rows at a time, so that no second copy is made of all
+    for start in range(0, view.n, size):
+        features[start : start + size] = view.rows(slice(start, min(start + size, view.n)))
+    return ConvertedView(view, features)
 
 
 class ConvertedView(View):
