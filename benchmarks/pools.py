@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from fairnepv.api.calibration import calibrate
 from fairnepv.data import openmoji, paper_instance
@@ -53,6 +54,28 @@ def simulated() -> dict[str, Any]:
         return centres[rng.integers(clusters, size=n)] + spread * rng.standard_normal((n, p))
 
     return {"loose": view(0.6), "tight": view(0.3)}
+
+
+def catalogue(n: int = 15_524) -> dict[str, Any]:
+    """Simulated: items with some twenty words each, as TF-IDF of 4,000 words with 120 topics, and
+    1,280 dense columns in float32 with 400 uneven clusters and a falling spectrum."""
+    rng = np.random.default_rng(15)
+    words, topics, length, columns = 4000, 120, 20, 1280
+    often = 1.0 / np.arange(1, words + 1) ** 0.9
+    often /= often.sum()
+    of_topic = np.stack([rng.choice(words, 150, replace=False, p=often) for _ in range(topics)])
+    topic = rng.choice(topics, size=n, p=rng.dirichlet(np.full(topics, 0.4)))
+    own = of_topic[topic[:, None], rng.integers(150, size=(n, length // 2))]
+    common = rng.choice(words, size=(n, length // 2), p=often)
+    used = np.hstack([own, common]).ravel()
+    counts = sp.csr_array((np.ones(used.size), used, np.arange(0, used.size + 1, length)))
+    counts.sum_duplicates()
+    rarity = np.log(n / np.maximum(np.bincount(counts.indices, minlength=words), 1)) + 1.0
+    counts.data *= rarity[counts.indices]
+    centres = rng.standard_normal((400, columns), dtype=np.float32)
+    rows = centres[rng.choice(400, size=n, p=rng.dirichlet(np.full(400, 0.3)))]
+    rows += np.float32(0.6) * rng.standard_normal((n, columns), dtype=np.float32)
+    return {"words": counts, "looks": rows * np.arange(1, columns + 1, dtype=np.float32) ** -0.5}
 
 
 def pose(data: Any, k: int, tau: float, calibration: str = "unit-diagonal") -> Problem:

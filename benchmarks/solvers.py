@@ -30,32 +30,11 @@ from fairnepv.stiefel.coordinates import Reduced
 from fairnepv.stiefel.maps import MatrixMaps
 from fairnepv.stiefel.starts import spectral_start
 from pools import openmoji_minilm, pose, uci
+from products import Products
 from sections import benchmark, markdown, provenance, publish
 
 TOL = 1e-6
 SIZES, TAUS = (20, 60), (0.15, 0.05, 0.01)
-
-
-class Counting:
-    """Feature maps that count their products."""
-
-    def __init__(self, maps: MatrixMaps) -> None:
-        self._maps, self.products = maps, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._maps, name)
-
-    def adjoint(self, V: Any) -> Any:
-        self.products += 1
-        return self._maps.adjoint(V)
-
-    def combine(self, Y: Any) -> Any:
-        self.products += 1
-        return self._maps.combine(Y)
-
-    def images(self, Y: Any) -> Any:
-        self.products += 1
-        return self._maps.images(Y)
 
 
 class Run(NamedTuple):
@@ -76,10 +55,11 @@ def objective_on(problem: Problem, maps: Any) -> StiefelObjective:
 
 def ours(problem: Problem, coordinates: Reduced) -> Run:
     """Seconds until the trace says 1e-6; products include the check of the curvature afterwards."""
-    coordinates.__dict__["maps"] = counting = Counting(plain_maps(problem, coordinates))
+    coordinates.__dict__["maps"] = maps = plain_maps(problem, coordinates)
+    products = Products(maps, len(problem.pool.views))
     result = relax(problem, make_solver(k=problem.k, tol=TOL), coordinates=coordinates)
     seconds = float(trace_table(result).columns["seconds"][-1])
-    return Run(seconds, counting.products, result.residual, result.value)
+    return Run(seconds, products.count, result.residual, result.value)
 
 
 def plain_maps(problem: Problem, coordinates: Reduced) -> MatrixMaps:
@@ -96,8 +76,8 @@ def whole_maps(problem: Problem) -> MatrixMaps:
 
 
 def peer(problem: Problem, maps: MatrixMaps, start: Any, optimizer: Callable[..., Any]) -> Run:
-    counting = Counting(maps)
-    f = objective_on(problem, counting)
+    products = Products(maps, len(problem.pool.views))
+    f = objective_on(problem, maps)
     manifold = Grassmann(*start.shape)
     last: list[Any] = []
 
@@ -117,10 +97,10 @@ def peer(problem: Problem, maps: MatrixMaps, start: Any, optimizer: Callable[...
     try:
         found = optimizer().run(posed, initial_point=start).point
     except np.linalg.LinAlgError:  # a step that is not a number, as its conjugate gradient may take
-        return Run(time.perf_counter() - began, counting.products, np.inf, np.nan)
-    seconds, products = time.perf_counter() - began, counting.products
+        return Run(time.perf_counter() - began, products.count, np.inf, np.nan)
+    seconds, count = time.perf_counter() - began, products.count
     point = f.at(found)
-    return Run(seconds, products, point.residual, point.value)
+    return Run(seconds, count, point.residual, point.value)
 
 
 def optimizers(k: int, max_time: float) -> dict[str, Callable[..., Any]]:

@@ -35,7 +35,7 @@ class Stream(IntEnum):
     TENURE = 2  # how long rows are closed in a tabu search, by round
     RANDOM_BASELINE = 3
     KDPP_BASELINE = 4  # by sample
-    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample; alone, the start of Lanczos
+    RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample
     COVERAGE = 6  # rows that coverage is measured on
     FILLED = 7  # rows of a set that was cut short
 
@@ -55,7 +55,8 @@ class Means:
     """What may be held in memory. Less of it takes longer, or forgoes a start or some tightness of
     the bound; `planning` chooses it where there is a limit."""
 
-    table: int = 1 << 27  # numbers of a swap table; a larger one is made anew in every pass
+    table: int = 1 << 27  # numbers of a swap table, or of rows that a relaxation converts once;
+    # more of them are made anew in every pass
     confirmed: int = 1 << 22  # float64 numbers of rows whose swaps are confirmed at a time
     support: int | None = None  # rows that the certificate solves its relaxation on, at most
     arena: int = 1 << 24  # float64 numbers of a tabu search among few rows

@@ -528,7 +528,7 @@ def test_a_relative_state_folder_is_not_meant(monkeypatch, tmp_path):
 # --- a full disk, and little time -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pages", [4, 8, 12])
+@pytest.mark.parametrize("pages", [4, 8, 10])
 def test_a_full_disk_costs_the_checkpoint_and_not_the_selection(tmp_path, monkeypatch, pages):
     expected, opened = _choose(effort="fast"), fairnepv.loop.journal._open
 

@@ -33,10 +33,9 @@ from fairnepv.stiefel import relax as solve_relaxation
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Context], Found]
-# Plenty for an ordering of candidates (docs/method.md#plain-iteration). The default starts from the
-# very point that 'nepv' rounds, so that it never ends below it; a looser one is quicker and once
-# ended below.
-_FOR_ROUNDING = Solver("accelerated", tol=1e-3, max_steps=300)
+# Plenty for an ordering of candidates (docs/method.md#plain-iteration). `thorough` starts from the
+# very point that 'nepv' rounds, so that it never ends below it.
+FOR_ROUNDING = Solver("accelerated", tol=0.1, max_steps=300, lanczos_steps=4)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 _RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded
@@ -198,7 +197,7 @@ def nepv_start(
     """
     relaxation = None
     with context.share(_RELAXING):
-        relaxation = solve_relaxation(problem, _FOR_ROUNDING, start=start, session=context)
+        relaxation = solve_relaxation(problem, FOR_ROUNDING, start=start, session=context)
     if relaxation is None:
         context.notes.append(
             "time_limit left too little for the relaxation of 'nepv', so that items were chosen by "

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fairnepv.compute.clock import check_time
-from fairnepv.objective.geometry import Geometry
+from fairnepv.objective.geometry import Geometry, add_to
 from fairnepv.objective.softmin import soft_min, soft_min_weights
 from fairnepv.objective.utility import UTILITIES, Utility
 from fairnepv.problem import DEFAULT_UTILITY
@@ -101,7 +101,7 @@ class Point:
         """A without the part that the ridges add along V."""
         total: Floats = self._shares[0] * self.view_images[0]
         for c, image in zip(self._shares[1:], self.view_images[1:], strict=True):
-            total += c * image
+            add_to(total, c, image)
         return total
 
     @property
@@ -127,9 +127,10 @@ class Point:
     def A_perp(self) -> Floats:
         """(I - V V^T) A, half the Grassmann gradient.
 
-        Projected explicitly, twice: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12.
+        Projected explicitly: A - V/k would leave k ||V^T A_perp|| at 5e-2 for eps = 1e-12. Once is
+        enough, since what the ridges add along V is left out beforehand.
         """
-        return self.project(self.project(self._off_ridge))
+        return self.project(self._off_ridge)
 
     @functools.cached_property
     def residual(self) -> float:

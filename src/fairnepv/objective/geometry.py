@@ -10,8 +10,14 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from scipy.linalg import eigh, qr
+from scipy.linalg.blas import daxpy
 
 from fairnepv.views.base import Floats
+
+
+def add_to(total: Floats, factor: float, X: Floats) -> None:
+    """total += factor X for contiguous arrays, without a temporary one: that takes as long."""
+    daxpy(X.reshape(-1), total.reshape(-1), a=factor)
 
 
 class Geometry(ABC):
@@ -43,19 +49,47 @@ class Geometry(ABC):
 
     def project(self, V: Floats, X: Floats) -> Floats:
         """(I - V V^T) X."""
-        return X - V @ self.inner(V, X)
+        along = V @ self.inner(V, X)
+        return np.subtract(X, along, out=along)
 
     def retract(self, V: Floats, xi: Floats) -> Floats:
-        """The polar factor of V + xi, the orthonormal frame nearest to it.
+        """The polar factor of V + xi; V may have lost some orthonormality."""
+        return self.restore(V + xi)
 
-        Through the (k, k) matrix (V + xi)^T (V + xi), which is at least the identity, so the
-        square root is safe; whatever V had lost in orthonormality is restored on the way.
+    def restore(self, W: Floats) -> Floats:
+        """The polar factor of W, the orthonormal frame nearest to it.
+
+        Through the (k, k) matrix W^T W, which for V + xi is at least the identity, so that the
+        square root is safe.
         """
-        W = V + xi
         lam, E = eigh(self.inner(W, W), driver="evd", check_finite=False)
         if not lam[0] > 0:
             raise np.linalg.LinAlgError("a frame was lost to rounding")
         return np.asarray(W @ ((E / np.sqrt(lam)) @ E.T))
+
+
+class Path:
+    """V + t xi made orthonormal for any t, by one eigenproblem: of xi^T xi, for a tangent xi.
+
+    What V itself has lost in orthonormality stays lost; `Geometry.retract` restores it.
+    """
+
+    def __init__(self, geometry: Geometry, V: Floats, xi: Floats) -> None:
+        self._V, self._xi = V, xi
+        squares, self._E = eigh(geometry.inner(xi, xi), driver="evd", check_finite=False)
+        self._squares = np.maximum(squares, 0.0)
+
+    @property
+    def widest_angle(self) -> float:
+        """The spectral norm of xi."""
+        return float(np.sqrt(self._squares[-1]))
+
+    def at(self, t: float) -> Floats:
+        """The polar factor of V + t xi."""
+        E = self._E
+        moved = self._V.copy()
+        add_to(moved, t, self._xi)
+        return np.asarray(moved @ ((E / np.sqrt(1.0 + t**2 * self._squares)) @ E.T))
 
 
 class Euclidean(Geometry):

@@ -18,6 +18,7 @@ from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.search.effort import Effort, arena_rows
 from fairnepv.stiefel.coordinates import coordinate_work
 from fairnepv.stiefel.iteration import affordable
+from fairnepv.stiefel.rows import converts_rows
 from fairnepv.views import Pool
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
@@ -28,7 +29,9 @@ _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a tabl
 _LOOKS = 8.0  # the same where no table is kept
 _TABU_SWEEPS = 8.0  # over what a tabu search keeps, by swap
 _ASCENT = 60  # steps of a baseline that ascends on memberships
-_STEPS = 60  # of a relaxation that is only to order candidates
+_STEPS = 25  # of a relaxation that is only to order candidates
+_AROUND = 18  # products of its start, its rank and its check
+_SPARSE_ROW = 16  # bytes by entry of sparse rows that are converted once
 _BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
 _RANK = 0.3  # of k: columns of dual variables
@@ -137,13 +140,14 @@ class Count:
         works = coordinate_work(self.problem)
         kind = min(works, key=works.__getitem__)
         size = {"reduced": min(n, P), "spanned": 2 * P, "ambient": n}[kind] * k
-        frames = affordable(size, 20) + affordable(size, 30) + 14 + 2 * M
+        frames = affordable(size, 6) + affordable(size, 30) + 14 + 6 * M
         memory, steps = 8.0 * size * frames + 8.0 * n, starts * _STEPS
-        passes, columns, between = 2.0 * steps, 2.0 * steps * k, steps * 15.0 * size * k
+        passes = 2.0 * steps + starts * _AROUND
+        columns, between = passes * k, steps * 10.0 * size * k
         if kind == "reduced":
             memory = max(memory + 40.0 * P**2, self._gram(P, self.feature_bytes)) + 8.0 * P**2
+            between += passes * P**2 * k + n * P**2 / 2
             passes, columns = 2.0 * starts, float(k)
-            between += steps * 2.0 * P**2 * k + n * P**2 / 2
         elif kind == "spanned":
             total = M * k * P
             rows = min(self.engine.rows_of_block(self.problem.pool, 2 * M * k, True, total), n)
@@ -151,6 +155,8 @@ class Count:
             memory += self.threads * rows * (self.feature_bytes + 8 * M * k)
         else:
             memory += self._blocks(2 * M * k, self.feature_bytes + 16 * M * k)
+        if kind != "reduced" and converts_rows(self.problem):
+            memory += 8.0 * self.dense + _SPARSE_ROW * self.sparse
         work = Work(passes, columns=columns, between=between, double=True)
         note = f"{kind} coordinates, typically {_STEPS} steps of at most 300"
         return self.stage("relaxation", memory, work, note)

@@ -8,7 +8,6 @@ they work in.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +19,7 @@ from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.stiefel.maps import MatrixMaps, PoolMaps, SpanMaps, block_row_norms, block_square
+from fairnepv.stiefel.rows import converted_rows
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices, inverse_norms
 
@@ -64,13 +64,24 @@ class Coordinates(ABC):
         """Multiply-adds of one `adjoint` or `combine`."""
         return float(self._pool.stored) * k
 
+    def released(self) -> "Coordinates":
+        """The same for a result that is kept: without a copy of the rows."""
+        return self
+
 
 def choose_coordinates(problem: Problem) -> Coordinates:
     """Those of the least work over a typical solve."""
     work = coordinate_work(problem)
-    kinds: dict[str, Callable[[Pool], Coordinates]]
-    kinds = {"reduced": Reduced, "spanned": Spanned, "ambient": Ambient}
-    return kinds[min(work, key=work.__getitem__)](problem.pool)
+    kind = min(work, key=work.__getitem__)
+    return coordinates_of(problem, kind)
+
+
+def coordinates_of(problem: Problem, kind: str) -> Coordinates:
+    """Coordinates of this kind, with rows that are converted once."""
+    if kind == "reduced":
+        return Reduced(problem.pool)
+    by_rows = Ambient if kind == "ambient" else Spanned
+    return by_rows(problem.pool, converted_rows(problem))
 
 
 def coordinate_work(problem: Problem) -> dict[str, float]:
@@ -84,11 +95,11 @@ def coordinate_work(problem: Problem) -> dict[str, float]:
     pool, n, k = problem.pool, problem.n, problem.k
     P, M = pool.width, len(pool.views)
     stored = sum(v.stored * (_SPARSE if v.stored < v.n * v.p else 1.0) for v in pool.views)
-    step = {"spanned": (1.0 + M) * stored * k + 24.0 * P * k**2}
+    step = {"spanned": (1.0 + M) * stored * k + 16.0 * P * k**2}
     if n * k <= _EASY_FRAME or n <= P:
-        step["ambient"] = 2.0 * stored * k + 15.0 * n * k**2
+        step["ambient"] = 2.0 * stored * k + 10.0 * n * k**2
     if P <= WIDEST_GRAM:
-        step["reduced"] = 2.0 * P**2 * k + 15.0 * P * k**2
+        step["reduced"] = 2.0 * P**2 * k + 10.0 * P * k**2
     beforehand = {"reduced": n * P**2 + P**3}  # the Gram matrix, its factor and the start
     return {kind: _TYPICAL_STEPS * step[kind] + beforehand.get(kind, 0.0) for kind in step}
 
@@ -96,10 +107,14 @@ def coordinate_work(problem: Problem) -> dict[str, float]:
 class Ambient(Coordinates):
     """All n dimensions, matrix-free: every product is a pass over the rows."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, rows: Pool | None = None) -> None:
+        """`rows` are those of the pool, converted for its passes."""
         super().__init__(pool)
         self.dimension = pool.n
-        self.maps = PoolMaps(pool)
+        self.maps = PoolMaps(rows or pool)
+
+    def released(self) -> "Ambient":
+        return Ambient(self._pool)
 
     def lower(self, V: Floats) -> Floats:
         return EUCLIDEAN.orthonormalize(V)
@@ -222,10 +237,14 @@ class Spanned(WithinRange):
 
     maps: SpanMaps
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, rows: Pool | None = None) -> None:
+        """`rows` are those of the pool, converted for its passes."""
         super().__init__(pool)
         self.dimension = min(pool.n, pool.width)
-        self.maps = SpanMaps(pool)
+        self.maps = SpanMaps(rows or pool)
+
+    def released(self) -> "Spanned":
+        return Spanned(self._pool)
 
     def nearest(self, B: Floats) -> Floats:
         """Conjugate gradients on the normal equations, columns side by side, views in equal units;

@@ -20,6 +20,7 @@ from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf
 
 from fairnepv.objective import Point, gram, inverse_from_cholesky
+from fairnepv.objective.geometry import add_to
 from fairnepv.views.base import Floats
 
 _LEAST = 1e-6  # of D's eigenvalues: beyond, a mean says nothing
@@ -30,54 +31,61 @@ class Preconditioner:
 
     def __init__(self, point: Point) -> None:
         f = point.objective
-        # Phi_q Phi_q^T V G_q^-1 stands for b_q, from which it differs along V by V (I - N_q) only.
-        # Inner products with tangent vectors are the same, and the ascent projects its direction;
-        # what its memory holds off the tangent space is of second order and does no harm.
-        self._images, self._dot = point.view_images, point.geometry.dot
-        overlaps = _overlaps(point)
-        self._inverse = 0.5 * f.k * _inverse_right(point, overlaps)  # (k, k)
-        spread = np.diag(point.weights) - np.outer(point.weights, point.weights)
-        stiffness = 4.0 / (f.k**2 * f.tau) * spread
-        products = np.array([[np.vdot(b, self._inverse) for b in row] for row in overlaps])
-        self._core = np.linalg.solve(np.eye(len(spread)) + stiffness @ products, stiffness)
+        self._geometry = point.geometry
+        self._inverse = 0.5 * f.k * _inverse_right(point)  # (k, k)
+        # The stiff term is a sum over M - 1 differences of views. Phi_q Phi_q^T V G_q^-1 stands for
+        # b_q, from which it differs along V by V (I - N_q) only. Inner products with tangent
+        # vectors are the same, and the ascent projects its direction; what its memory holds off the
+        # tangent space is of second order and does no harm.
+        *images, last = point.view_images
+        stiff = [image - last for image in images]
+        self._turned = [u @ self._inverse for u in stiff]
+        w = point.weights[:-1]
+        stiffness = 4.0 / (f.k**2 * f.tau) * (np.diag(w) - np.outer(w, w))
+        products = _stiff_products(point, stiff, self._turned, self._inverse)
+        self._core = np.linalg.solve(np.eye(len(w)) + stiffness @ products, stiffness)
 
     def solve(self, x: Floats) -> Floats:
         """Up to a part along V, the step that a tangent gradient x asks for."""
         y = x @ self._inverse
-        amounts = self._core @ self._along(y)
-        y -= sum(a * image for a, image in zip(amounts, self._images, strict=True)) @ self._inverse
+        for amount, turned in zip(self._core @ self._along(x), self._turned, strict=True):
+            add_to(y, -amount, turned)
         return y
 
     def quadratic(self, x: Floats) -> float:
         """<x, solve(x)>, at half the work."""
-        y = x @ self._inverse
-        along = self._along(y)
-        return self._dot(x, y) - float(along @ self._core @ along)
+        along = self._along(x)
+        own = np.vdot(self._geometry.inner(x, x), self._inverse)
+        return float(own - along @ self._core @ along)
 
-    def _along(self, y: Floats) -> Floats:
-        return np.array([self._dot(image, y) for image in self._images])
-
-
-def _overlaps(point: Point) -> list[list[Floats]]:
-    """b_p^T b_q, (k, k), for every two views."""
-    images, inner = point.view_images, point.geometry.inner
-    along_V = [np.eye(point.objective.k) - factor.N for factor in point.factors]
-    rows: list[list[Floats]] = []
-    for p, image in enumerate(images):
-        mirrored = [row[p].T for row in rows]
-        own = [inner(image, images[q]) - along_V[p] @ along_V[q] for q in range(p, len(images))]
-        rows.append(mirrored + own)
-    return rows
+    def _along(self, x: Floats) -> Floats:
+        """<u, x D^-1> for every difference u."""
+        return np.array([self._geometry.dot(turned, x) for turned in self._turned])
 
 
-def _inverse_right(point: Point, overlaps: list[list[Floats]]) -> Floats:
+def _stiff_products(
+    point: Point, stiff: list[Floats], turned: list[Floats], inverse: Floats
+) -> Floats:
+    """<u_p, u_q D^-1> of the differences off V, where the images have parts along it, too."""
+    dot = point.geometry.dot
+    along_V = [point.factors[-1].N - factor.N for factor in point.factors[:-1]]
+    return np.array(
+        [
+            [dot(u, t) - np.vdot(a, b @ inverse) for t, b in zip(turned, along_V, strict=True)]
+            for u, a in zip(stiff, along_V, strict=True)
+        ]
+    ).reshape(len(stiff), len(stiff))
+
+
+def _inverse_right(point: Point) -> Floats:
     """D^-1, with D's eigenvalues kept above the residual: far from a solution D is only a guess."""
-    k, maps = point.objective.k, point.objective.maps
+    k, maps, inner = point.objective.k, point.objective.maps, point.geometry.inner
     D = np.eye(k)
-    own = [row[q] for q, row in enumerate(overlaps)]
-    for w, factor, b_squared, trace in zip(
-        point.weights, point.factors, own, maps.traces, strict=True
+    for w, factor, image, trace in zip(
+        point.weights, point.factors, point.view_images, maps.traces, strict=True
     ):
+        along_V = np.eye(k) - factor.N
+        b_squared = inner(image, image) - along_V @ along_V
         # c_q, the mean eigenvalue of C_q off V, within the joint range of the views
         left = trace - np.vdot(factor.Z, factor.Z) - np.vdot(b_squared, gram(factor.Z, factor.eps))
         c = factor.eps + max(left, 0.0) / max(maps.dimension - k, 1)

@@ -19,11 +19,10 @@ from fairnepv.options import default
 from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
-    Ambient,
     Coordinates,
     Reduced,
-    Spanned,
     choose_coordinates,
+    coordinates_of,
 )
 from fairnepv.stiefel.curvature import Curvature, largest_curvature
 from fairnepv.stiefel.iteration import PointMemo
@@ -46,7 +45,6 @@ _START: str = default("start")
 _ESCAPES = 5
 _REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
-_LANCZOS_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class Solver:
     alpha: float = 1.0
     sigma: float = 0.0
     max_passes: int | None = None  # over the rows, after the start
+    lanczos_steps: int = 30  # of the look for directions of ascent, two products each
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -253,10 +252,10 @@ class _Solve:
         """The same frame in coordinates that leave nothing out, and the solve with it."""
         pool, reduced = self.problem.pool, self.coordinates
         if pool.n * self.problem.k <= LARGEST_FRAME or pool.n <= pool.width:
-            self._enter(Ambient(pool))
+            self._enter(coordinates_of(self.problem, "ambient"))
             return reduced.lift(V)
         assert isinstance(reduced, Reduced)
-        self._enter(Spanned(pool))
+        self._enter(coordinates_of(self.problem, "spanned"))
         maps = self.objective.maps
         return maps.geometry.orthonormalize(maps.combine(reduced.coefficients(V)))
 
@@ -269,7 +268,7 @@ class _Solve:
 
     def _check(self, point: Point, attempt: int) -> Curvature | None:
         """As many Lanczos steps as the budget of passes has left for; None where that is none."""
-        for_product, products = self._point.for_both, _LANCZOS_STEPS
+        for_product, products = self._point.for_both, self.solver.lanczos_steps
         if self._passes_left is not None and for_product:
             products = min(products, self._passes_left // for_product)
         if products == 0:
@@ -307,7 +306,7 @@ class _Solve:
             status=status,
             trace=tuple(self.trace),
             solver=self.solver,
-            coordinates=self.coordinates,
+            coordinates=self.coordinates.released(),
             frame=point.V,
             k=self.problem.k,
         )
@@ -351,7 +350,7 @@ def _degenerate(
         checked="k against the joint rank of the views; this value is the global maximum",
         status=Status.DEGENERATE,
         solver=solver,
-        coordinates=coordinates,
+        coordinates=coordinates.released(),
         frame=frame,
         k=k,
     )

@@ -1,0 +1,151 @@
+"""What a relaxation multiplies: how often, with which rows, and what is left of them afterwards."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fairnepv.api.inputs import pose
+from fairnepv.compute import block_threads
+from fairnepv.objective import StiefelObjective
+from fairnepv.objective.geometry import EUCLIDEAN, Path
+from fairnepv.problem import Means, Problem
+from fairnepv.stiefel import make_solver, relax
+from fairnepv.stiefel.coordinates import Ambient, Coordinates, Spanned, coordinates_of
+from fairnepv.stiefel.lbfgs import Lbfgs
+from fairnepv.stiefel.maps import PoolMaps
+from fairnepv.stiefel.rows import ConvertedView
+from fairnepv.stiefel.starts import spectral_start
+from fairnepv.views import Pool
+
+K = 8
+COSTS = {  # products of all features, by coordinates
+    "reduced": {"adjoint": 1, "combine": 1, "images": 1},
+    "ambient": {"adjoint": 1, "combine": 1, "images": 1},
+    "spanned": {"adjoint": 0, "combine": 2, "images": 3},
+}
+KINDS = pytest.mark.parametrize("kind", COSTS)
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Sparse rows with scales, and dense ones in float32."""
+    rng = np.random.default_rng(18)
+    words = sp.random_array((400, 90), density=0.1, rng=rng, format="csr")
+    looks = rng.standard_normal((400, 40), dtype=np.float32) * np.arange(1, 41) ** -0.5
+    return pose({"words": words, "looks": looks.astype(np.float32)}, K)
+
+
+def rows_of(coordinates: Coordinates) -> Pool:
+    maps = coordinates.maps
+    assert isinstance(maps, PoolMaps)
+    return maps.pool
+
+
+def count_calls(coordinates: Coordinates) -> Counter[str]:
+    """Calls of the feature maps from now on, without those that they make of each other."""
+    calls: Counter[str] = Counter()
+    inside: list[str] = []
+
+    def counted(name, product):
+        def call(array):
+            calls[name] += not inside
+            inside.append(name)
+            try:
+                return product(array)
+            finally:
+                inside.pop()
+
+        return call
+
+    for name in COSTS["ambient"]:
+        setattr(coordinates.maps, name, counted(name, getattr(coordinates.maps, name)))
+    return calls
+
+
+@KINDS
+def test_the_spectral_start_takes_at_most_twelve_products(problem, kind):
+    coordinates = coordinates_of(problem, kind)
+    calls = count_calls(coordinates)
+    spectral_start(problem, coordinates)
+    assert 0 < sum(COSTS[kind][name] * times for name, times in calls.items()) <= 12
+
+
+@KINDS
+def test_a_step_that_is_taken_at_once_makes_one_adjoint_and_one_image_of_each_view(problem, kind):
+    coordinates = coordinates_of(problem, kind)
+    pool = problem.pool
+    f = StiefelObjective(coordinates.maps, pool.eps, problem.offsets, problem.tau, problem.k)
+    ascent = Lbfgs(f, spectral_start(problem, coordinates), tol=1e-9)
+    state = ascent.init()
+    ascent.report(state)
+    seen = []
+    for _ in range(8):
+        calls = count_calls(coordinates)
+        state = ascent.step(state)
+        ascent.report(state)
+        seen.append(dict(calls))
+    assert {"adjoint": 1, "images": 1} in seen
+    assert all(calls["images"] == 1 and "combine" not in calls for calls in seen)
+
+
+@pytest.mark.parametrize("by_rows", [Ambient, Spanned])
+def test_converted_rows_give_products_of_the_same_bits(problem, by_rows):
+    kind = by_rows.__name__.lower()
+    converted, plain = coordinates_of(problem, kind), by_rows(problem.pool)
+    assert all(isinstance(view, ConvertedView) for view in rows_of(converted).views)
+    V = spectral_start(problem, plain)
+    np.testing.assert_array_equal(spectral_start(problem, converted), V)
+    for ours, theirs in zip(converted.maps.adjoint(V), plain.maps.adjoint(V), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    J = plain.maps.adjoint(V)
+    for ours, theirs in zip(converted.maps.images(J), plain.maps.images(J), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(converted.maps.traces, plain.maps.traces)
+
+
+@pytest.mark.parametrize("kind", ["ambient", "spanned"])
+def test_rows_that_do_not_fit_are_converted_in_every_pass(problem, kind):
+    stored = problem.pool.stored
+    fits = replace(problem, means=Means(table=stored))
+    tight = replace(problem, means=Means(table=stored - 1))
+    assert rows_of(coordinates_of(fits, kind)) is not fits.pool
+    assert rows_of(coordinates_of(tight, kind)) is tight.pool
+
+
+@pytest.mark.parametrize("kind", ["ambient", "spanned"])
+def test_a_result_keeps_no_copy_of_the_rows(problem, kind):
+    found = relax(problem, coordinates=coordinates_of(problem, kind))
+    assert rows_of(found.coordinates) is problem.pool
+    np.testing.assert_allclose(found.leverage.sum(), K)
+
+
+def test_a_path_is_the_retraction_of_every_length():
+    rng = np.random.default_rng(3)
+    V = EUCLIDEAN.orthonormalize(rng.standard_normal((30, 4)))
+    xi = EUCLIDEAN.project(V, rng.standard_normal((30, 4)))
+    path = Path(EUCLIDEAN, V, xi)
+    assert path.widest_angle == pytest.approx(np.linalg.norm(xi, 2))
+    for t in (0.0, 1e-3, 0.3, 2.0):
+        np.testing.assert_allclose(path.at(t), EUCLIDEAN.retract(V, t * xi), atol=1e-14)
+
+
+@KINDS
+def test_frames_stay_orthonormal_over_many_steps(problem, kind):
+    with block_threads(problem.work()):
+        coordinates = coordinates_of(problem, kind)
+        pool = problem.pool
+        f = StiefelObjective(coordinates.maps, pool.eps, problem.offsets, problem.tau, problem.k)
+        ascent = Lbfgs(f, spectral_start(problem, coordinates), tol=1e-14)
+        state = ascent.init()
+        for _ in range(70):
+            state = ascent.step(state)
+    geometry = coordinates.maps.geometry
+    np.testing.assert_allclose(geometry.inner(state.V, state.V), np.eye(K), atol=1e-10)
+
+
+def test_the_check_takes_as_many_lanczos_steps_as_the_solver_says(problem):
+    solver = replace(make_solver(k=K, tol=0.1), lanczos_steps=4)
+    assert "and 4 Lanczos steps" in relax(problem, solver).checked
