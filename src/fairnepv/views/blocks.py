@@ -59,7 +59,9 @@ def squared_norms(rows: NDArray[Any]) -> Floats:
     """(b,) in float64 of rows of any type, a few at a time: a copy of all would not stay cached."""
     norms = np.empty(len(rows))
     step = max(1, _CACHED_NUMBERS // rows.shape[1])
+    held = np.empty((min(step, len(rows)), rows.shape[1]))
     for first in range(0, len(rows), step):
-        part = rows[first : first + step].astype(np.float64)
-        np.einsum("ij,ij->i", part, part, out=norms[first : first + step])
+        part = held[: len(rows) - first]
+        part[:] = rows[first : first + step]
+        np.vecdot(part, part, out=norms[first : first + step])
     return norms
