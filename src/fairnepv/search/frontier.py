@@ -348,7 +348,7 @@ def _explained(
     unknown = block.put(picks) >= known[partly, None]
     with np.errstate(**OVERFLOWS):
         for view, anchor in zip(block.views, anchors, strict=True):
-            v = (view.coarse(anchor) if coarse else view.cross(anchor))[:, : len(picks)]
+            v = view.coarse(anchor) if coarse else view.cross(anchor)
             v[partly] *= unknown
             explained.append(block.place.square_sums(v))
     return xp.astype(xp.stack(explained, axis=1), xp.float64)

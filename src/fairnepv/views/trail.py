@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from fairnepv.views.base import Floats, Indices, View
 
 
-_LOT = 8  # directions: a product with an odd number of them takes longer than with some more
-
-
 class Trail:
     """Of any view: the coefficients of every direction on the picks, and an anchor of these.
 
@@ -71,7 +68,7 @@ class Trail:
         self.add(*self._foreseen.pop(0))
 
     def directions(self, first: int) -> Any:
-        """Anchor of the directions from number `first` on, and perhaps of some more behind them."""
+        """Anchor of the directions from number `first` on."""
         return self._view.combined(self._picks_anchor(), self._made(first).T)
 
     def _made(self, first: int) -> Floats:
@@ -91,8 +88,7 @@ class DenseTrail(Trail):
         super().__init__(view, 0)
         place = self._place = view.place
         self.foresees = place.asynchronous
-        rows = most + _LOT  # of which some stay zero
-        self.matrix = place.xp.zeros((rows, view.p), dtype=place.xp.float64, device=place.device)
+        self.matrix = place.xp.zeros((most, view.p), dtype=place.xp.float64, device=place.device)
         self._coarse = place.single(self.matrix) if single else self.matrix
 
     def coordinates(self, rows: Indices) -> Any:
@@ -125,7 +121,4 @@ class DenseTrail(Trail):
         self._length += 1
 
     def directions(self, first: int) -> Any:
-        more = self._length - first
-        if more > _LOT // 2 and not self._place.asynchronous:
-            more = -(-more // _LOT) * _LOT
-        return self._coarse[first : first + more]
+        return self._coarse[first : self._length]
