@@ -467,6 +467,24 @@ def test_a_trail_grows_by_one(given_view, coarse):
                 _close(made, directions[:, first:], given_view)
 
 
+@pytest.mark.sample
+def test_a_trail_that_foresees_picks_is_one_that_grew_by_them(given_view):
+    """What is left of a kernel is its Schur complement, and picks are adopted one by one."""
+    view, K, eps = given_view.view, given_view.K, 0.5
+    C = np.linalg.cholesky(K[np.ix_(ROWS, ROWS)] + eps * np.eye(len(ROWS)))
+    explained = np.linalg.solve(C, K[ROWS])  # (m, n)
+    trail = view.trail(len(ROWS), False)
+    trail.add(int(ROWS[0]), np.empty(0), float(C[0, 0]))
+    v, left = trail.left_of(OTHERS)
+    _close(v, explained[:1, OTHERS], given_view)
+    _close(left, K[np.ix_(OTHERS, OTHERS)] - v.T @ v, given_view)
+    trail.foresee(ROWS[1:], trail.coordinates(ROWS[1:]), C[1:, 1:])
+    for t in range(1, len(ROWS)):
+        assert len(trail) == t
+        trail.adopt()
+        _close(trail.coordinates(OTHERS), explained[: t + 1, OTHERS], given_view)
+
+
 def test_a_coarse_cross_is_within_its_error(given_view):
     view = given_view.view
     coarse = view.block(0, N).coarse(view.anchor(ROWS))

@@ -17,7 +17,7 @@ from fairnepv.api import inputs as posing
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import merit
 from fairnepv.problem import Constraints, Problem, Quotas
-from fairnepv.search import Greedy, complete, fair_order, shortlist
+from fairnepv.search import Greedy, complete, fair_order, shortlist, sprint
 from fairnepv.search.frontier import Frontier
 from fairnepv.search.greedy import GreedyState
 from fairnepv.search.ties import SLACK, lowest_tied
@@ -124,6 +124,39 @@ def test_greedy_is_the_reference_on_the_papers_instance(block):
     problem = pose(views, paper["k"], paper["tau"], [1.0, 1.0], block=block)
     Ls = [np.diag(paper[name]) for name in ("text", "vision")]
     assert greedy(problem) == reference.fair_greedy(Ls, paper["k"], paper["tau"])
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+@examples(40)
+@given(SEEDS)
+def test_picks_made_several_at_once_are_the_reference(storage, seed):
+    """However few rows are raced among, for however many picks, and however many are refreshed."""
+    rng = np.random.default_rng(seed)
+    views, k, eps, tau = nearly_doubled(rng)
+    literal = [view.astype(float) for view in views]
+    stored = views if storage == "dense" else [STORAGE[storage](view) for view in literal]
+    problem = pose(stored, k, tau, eps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sprint, "_FEW_ROWS", int(rng.integers(1, 30)))
+        patch.setattr(sprint, "_MOST", int(rng.integers(1, 20)))
+        patch.setattr(frontier_module, "_BATCH", int(rng.integers(1, 20)))
+        patch.setattr(frontier_module, "_AHEAD", float(rng.choice([0.0, 1.0, 8.0])))
+        assert greedy(problem) == reference.fair_greedy(kernels(literal, eps), k, tau)
+
+
+def test_most_picks_are_made_several_at_once(monkeypatch):
+    rng, lengths, plain = np.random.default_rng(8), [], sprint.Sprint.run
+
+    def counting(self, *given):
+        found = plain(self, *given)
+        lengths.append(len(found))
+        return found
+
+    monkeypatch.setattr(sprint.Sprint, "run", counting)
+    views = [rng.standard_normal((2000, 30)), rng.standard_normal((2000, 40))]
+    assert len(greedy(unit_diagonal(views, 60))) == 60
+    assert sum(lengths) > 50
+    assert len(lengths) < 30
 
 
 @pytest.mark.parametrize("storage", STORAGE)

@@ -90,6 +90,9 @@ class TorchPlace(Place):
     def nth_largest(self, values: Any, n: int) -> float:
         return float(values.topk(n).values[-1])
 
+    def highest(self, values: Any, n: int) -> Any:
+        return values.topk(n, sorted=False).indices.sort().values
+
     def copy(self, array: Any) -> Any:
         return array.clone()
 

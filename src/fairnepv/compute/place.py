@@ -82,6 +82,10 @@ class Place:
         """The value (b,) that n - 1 others are at least as large as."""
         return float(np.partition(values, len(values) - n)[len(values) - n])
 
+    def highest(self, values: Any, n: int) -> Any:
+        """Positions of the n largest values (b,), ascending."""
+        return np.sort(np.argpartition(values, len(values) - n)[len(values) - n :])
+
     def residual(self, row: Any, coefficients: Any, directions: Any) -> Any:
         """row (p,) - coefficients (t,) @ directions (t, p)"""
         return row - coefficients @ directions

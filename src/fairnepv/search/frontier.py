@@ -4,7 +4,7 @@ Old variances bound new gains, and a tangent of F_tau shows most rows to be hope
 refreshed with all directions that they have missed at once (docs/method.md#swaps). Variances are in
 float32 where the ridge allows it. Every row that could be the best for all that these say is
 confirmed in float64 from gathered rows, so neither the precision nor the order of refreshing shows
-in the result. A device answers slowly: there a `Sprint` foresees picks.
+in the result. A `Sprint` foresees several picks between two looks at all rows.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,18 @@ from fairnepv.compute import Block, portable
 from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
 from fairnepv.search.sprint import CLOSED, Foreseen, Sprint
-from fairnepv.search.ties import COARSEST, SLACK, blur, coarse_error, lowest_tied
+from fairnepv.search.ties import COARSEST, SLACK, WIDEST_BLUR, blur, coarse_error, lowest_tied
 from fairnepv.views.base import Floats, Indices
 
 # A vanishing ridge lets variances overflow; what comes of it is refused.
 OVERFLOWS: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 WINDOW = 128  # picks that a row may not know of before a pass refreshes all rows
-_SHARE = 0.15  # of the rows: a pass is due once so many were gathered since the last one, and
+_SHARE = 0.3  # of the rows: a pass is due once so many were gathered since the last one, and
 _WORTH = 0.25  # at this rate more than this share of the rows is still to be gathered
 _RECENT = 4  # a row that misses no more picks than this is refreshed apart from older ones
 _FEW = 1024  # so few rows are refreshed in one product, whatever they miss
 _BATCH, _BATCH_SHARE = 512, 1 / 64  # rows looked at together: so many, or this share if larger
+_AHEAD, _AHEAD_SHARE = 8.0, 0.1  # picks that rows are refreshed for before a sprint, and how many
 _CONFIRM = 2048  # rows that are confirmed at a time
 _LONGEST_PAUSE = 64  # picks between sprints that lead nowhere
 _SINGLE = 1e-6  # rounding of a height per unit of its largest term
@@ -79,9 +80,10 @@ class Frontier:
         self._error = error if self._coarse else 0.0
         self._rounding = _SINGLE * _largest_log(problem)
         self._trails = [view.trail(problem.k, self._coarse) for view in pool.views]
-        # Quotas forbid other rows at every pick.
-        foresee = [trail.foresees for trail in self._trails]
-        self._foresees = all(foresee) and problem.constraints.quotas is None
+        # Quotas forbid other rows at every pick, and rounding that drowns scores grows in a sprint.
+        able = not place.asynchronous or all(trail.foresees for trail in self._trails)
+        sure = problem.constraints.quotas is None and blur(problem, 1) < WIDEST_BLUR
+        self._foresees = able and sure
         self._sprint: Sprint | None = None
         self._next_sprint = self._pause = 1  # not before so many picks; and so many after a failure
         self._foreseen: list[Foreseen] = []
@@ -112,11 +114,12 @@ class Frontier:
             self.refresh_all()
         unsure = blur(self.problem, size)
         slack = max(SLACK, 10.0 * unsure) + 2.0 * self._error / size
-        contenders = self._contenders(self.standing(size), slack)
+        contenders, scores = self._contenders(self.standing(size), slack)
         if len(contenders) == 1:
             return int(contenders[0])
-        confirmed = self._confirm(contenders)
-        return int(contenders[lowest_tied(confirmed, max(self.problem.tolerances.tie, unsure))])
+        if size > 1:  # what is known of rows beside no pick is their norms, which are sure
+            scores = self._confirm(contenders)
+        return int(contenders[lowest_tied(scores, max(self.problem.tolerances.tie, unsure))])
 
     def extend(self, row: int) -> None:
         """Add a pick: its direction is made at once, rows know of it once they are refreshed."""
@@ -124,7 +127,7 @@ class Frontier:
             for trail in self._trails:
                 trail.adopt()
             before, self.totals = self.totals, self._foreseen.pop(0).totals
-            self._gains, self._reach, self._decline = self.totals - before, np.inf, 0.0
+            self._gains = self.totals - before
         else:
             self._foreseen = []
             coordinates, c = self._condition(np.array([row]))
@@ -137,25 +140,51 @@ class Frontier:
         self._logs[:, row] = CLOSED
 
     def _look_ahead(self) -> None:
-        """Foresee some picks at once: on a device, and from the second pick on, as the first is
-        mostly a tie of all rows. Where that fails it is tried again after ever more picks."""
-        if not self._foresees or len(self.indices) < self._next_sprint:
+        """Foresee some picks at once, from the second pick on, as the first is mostly a tie of all
+        rows. Where that fails it is tried again after ever more picks."""
+        t = len(self.indices)
+        if not self._foresees or t < self._next_sprint:
             return
-        standing = self.standing(len(self.indices) + 1)
+        standing = self.standing(t + 1)
         if not isinstance(standing, Standing):
             return
         if self._sprint is None:
-            self._sprint = Sprint(self.problem, self._trails, self._error, self._rounding)
-        if self._missed:
-            self.refresh_all()
+            self._sprint = Sprint(self.problem, self._error, self._rounding)
         _, slopes = standing.ceiling(self._gains)
-        t = len(self.indices)
-        self._foreseen = self._sprint.run(self._heights(slopes), self._logs, self.totals, t)
+        heights = self._made_ready(slopes)
+        self._foreseen = self._sprint.run(self._trails, heights, self._logs, self.totals, t)
         self._pause = 1 if self._foreseen else min(2 * self._pause, _LONGEST_PAUSE)
         self._next_sprint = t if self._foreseen else t + self._pause
+        self._expect(standing)
 
-    def _contenders(self, standing: Scores, slack: float) -> Indices:
-        """All rows that may be within `slack` of the best, ascending.
+    def _made_ready(self, slopes: Floats) -> Any:
+        """Heights of all rows for a sprint, where those that could win in the next picks are
+        refreshed; a device refreshes all, as it would take longer to choose."""
+        if self._place.asynchronous or self._missed >= WINDOW:
+            self.refresh_all()
+        heights = self._heights(slopes)
+        if self._missed:
+            reach = min(self._reach - _AHEAD * self._decline, float(heights.max()))
+            most = max(_BATCH, int(_AHEAD_SHARE * self.problem.n))
+            self._refresh(self._highest(heights, reach, np.inf, most)[0])
+            heights = self._heights(slopes)
+        return heights
+
+    def _expect(self, standing: Standing) -> None:
+        """Where the last of the picks foreseen stood, and so how low the next ones may."""
+        if not self._foreseen:
+            self._reach, self._decline = np.inf, 0.0
+            return
+        totals = [self.totals, *(pick.totals for pick in self._foreseen)]
+        gains = totals[-1] - totals[-2]
+        _, slopes = standing._replace(totals=totals[-2]).ceiling(gains)
+        reach = float(slopes @ gains / slopes.sum())
+        if np.isfinite(self._reach):
+            self._decline = max(self._reach - reach, 0.0) / len(self._foreseen)
+        self._reach = reach
+
+    def _contenders(self, standing: Scores, slack: float) -> tuple[Indices, Floats]:
+        """All rows that may be within `slack` of the best, ascending, and their scores.
 
         The tangent at any point bounds all scores; it is taken where the last winner stood. Rows
         are looked at from the highest bound down, until the best is above what is left.
@@ -169,7 +198,7 @@ class Frontier:
         seen, reach = np.inf, min(self._reach - 2.0 * self._decline, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
-            rows, seen = self._highest(heights, reach, seen)
+            rows, seen = self._highest(heights, reach, seen, self._batch)
             self._refresh(rows)
             looks.append(self._look_at(rows, standing))
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
@@ -178,19 +207,21 @@ class Frontier:
         fall = max(self._reach - reach, 0.0) if np.isfinite(self._reach) else 0.0
         self._decline += 0.2 * (fall - self._decline)
         self._gains, self._reach = best[1][:, at], reach
-        near = [rows[scores >= best[2][at] - slack] for rows, _, scores in looks]
-        return np.sort(np.concatenate(near))
+        rows, scores = (np.concatenate([look[i] for look in looks]) for i in (0, 2))
+        near = np.flatnonzero(scores >= best[2][at] - slack)
+        near = near[np.argsort(rows[near])]
+        return rows[near], scores[near]
 
-    def _highest(self, heights: Any, reach: float, seen: float) -> tuple[Any, float]:
-        """Rows of heights from `reach` to below `seen`, or the highest of them if they are many;
-        and what heights are seen with them."""
+    def _highest(self, heights: Any, reach: float, seen: float, most: int) -> tuple[Any, float]:
+        """Rows of heights from `reach` to below `seen`, or about `most` of them, the highest; and
+        what heights are seen with them."""
         rows = self._place.xp.nonzero(heights >= reach)[0]
         found = heights[rows]
         if np.isfinite(seen):
             rows, found = rows[found < seen], found[found < seen]
-        if len(rows) <= self._batch:
+        if len(rows) <= most:
             return rows, reach
-        reach = self._place.nth_largest(found, self._batch)
+        reach = self._place.nth_largest(found, most)
         return rows[found >= reach], reach
 
     def _look_at(self, rows: Any, standing: Scores) -> tuple[Indices, Floats, Floats]:

@@ -1,10 +1,11 @@
-"""The next picks of a greedy search, made on a device without asking it in between.
+"""The next picks of a greedy search, made among few rows at once.
 
-A device computes fast and answers slowly. So here a pick is made from beginning to end where the
-rows are: of few rows, those with the highest bounds, the best is found, its direction is made and
-taken off the variances of the others; and it is noted whether a row beside them might have been
-better. After some picks the host asks how many of them hold. On CUDA a pick is a graph of kernels,
-captured once and replayed.
+To look at all rows for every pick takes long, and a device answers slowly. So here few rows, those
+with the highest bounds, race: the kernel between them, less what earlier picks explain, says all
+that is needed of them. The best is found, what it explains is taken off the variances of the
+others, and it is noted whether a row beside them might have been better: only then are all rows
+looked at again. A device is asked how many picks hold after some of them; on CUDA a pick is a graph
+of kernels, captured once and replayed.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute.tensors import whole_float32
+from fairnepv.compute import in_order
 from fairnepv.objective import lifted_floors, merit, soft_min, soft_min_weights, utility_of
 from fairnepv.problem import Problem
 from fairnepv.search.ties import SLACK, blur
@@ -21,8 +22,8 @@ from fairnepv.views.base import Floats
 from fairnepv.views.trail import Trail
 
 CLOSED = -1e30  # in place of the logarithm for rows that are chosen
-_ROWS = 4096  # that are raced among
-_STRETCH = 8  # picks between questions
+_ROWS, _FEW_ROWS = 4096, 96  # that are raced among on a device, and on the host
+_STRETCH = 8  # picks between questions to a device
 _MOST = 128  # picks among the same rows
 
 
@@ -37,119 +38,142 @@ class Sprint:
     `error` is how far bounds in float32 may be too low, in log c, and `rounding` that of heights.
     """
 
-    def __init__(
-        self, problem: Problem, trails: Sequence[Trail], error: float, rounding: float
-    ) -> None:
-        import torch
-
+    def __init__(self, problem: Problem, error: float, rounding: float) -> None:
         pool, k = problem.pool, problem.k
-        self._torch, self._xp, self._views = torch, pool.place.xp, pool.views
-        self._utility = utility_of(problem)
-        self._k, self._m = k, min(_ROWS, pool.n)
-        self._tau, self._rounding = problem.tau, rounding
-        put, device = pool.place.put, pool.place.device
-        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
-        self._directions = [trail.matrix for trail in trails]  # (k, p), zero beyond the picks
-        self._features = [zeros((self._m, D.shape[1])) for D in self._directions]
-        self._c = zeros((len(trails), self._m)) + 1.0
-        self._open = zeros(self._m, dtype=torch.bool)
-        self._rows = zeros(self._m, dtype=torch.int64)
-        self._places = torch.arange(self._m, device=device)
-        self._beside = zeros((len(trails), pool.n), dtype=torch.float32)  # log c of all others
-        self._t = zeros(1, dtype=torch.int64)
-        self._totals = zeros((len(trails), 1))
-        self._picks = zeros(k, dtype=torch.int64)
-        self._holds = zeros(k, dtype=torch.bool)
-        self._history = zeros((k, len(trails)))
-        self._eps, self._offsets = put(pool.eps[:, None]), put(problem.offsets[:, None])
+        self._place = place = pool.place
+        self._xp, self._utility = place.xp, utility_of(problem)
+        self._k, self._tau, self._rounding = k, problem.tau, rounding
+        self._stretch = _STRETCH if place.asynchronous else 1
+        self._m = m = min(_ROWS if place.asynchronous else _FEW_ROWS, pool.n)
+        M, most = len(pool.views), min(_MOST, k)
+        self._kernels = [self._zeros(m, m) for _ in pool.views]  # given the picks before
+        self._coordinates = [self._zeros(most, m) for _ in pool.views]  # along those of the sprint
+        self._c = self._zeros(M, m) + 1.0
+        self._open = self._zeros(m, kind="bool")
+        self._places = place.put(np.arange(m))
+        self._beside = self._zeros(M, pool.n, kind="float32")  # log c of all others
+        self._made = self._zeros(1, kind="int64")  # picks of this sprint
+        self._first = self._zeros(1, kind="int64")  # picks before it
+        self._totals = self._zeros(M, 1)
+        self._picks = self._zeros(most, kind="int64")  # their places among the rows
+        self._holds = self._zeros(most, kind="bool")
+        self._history, self._variances = self._zeros(most, M), self._zeros(most, M)
+        self._eps, self._offsets = place.put(pool.eps[:, None]), place.put(problem.offsets[:, None])
         floors = lifted_floors(problem)
-        self._floors = None if floors is None else put(floors[:, None])
+        self._floors = None if floors is None else place.put(floors[:, None])
+        self._forbids = bool(problem.constraints)
         unsure = np.array([blur(problem, size) for size in range(1, k + 1)])
-        self._ties = put(np.maximum(problem.tolerances.tie, unsure))
-        self._slacks = put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
-        self._graph = self._captured() if device.type == "cuda" else None
+        self._ties = place.put(np.maximum(problem.tolerances.tie, unsure))
+        self._slacks = place.put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
+        self._graph = self._captured() if "cuda" in str(place.device) else None
 
-    @whole_float32()
-    def run(self, heights: Any, logs: Any, totals: Floats, t: int) -> list[Foreseen]:
+    def run(
+        self, trails: Sequence[Trail], heights: Any, logs: Any, totals: Floats, t: int
+    ) -> list[Foreseen]:
         """The picks from number t on, as far as they are sure, for bounds on the scores of all rows
-        (n,) and the logarithms (M, n) that these are made of."""
-        self._begin(heights, logs, totals, t)
+        (n,) and the logarithms (M, n) that these are made of. The trails foresee them, too."""
+        rows = self._place.highest(heights, self._m)  # ascending: a tie is the lowest's
+        earlier = self._begin(trails, rows, heights, logs)
+        self._totals[:] = self._place.put(totals[:, None])
+        self._made[:], self._first[:] = 0, t
         advance = self._pick if self._graph is None else self._graph.replay
-        first, most = t, min(t + _MOST, self._k)
-        while t < most:
-            stop = min(t + _STRETCH, most)
-            for _ in range(t, stop):
+        made, most = 0, min(_MOST, self._k - t)
+        while made < most:
+            stop = min(made + self._stretch, most)
+            for _ in range(made, stop):
                 advance()
-            if not bool(self._holds[t:stop].all()):
+            if not bool(self._holds[made:stop].all()):
                 break
-            t = stop
-        holds = self._holds[first : min(t + _STRETCH, most)].cpu().numpy()
-        sure = first + (len(holds) if holds.all() else int(holds.argmin()))
-        rows, after = self._picks[first:sure].tolist(), self._history[first:sure].cpu().numpy()
-        return [Foreseen(row, totals) for row, totals in zip(rows, after, strict=True)]
+            made = stop
+        holds = self._place.get(self._holds[: min(made + self._stretch, most)])
+        sure = len(holds) if holds.all() else int(holds.argmin())
+        if not sure:
+            return []
+        get, at = self._place.get, self._picks[:sure]
+        picks, after = get(rows[at]), np.array(get(self._history[:sure]))  # the next run reuses it
+        self._tell(trails, picks, at, earlier)
+        return [Foreseen(row, totals) for row, totals in zip(picks.tolist(), after, strict=True)]
 
-    def _begin(self, heights: Any, logs: Any, totals: Floats, t: int) -> None:
-        torch = self._torch
-        rows = heights.topk(self._m, sorted=False).indices.sort().values  # a tie is the lowest's
-        self._rows.copy_(rows)
-        self._open.copy_(heights[rows] > 0.1 * CLOSED)
-        self._beside.copy_(logs)
-        self._beside.masked_fill_(heights == -np.inf, CLOSED)
+    def _begin(self, trails: Sequence[Trail], rows: Any, heights: Any, logs: Any) -> list[Any]:
+        """Coordinates (t, m) of these rows along the directions so far, by view."""
+        self._open[:] = heights[rows] > 0.1 * CLOSED
+        self._beside[:] = logs
+        if self._forbids:
+            self._beside[:] = self._xp.where(heights == -np.inf, CLOSED, self._beside)
         self._beside[:, rows] = CLOSED
-        for q, (view, D, X) in enumerate(
-            zip(self._views, self._directions, self._features, strict=True)
-        ):
-            D[t:] = 0.0
-            X.copy_(view.anchor(rows))
-            explained = torch.linalg.vector_norm(D[:t] @ X.T, dim=0).square_()
-            left = torch.linalg.vector_norm(X, dim=1).square_() - explained
-            self._c[q] = left.clip(0.0) + self._eps[q]
-        self._totals.copy_(torch.from_numpy(totals[:, None]))
-        self._t.fill_(t)
+        calls = [partial(trail.left_of, rows) for trail in trails]
+        # A device has its threads inside of a call.
+        found = [call() for call in calls] if self._place.asynchronous else in_order(calls)
+        coordinates = []
+        for q, (earlier, kernel) in enumerate(found):
+            coordinates.append(earlier)
+            self._kernels[q][:], self._coordinates[q][:] = kernel, 0.0
+            self._c[q] = kernel.diagonal().clip(0.0) + self._eps[q]
+        return coordinates
 
     def _pick(self) -> None:
         """One pick; no size here depends on a number that only the device knows."""
-        torch, xp, t = self._torch, self._xp, self._t
-        gains = self._utility.gains(self._c, torch)
+        xp, made, c = self._xp, self._made, self._c
+        t = self._first + made
+        gains = self._utility.gains(c, xp)
         d = (self._totals + gains) / self._utility.divisor(t + 1) + self._offsets  # (M, m)
-        scores = torch.where(self._open, merit(d, self._tau, self._floors, xp), -np.inf)
+        F = soft_min(d, self._tau, xp)
+        scores = F if self._floors is None else merit(d, self._tau, self._floors, xp)
+        scores = xp.where(self._open, scores, -np.inf)
         best = scores.max()
-        tied = torch.where(scores >= best - self._ties[t], self._places, self._m - 1)
+        tied = xp.where(scores >= best - self._ties[t], self._places, self._m - 1)
         at = tied.min().reshape(1)
-        self._note(best, d.index_select(1, at)[:, 0], gains.index_select(1, at)[:, 0], at)
-        for q, (D, X) in enumerate(zip(self._directions, self._features, strict=True)):
-            row = X.index_select(0, at)[0]
-            rest = row - D.T @ (D @ row)
-            u = rest / self._c[q].index_select(0, at).sqrt()
-            D.index_copy_(0, t, u[None])
-            self._c[q] = torch.clamp(self._c[q] - (X @ u).square_(), min=self._eps[q])
-        self._open.index_fill_(0, at, False)
-        self._t += 1
+        w = soft_min_weights(xp.take(d, at, axis=1)[:, 0], self._tau, xp)
+        self._note(best, xp.take(F, at, axis=0), w, xp.take(gains, at, axis=1)[:, 0], at)
+        roots = xp.sqrt(xp.take(c, at, axis=1)[:, 0])
+        for q, (kernel, Z) in enumerate(zip(self._kernels, self._coordinates, strict=True)):
+            z = xp.take(kernel, at, axis=0)[0] - xp.take(Z, at, axis=1)[:, 0] @ Z
+            z /= roots[q]
+            Z[made] = z[None]
+            c[q] = xp.maximum(c[q] - z * z, self._eps[q])
+        self._open &= self._places != at
+        self._made += 1
 
-    def _note(self, best: Any, d: Any, gains: Any, at: Any) -> None:
+    def _note(self, best: Any, F: Any, w: Any, gains: Any, at: Any) -> None:
         """Note the pick, and whether no row beside these can be as good: that is bounded by the
-        tangent of F_tau at the scores d (M,) of the pick."""
-        t, w = self._t, soft_min_weights(d, self._tau, self._xp)
-        beside = (w.float() @ self._beside).max() + self._rounding
-        divisor = self._utility.divisor(t + 1)
-        most = soft_min(d, self._tau, self._xp) + (beside - w @ gains) / divisor
+        tangent of F_tau there, whose slopes are the weights w (M,)."""
+        place, made = self._place, self._made
+        t = self._first + made
+        beside = place.weighted(place.single(w), self._beside).max() + self._rounding
+        most = F + (beside - w @ gains) / self._utility.divisor(t + 1)
         self._totals += gains[:, None]
-        self._holds.index_copy_(0, t, best - self._slacks[t] >= most)
-        self._picks.index_copy_(0, t, self._rows.index_select(0, at))
-        self._history.index_copy_(0, t, self._totals.T)
+        self._holds[made] = best - self._slacks[t] >= most
+        self._picks[made] = at
+        self._history[made] = self._totals.T
+        self._variances[made] = self._xp.take(self._c, at, axis=1).T
 
-    @whole_float32()
+    def _tell(self, trails: Sequence[Trail], picks: Any, at: Any, earlier: list[Any]) -> None:
+        """Tell the trails of picks that hold: where they lie along the directions so far and along
+        each other's, and what that leaves of them."""
+        sure, get = len(picks), self._place.get
+        roots = np.sqrt(get(self._variances[:sure]))
+        for q, trail in enumerate(trails):
+            among = np.tril(get(self._coordinates[q][:sure, at]).T, -1) + np.diag(roots[:, q])
+            trail.foresee(picks, earlier[q][:, at], among)
+
+    def _zeros(self, *shape: int, kind: str = "float64") -> Any:
+        xp = self._xp
+        return xp.zeros(shape, dtype=getattr(xp, kind), device=self._place.device)
+
     def _captured(self) -> Any:
-        torch, graph = self._torch, self._torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._t.device):  # streams and graphs are those of the current one
+        import torch
+
+        graph, last = torch.cuda.CUDAGraph(), self._k - 1
+        self._first[:] = last
+        with torch.cuda.device(self._place.device):  # streams and graphs are those of the current
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):  # libraries allocate what they need when first called
                 for _ in range(2):
-                    self._t.fill_(self._k - 1)
+                    self._made[:] = 0
                     self._pick()
             torch.cuda.current_stream().wait_stream(aside)
-            self._t.fill_(self._k - 1)
+            self._made[:] = 0
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._pick()
         return graph

@@ -13,7 +13,7 @@ from fairnepv.views.base import Floats, Indices
 
 SLACK = 1e-8  # rows that come this close to the best of a pass are confirmed
 COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
-_WIDEST_BLUR = 1e-3
+WIDEST_BLUR = 1e-3  # from here on all that scores say is rounding
 _LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float32 computes with
 
 
@@ -27,7 +27,7 @@ def blur(problem: Problem, size: int) -> float:
     pool = problem.pool
     held = pool.eps > 0
     noise = rounding(pool.largest_norms[held], pool.eps[held], size)
-    return min(steepness(problem) * noise, _WIDEST_BLUR)
+    return min(steepness(problem) * noise, WIDEST_BLUR)
 
 
 def rounding(norms: Floats, eps: Floats, size: int) -> float:

@@ -267,7 +267,7 @@ class CsrTrail(Trail):
         if t:
             rest -= coordinates @ self._directions[:t]
         rest /= root
-        self.adopt()
+        self._length += 1
 
     def directions(self, first: int) -> Compact:
         table = self._directions[first : self._length, : self._width].T

@@ -124,7 +124,7 @@ class SumTrail(Trail):
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         for part in self._parts:
             part.add(pick, coordinates, root)
-        self.adopt()
+        self._length += 1
 
     def directions(self, first: int) -> tuple[Any, ...]:
         return tuple(part.directions(first) for part in self._parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from fairnepv.compute.tensors import to_host
 
@@ -22,8 +23,7 @@ class Trail:
     With a ridge in the lengths they are the inverse of the Cholesky factor of L[S, S].
     """
 
-    foresees: bool = False  # whether a `Sprint` may put directions into `matrix`
-    matrix: Any  # (most, p) with the directions, zero below them
+    foresees: bool = False  # whether a `Sprint` on a device may ask for it
 
     def __init__(self, view: View, most: int) -> None:
         self._view = view
@@ -31,6 +31,7 @@ class Trail:
         self._coefficients = np.zeros((most, most))  # row t has those of direction t
         self._anchor: Any = None
         self._length = 0
+        self._foreseen: list[tuple[int, Any, float]] = []
 
     def __len__(self) -> int:
         return self._length
@@ -40,6 +41,11 @@ class Trail:
         kernel = self._view.gather(rows).cross(self._picks_anchor())
         return self._made(0) @ kernel.T
 
+    def left_of(self, rows: Any) -> tuple[Any, Any]:
+        """Those coordinates, and the kernel (m, m) between these rows less what they explain."""
+        v, kernel = self.coordinates(rows), self._view.inner(rows, rows)
+        return v, kernel - v.T @ v
+
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         """One more pick, its coordinates (t,) and the length of what they leave of it."""
         t = self._length
@@ -47,15 +53,23 @@ class Trail:
         self._coefficients[t, t] = 1.0 / root
         self._picks[t] = pick
         self._anchor = None
-        self.adopt()
+        self._length += 1
+
+    def foresee(self, picks: Indices, earlier: Any, among: Floats) -> None:
+        """The next picks (s,), should they be adopted: their coordinates (t, s) so far, and (s, s)
+        along the directions of each other, on whose diagonal is the length of what is left."""
+        self._foreseen = [
+            (int(pick), np.append(earlier[:, j], among[j, :j]), float(among[j, j]))
+            for j, pick in enumerate(picks)
+        ]
+
+    def adopt(self) -> None:
+        """One more pick, the next of those foreseen."""
+        self.add(*self._foreseen.pop(0))
 
     def directions(self, first: int) -> Any:
         """Anchor of the directions from number `first` on."""
         return self._view.combined(self._picks_anchor(), self._made(first).T)
-
-    def adopt(self) -> None:
-        """One more pick, whose direction was put where it belongs."""
-        self._length += 1
 
     def _made(self, first: int) -> Floats:
         return self._coefficients[first : self._length, : self._length]
@@ -80,6 +94,11 @@ class DenseTrail(Trail):
     def coordinates(self, rows: Indices) -> Any:
         return self.matrix[: self._length] @ self._view.anchor(rows).T
 
+    def left_of(self, rows: Any) -> tuple[Any, Any]:
+        X = self._view.anchor(rows)
+        v = self.matrix[: self._length] @ X.T
+        return v, X @ X.T - v.T @ v
+
     def add(self, pick: int, coordinates: Any, root: float) -> None:
         t = self._length
         row = self._view.block(pick, pick + 1).features()[0]  # without an index to be sent
@@ -88,10 +107,18 @@ class DenseTrail(Trail):
         self.matrix[t] = row / root
         self.adopt()
 
+    def foresee(self, picks: Indices, earlier: Any, among: Floats) -> None:
+        """All directions in two products: what is left of each pick is a combination of what those
+        before them leave of all."""
+        t, ones = self._length, np.eye(len(among))
+        inverse = solve_triangular(among, ones, lower=True, check_finite=False)
+        rest = self._view.anchor(picks) - earlier.T @ self.matrix[:t]
+        self.matrix[t : t + len(picks)] = self._place.put(inverse) @ rest
+
     def adopt(self) -> None:
         if self._coarse is not self.matrix:
             self._coarse[self._length] = self.matrix[self._length]
-        super().adopt()
+        self._length += 1
 
     def directions(self, first: int) -> Any:
         return self._coarse[first : self._length]
