@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cases
+import fairnepv
 import reference
 from fairnepv import DiagonalView, Status
+from fairnepv import problem as problem_module
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import EFFORTS, Found, arena_rows
@@ -260,3 +262,16 @@ def test_the_rows_of_an_arena_fit_its_memory():
     start = Found(np.arange(20), Status.COMPLETE)
     tight = replace(problem, means=Means(arena=500))
     assert roam(tight, start, EFFORTS["balanced"], Context()) is start
+
+
+@pytest.mark.torch
+def test_a_device_makes_the_same_swaps(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(problem_module, "_MANY", 1)
+    views = cases.clustered_views(np.random.default_rng(0), 900, [9, 8], 30)
+    data = dict(zip("ab", views, strict=True))
+    here, there = (
+        fairnepv.select(data, 8, engine=engine, certify=False) for engine in (None, "torch:cpu")
+    )
+    assert here.indices.tolist() == there.indices.tolist()
+    assert any(row.stage == "tabu" for row in there.trace)

@@ -32,7 +32,8 @@ class Effort:
     grows with n and with k and never falls (docs/method.md#budgets).
 
     `products` and `floor` say what swaps may take: so many products of all features with k
-    vectors, and so many multiply-adds besides, which for small pools is most of it.
+    vectors, and so many multiply-adds besides, which for small pools is most of it; but not more
+    than `ceiling`: of many items one-swaps against the pool change more at a time.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Effort:
     patience: int = 0  # rounds in a row that may fail
     products: float = 0.0
     floor: float = 0.0
+    ceiling: float = math.inf
     samples: int = 0  # starts drawn from the relaxed solution
     provable: int = 0  # subsets of a pool up to which the optimum is proven by branch and bound
     nodes: int = 0  # that may be spent on trying to prove it beyond that
@@ -57,7 +59,8 @@ class Effort:
 
     def swaps_for(self, work: float, entries: int) -> int:
         """Swaps of tabu searches in all, each of which goes over so many entries."""
-        return min(self.swaps, int((self.floor + self.products * work) / (_ENTRY * entries)))
+        affordable = min(self.floor + self.products * work, self.ceiling)
+        return min(self.swaps, int(affordable / (_ENTRY * entries)))
 
 
 EFFORTS = {
@@ -66,12 +69,13 @@ EFFORTS = {
         Effort("fast"),
         Effort(
             "balanced",
-            passes=24,
+            passes=10,
             swaps=600,
             round=100,
             patience=2,
             products=30.0,
             floor=1.2e10,
+            ceiling=2.5e11,
             provable=2_000_000,
             nodes=3000,
         ),
@@ -155,7 +159,7 @@ def roam(
         with session.absorbing_interruption():
             rows = promising_rows(problem, found.indices, most)
             among, start = problem.take(rows), np.searchsorted(rows, found.indices)
-            swaps = min(left, effort.round)
+            swaps = min(left, max(effort.round, problem.k // 3))
             outcome = session.run(TabuSearch(among, start, swaps=swaps, number=count, goal=goal))
             status = Status.TARGET if outcome.status is Status.TARGET else found.status
             candidate = better(problem, found, Found(rows[outcome.state.best], status))

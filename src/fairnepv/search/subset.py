@@ -155,12 +155,12 @@ class InverseChange(NamedTuple):
     scale: float  # s
 
     @classmethod
-    def of(cls, B: Any, kernel: Any, slot: int, diagonal: float) -> InverseChange:
+    def of(cls, B: Any, kernel: Any, slot: int, diagonal: Any, place: Place) -> InverseChange:
         """Slot `slot` goes to a row of this kernel with the set, and L_ii with itself."""
-        response, column = B @ kernel, B[slot].copy()
-        pivot, own = float(column[slot]), float(response[slot])
-        scale = float(diagonal - kernel @ response) + own * own / pivot
-        return cls(slot, kernel, response, column, pivot, scale)
+        response, column = B @ kernel, place.copy(B[slot])
+        numbers = place.xp.stack([column[slot], response[slot], diagonal - kernel @ response])
+        pivot, own, left = place.get(numbers).tolist()
+        return cls(slot, kernel, response, column, pivot, left + own * own / pivot)
 
     @property
     def direction(self) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Block, few_threads, portable
+from fairnepv.compute import Block, few_threads, portable
 from fairnepv.compute.clock import check_time
 from fairnepv.errors import Status
 from fairnepv.objective import Standing, subset_merit, utility_of
@@ -68,12 +68,13 @@ class TabuSearch:
         self._tenures = (longest * _LONGEST**-draws).astype(np.int64)  # evenly in their logarithm
 
     @functools.cached_property
-    def _kernels(self) -> Floats:
-        """(M, m, m) with their ridges."""
+    def _kernels(self) -> Any:
+        """(M, m, m) with their ridges, where the rows are."""
         pool = self.problem.pool
         rows = np.arange(pool.n)
         with few_threads(float(pool.n) ** 2 * pool.width):
-            return np.stack([v.inner(rows, rows) + v.ridge * np.eye(pool.n) for v in pool.views])
+            Ls = np.stack([v.inner(rows, rows) + v.ridge * np.eye(pool.n) for v in pool.views])
+        return pool.place.put(Ls)
 
     def init(self) -> TabuState:
         value = subset_merit(self.problem, self._start)
@@ -169,51 +170,55 @@ class Move(NamedTuple):
 
 
 class Arena:
-    """A set among few rows and what every swap of it would do, updated in place."""
+    """A set among few rows and what every swap of it would do, updated in place.
 
-    def __init__(self, problem: Problem, kernels: Floats, indices: Indices) -> None:
+    Large arrays are where the rows are; which swap is made is decided on the host.
+    """
+
+    def __init__(self, problem: Problem, kernels: Any, indices: Indices) -> None:
         self.problem, self.kernels, self.indices = problem, kernels, indices.copy()
-        here = kernels[:, self.indices][:, :, self.indices]
-        found = [HOST.inverse(L) for L in here]
-        self.inverses = np.stack([B for B, _ in found])  # (M, k, k)
+        self._place = place = problem.pool.place
+        xp, chosen = place.xp, place.put(self.indices)
+        K = kernels[:, :, chosen]
+        found = [place.inverse(L) for L in K[:, chosen]]
+        self.inverses = xp.stack([B for B, _ in found])  # (M, k, k)
         self.totals = np.array([total for _, total in found])
-        K = kernels[:, :, self.indices]
         self.v = K @ self.inverses  # (M, m, k)
-        self.c = np.diagonal(kernels, axis1=1, axis2=2) - np.einsum("qij,qij->qi", K, self.v)
+        self.c = xp.stack([L.diagonal() for L in kernels]) - (K * self.v).sum(axis=2)
         self._utility = utility_of(problem)
-        self._rows = Block(0, kernels.shape[1], ())
+        self._rows = Block(0, len(kernels[0]), (), place)
 
     def best_swap(self, rows: NDArray[np.bool_], slots: NDArray[np.bool_]) -> Move | None:
         """The best that neither the rules forbid nor these rows and slots are closed to."""
-        standing = Standing.of(self.problem, self.totals, len(self.indices))
-        pivots = np.diagonal(self.inverses, axis1=1, axis2=2)
+        standing, place = Standing.of(self.problem, self.totals, len(self.indices)), self._place
+        pivots = place.get(place.xp.stack([B.diagonal() for B in self.inverses]))
         rules = self.problem.constraints.may_swap(self.indices, self.problem.n)
-        rise = standing.rise(self._rows, self.v.transpose(1, 0, 2), self.c.T, pivots)  # (m, k)
+        v, c = place.xp.permute_dims(self.v, (1, 0, 2)), self.c.T
+        rise = standing.rise(self._rows, v, c, pivots)  # (m, k)
         # A copy of an item in its place would leave everything as it is, and there may be many.
-        rise[np.abs(rise - self._utility.needed_ceiling(0.0)) < 10.0**-_DIGITS] = -np.inf
-        rise[rules.blocked | rows] = -np.inf
-        rise[:, slots] = -np.inf
+        rise[abs(rise - self._utility.needed_ceiling(0.0)) < 10.0**-_DIGITS] = -np.inf
+        rise[place.put(rules.blocked | rows)] = -np.inf
+        rise[:, place.put(slots)] = -np.inf
         if not rules.allowed.all():
-            rise[~rules.allowed[rules.groups]] = -np.inf
-        highest = rise.max(axis=1)
+            rise[place.put(~rules.allowed[rules.groups])] = -np.inf
+        highest = place.get(place.xp.max(rise, axis=1))
         near = np.argsort(-highest.round(_DIGITS), kind="stable")[:_LOOKED_AT]
         near = np.sort(near[np.isfinite(highest[near])])
-        changes = self._utility.swap_changes(
-            self.c[:, near, None], pivots[:, None, :], self.v[:, near]
-        )
+        there = place.put(near)
+        v, c, rise = (place.get(x) for x in (self.v[:, there], self.c[:, there], rise[there]))
+        changes = self._utility.swap_changes(c[:, :, None], pivots[:, None, :], v)
         gains = self._utility.swap_gains(changes)
-        scores = np.where(np.isfinite(rise[near]), standing.fair_scores(gains), -np.inf)
+        scores = np.where(np.isfinite(rise), standing.fair_scores(gains), -np.inf)
         if not len(near) or not np.isfinite(scores.max()):
             return None
         at, slot = np.unravel_index(np.argmax(scores.round(_DIGITS)), scores.shape)
         return Move(int(slot), int(near[at]), float(scores[at, slot]), gains[:, at, slot])
 
     def swap(self, move: Move) -> None:
-        slot, row = move.slot, move.row
+        slot, row, chosen = move.slot, move.row, self._place.put(self.indices)
         for L, B, v, c in zip(self.kernels, self.inverses, self.v, self.c, strict=True):
-            K = L[row, self.indices]
-            change = InverseChange.of(B, K, slot, L[row, row])
-            ResponseChange.of(change).apply(v, c, L[:, row])
-            change.apply(B, HOST)
+            change = InverseChange.of(B, L[row][chosen], slot, L[row, row], self._place)
+            ResponseChange.of(change).apply(v, c, L[:, row], self._place)
+            change.apply(B, self._place)
         self.indices[slot] = row
         self.totals = self.totals + move.gains
