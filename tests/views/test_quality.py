@@ -66,7 +66,7 @@ def small_pools() -> dict[str, tuple[dict[str, np.ndarray], int, float, float]]:
     }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", small_pools())
 def test_thorough_is_never_below_a_baseline(name):
     data, k, tau, eps = small_pools()[name]
