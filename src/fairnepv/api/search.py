@@ -24,7 +24,7 @@ from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.options import SelectOptions
 from fairnepv.problem import Problem, by_view
-from fairnepv.search import Found, check_effort, fair_order, greedy, misses_floors
+from fairnepv.search import Effort, Found, check_effort, fair_order, greedy, misses_floors
 from fairnepv.views.base import Indices
 
 # Parts of the time that is left, for what comes before the search.
@@ -66,10 +66,13 @@ def shards_wanted(problem: Problem, options: SelectOptions) -> tuple[int, ...]:
     return shards_of(problem.pool, problem.k, wanted) if wanted else ()
 
 
-def prove(problem: Problem, gap: float, session: Context) -> Certificate:
-    """The bound on what any set can score."""
+def prove(
+    problem: Problem, gap: float, session: Context, effort: Effort | None = None
+) -> Certificate:
+    """The bound on what any set can score, as far as an effort goes; without one, to the gap."""
+    products = np.inf if effort is None else effort.bound
     with block_threads(problem.work()):
-        return make_certificate(problem, gap=gap, session=session)
+        return make_certificate(problem, gap=gap, session=session, products=products)
 
 
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:

@@ -84,6 +84,8 @@ def select_posed(
     plan = make_plan(problem, options)
     with posing.share(FLOORS):
         refuse_unreachable_floors(problem, posing)
+    if posing.stopped is Status.INTERRUPTED and options["checkpoint"] is not None:
+        raise KeyboardInterrupt  # a calibration that was cut short is not the one to go on with
     with journal_of(problem, plan, options) as journal:
         session = posing
         if journal is not None:
@@ -91,7 +93,7 @@ def select_posed(
             session = Context(**limits, journal=journal).following(posing)
         if options["certify"]:
             with session.share(BOUND):
-                plan = replace(plan, certificate=prove(problem, plan.gap, session))
+                plan = replace(plan, certificate=prove(problem, plan.gap, session, plan.effort))
         session.goal = plan.goal
         return carry_out(problem, plan, session)
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ GAP: float = default("gap")  # nats per item
 _MOST_STEPS = 200
 _APART = 10.0  # times the gap, for the bounds of views alone: nothing is decided by these
 _CHEAP = 1e7  # multiply-adds of an evaluation on all rows, up to which they are as precise
+_FLOOR = 1e11  # multiply-adds that a relaxation may take in any case
 _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 _SOLVING = 0.7  # of the time for a bound, its solver, before what it has must be proven
 _JOINT = 0.4  # the same of the bound on all views, if those on each of them are still to come
@@ -73,16 +75,23 @@ class Solved:
         return np.sort(rows).astype(np.int64), np.ones(problem.k)
 
 
-def certify(problem: Problem, *, gap: float = GAP, session: Context | None = None) -> Certificate:
+def certify(
+    problem: Problem,
+    *,
+    gap: float = GAP,
+    session: Context | None = None,
+    products: float = np.inf,
+) -> Certificate:
     """The concave bound on F_tau and on every view alone, and the spectral ones.
 
     Where time runs out or it is interrupted, each of them is what was proven by then, and at least
-    what the norms of the rows prove.
+    what the norms of the rows prove. `products`: work that each may take, beside a floor.
     """
     context = session or Context()
     pool = problem.pool
-    joint = _solve(problem, gap, context, part=_SOLVING if len(pool.names) == 1 else _JOINT)
-    alone = _views_alone(problem, joint, gap, context)
+    part = _SOLVING if len(pool.names) == 1 else _JOINT
+    joint = _solve(problem, gap, context, part=part, products=products)
+    alone = _views_alone(problem, joint, gap, context, products)
     cut = [s.status for s in (joint, *alone) if s.status.stops_everything]
     spectral = spectral_bounds(problem, context)
     interrupted = context.stopped is Status.INTERRUPTED
@@ -118,6 +127,7 @@ def view_bound(
     gap: float = GAP,
     session: Context | None = None,
     start: Start | None = None,
+    products: float = np.inf,
 ) -> Solved:
     """No k items that the constraints allow bring d_q of this view above the bound.
 
@@ -132,11 +142,13 @@ def view_bound(
             bound = proven(alone, dual)
             if bound <= gap:  # after such a calibration a view reaches 0 at most
                 return Solved(min(bound, hadamard), dual, Status.CONVERGED, 0.0)
-    solved = _solve(alone, gap, session, start)
+    solved = _solve(alone, gap, session, start, products=products)
     return replace(solved, bound=min(solved.bound, hadamard))
 
 
-def _views_alone(problem: Problem, joint: Solved, gap: float, session: Context) -> list[Solved]:
+def _views_alone(
+    problem: Problem, joint: Solved, gap: float, session: Context, products: float
+) -> list[Solved]:
     """The bound and the proof of every view, from the joint solution on; each gets its share of the
     time that is left, and the spectral bounds one, too."""
     names, k = problem.pool.names, problem.k
@@ -148,7 +160,7 @@ def _views_alone(problem: Problem, joint: Solved, gap: float, session: Context) 
         solved = None
         if not session.stopped:
             with session.share(1.0 / (len(names) - q + 1)), session.absorbing_interruption():
-                solved = _view_alone(problem, q, joint, gap, session)
+                solved = _view_alone(problem, q, joint, gap, session, products)
         if solved is None:
             alone = problem.over(problem.pool.only(name))
             hadamard = diagonal_bound(alone.pool.views[0], k)
@@ -158,19 +170,22 @@ def _views_alone(problem: Problem, joint: Solved, gap: float, session: Context) 
     return found
 
 
-def _view_alone(problem: Problem, q: int, joint: Solved, gap: float, session: Context) -> Solved:
+def _view_alone(
+    problem: Problem, q: int, joint: Solved, gap: float, session: Context, products: float
+) -> Solved:
     """What is proven of a view: by the joint proof where that is good enough."""
     name, state = problem.pool.names[q], joint.state
     alone = problem.over(problem.pool.only(name))
     if state is None or evaluation_cost(alone, problem.n) <= _CHEAP:
-        return view_bound(problem, name, gap=gap, session=session)
+        return view_bound(problem, name, gap=gap, session=session, products=products)
     dual = Dual(np.ones(1), joint.dual.rows, (joint.dual.views[q],))
     bound, value = proven_alone(problem, name, dual), float(joint.view_values[q])
     found = Solved(bound, dual, joint.status, value)
     if bound - value <= _APART * gap:
         return found
     start = state.rows, state.x
-    other = view_bound(problem, name, gap=_APART * gap, session=session, start=start)
+    options: Any = {"session": session, "start": start, "products": products}
+    other = view_bound(problem, name, gap=_APART * gap, **options)
     return other if other.bound <= bound else replace(found, value=max(value, other.value))
 
 
@@ -215,6 +230,7 @@ def _solve(
     session: Context | None,
     start: Start | None = None,
     part: float = _SOLVING,
+    products: float = np.inf,
 ) -> Solved:
     """The relaxation solved in a part of the time that is left, so that what it has can be proven;
     without a session of the caller an interruption is passed on."""
@@ -223,7 +239,8 @@ def _solve(
         return _by_norms(problem, context.stopped)
     with context.absorbing_interruption():
         with context.share(part):
-            solver = Concave(problem, gap=gap, start=start)
+            budget = _FLOOR + products * problem.work()
+            solver = Concave(problem, gap=gap, start=start, budget=budget)
             found = context.run(solver, max_steps=_MOST_STEPS)
         if found is not None:
             state = _proven_in_time(solver, found.state, context)

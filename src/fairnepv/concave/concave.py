@@ -9,7 +9,7 @@ of the solving may be done in float32.
 import contextlib
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -31,7 +31,7 @@ _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply eve
 _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
 _WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
 _NEGLIGIBLE = 1e-3  # of the mean of x: such rows leave T when their price is low
-_SLOW, _PATIENCE = 0.98, 100  # a step that leaves so much of the gap is slow; so many are enough
+_SLOW, _PATIENCE = 0.98, 8  # a step that leaves so much of the gap is slow; so many are enough
 _EVALUATIONS = 40  # on one T, at most
 _SAMPLED = 0.04  # precision on a first sample of the rows: what it misses is more than that
 _ENOUGH, _PROMISING = 0.7, 0.25  # precision on T, beside what is wanted and what the last T missed
@@ -42,6 +42,7 @@ _LEAST_NORM, _MOST_NORM = 1e-20, 1e20  # squared norms that float32 can compute 
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
+_MANY = 200  # items: the eigenvectors of more take longer than their products
 _BINS = 20  # of prices, for what x is usual at a price
 _FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
 
@@ -63,6 +64,7 @@ class ConcaveState:
     slow: int = 0  # steps in a row that hardly closed the gap
     passes: int = 0
     evaluations: int = 0
+    spent: float = 0.0  # multiply-adds of them
 
     @property
     def gap(self) -> float:
@@ -70,16 +72,24 @@ class ConcaveState:
 
 
 class Concave:
-    """Maximise the relaxed F_tau until bound - value is at most `gap`.
+    """Maximise the relaxed F_tau until bound - value is at most `gap`, or until evaluations have
+    taken `budget` multiply-adds.
 
     It may start from the solution of a problem like this one; the value is then a rough one.
     """
 
     stage = "bound"
 
-    def __init__(self, problem: Problem, *, gap: float, start: Start | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        gap: float,
+        start: Start | None = None,
+        budget: float = math.inf,
+    ) -> None:
         self.problem, self.gap = problem, gap
-        self._start = start
+        self._start, self._budget = start, budget
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
         # What can be made again from a state: the point at its x; (x, prices) of the last pass;
@@ -100,7 +110,9 @@ class Concave:
         rows, x = self._grow(state)
         with self._threads(rows):
             wanted = self._precision(rows, state)
-            found = climb(self._at(rows, x), state.eta, wanted, _EVALUATIONS)
+            one = evaluation_work(self.problem, len(rows)) * max(1.0, self.problem.k / _MANY)
+            most = min(_EVALUATIONS, max(1.0, (self._budget - state.spent) / one))
+            found = climb(self._at(rows, x), state.eta, wanted, int(most))
         # What is priced can be made again from the state: no other point has a part in it.
         tightest = found.tightest if found.tightest.fresh else self._at(rows, found.tightest.x)
         self._point = found.point if found.point.fresh else tightest
@@ -123,10 +135,12 @@ class Concave:
             found.eta or 1.0,
             passes=state.passes + 1,
             evaluations=state.evaluations + found.evaluations + 1,
+            spent=state.spent + (found.evaluations + 1) * one,
         )
         slow = state.slow + 1 if successor.gap > _SLOW * state.gap else 0
         exhausted = slow >= _PATIENCE or found.eta == 0 or solved
         stuck = state.passes > 0 and rows is state.rows and exhausted
+        stuck = stuck or successor.spent >= self._budget
         successor = replace(successor, slow=slow, stuck=stuck)
         return self.prove(successor) if stuck or successor.gap <= self.gap else successor
 
@@ -311,20 +325,20 @@ class Concave:
 
 def first_size(problem: Problem) -> int:
     """How many rows T starts with, if there are more."""
-    size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST))
+    size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST, evaluation_cost))
     return min(size, most_rows(problem))
 
 
 def most_rows(problem: Problem) -> int:
     """How many rows T may grow to."""
     held = problem.n if problem.means.support is None else problem.means.support
-    return min(held, _rows_for(problem, _MOST_COST))
+    return min(held, _rows_for(problem, _MOST_COST, evaluation_work))
 
 
-def _rows_for(problem: Problem, cost: float) -> int:
+def _rows_for(problem: Problem, cost: float, of: Callable[[Problem, int], float]) -> int:
     """How many rows an evaluation of so many multiply-adds can take, at least one."""
     sizes = range(1, problem.n + 1)  # the cost rises with them
-    return max(1, bisect_right(sizes, cost, key=lambda m: evaluation_cost(problem, m)))
+    return max(1, bisect_right(sizes, cost, key=lambda m: of(problem, m)))
 
 
 def evaluation_cost(problem: Problem, m: int) -> float:

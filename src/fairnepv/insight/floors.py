@@ -62,6 +62,9 @@ def tradeoff(
         return {} if limit is None else {"time_limit": call.part(turns)}
 
     fair: Selection = select(data, k, **{**options, **share(points + 1)})
+    if fair.status is Status.INTERRUPTED:
+        note = "the curve ends with the fair selection, in which it was interrupted"
+        return Tradeoff(view, np.array([fair.scores[view]]), (fair,), (note,))
     again = {**options, "calibration": fair.calibration}
     low, high = fair.scores[view], _own_optimum(data, k, view, {**again, **share(points)})
     if high - low <= _NOTHING:

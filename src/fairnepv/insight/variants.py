@@ -136,7 +136,7 @@ def _searched(problem: Problem, plan: Plan, context: Context, bound_holds: bool)
     """What the plan finds; the score that is good enough follows from a bound on this problem."""
     if plan.target is not None and not bound_holds:
         with context.share(BOUND):
-            plan = replace(plan, certificate=prove(problem, plan.gap, context))
+            plan = replace(plan, certificate=prove(problem, plan.gap, context, plan.effort))
     context.goal = plan.goal
     return carry_out(problem, plan, context)
 

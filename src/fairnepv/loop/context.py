@@ -120,8 +120,9 @@ class Context:
                 yield
         except OutOfTime:
             took = now() - self._began
+            given = "" if self._time_limit is None else f" = {self._time_limit:g} s"
             raise TimeLimitError(
-                f"time_limit = {self._time_limit:g} s is over after {took:.2g} s, in which {what}, "
+                f"time_limit{given} is over after {took:.2g} s, in which {what}, "
                 "so that there is nothing to return yet; raise time_limit, or give fewer rows"
             ) from None
 

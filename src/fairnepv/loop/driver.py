@@ -142,7 +142,8 @@ def run(
             state, steps = successor, count
             trace.append(row)
             if progress is not None:
-                progress(row)
+                with unlimited():  # whoever listens may ask the library for something else
+                    progress(row)
             ended = method.done(state) or budget.spent(steps, state.passes)
             if keep is not None:
                 keep(state, row, ended)

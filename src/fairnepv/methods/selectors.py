@@ -151,6 +151,11 @@ def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
         yield partial(_support_start, problem, plan.certificate)
         for sample in range(effort.samples):
             yield partial(_sampled_start, problem, plan.certificate, sample)
+    if problem.floors is not None:
+        for name, least in zip(names, problem.floors, strict=True):
+            if np.isfinite(least):
+                alone = problem.over(problem.pool.only(name))
+                yield partial(greedy, alone)
     if not effort.competes:
         return
     if problem.means.relaxation:

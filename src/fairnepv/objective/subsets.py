@@ -44,6 +44,9 @@ def subset_gains(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) -
     return np.stack([asked.contributions(v, indices) + v.offset for v in pool.views], axis=1)
 
 
+_URGENT = 10.0  # weight of a view that misses its floor, beside all weights of the soft-min
+
+
 class Standing(NamedTuple):
     """How a set stands in every view, small enough to travel with a pass over the rows."""
 
@@ -77,13 +80,21 @@ class Standing(NamedTuple):
 
         F is concave in the totals, so it rises by at most sum_q w_q gain_q / divisor.
         """
-        w = soft_min_weights(self._d, self.tau)
-        return self.utility.swap_ceiling(block, w, c, pivots, v)
+        return self.utility.swap_ceiling(block, self._slopes, c, pivots, v)
 
     def needed_rise(self, value: float) -> float:
         """What `rise` must reach for the merit to exceed `value`."""
         missing = value - float(soft_min(self._d, self.tau))
         return self.utility.needed_ceiling(self._divisor * missing)
+
+    @property
+    def _slopes(self) -> Floats:
+        """(M,) of F_tau in the scores; where a floor is missed, mostly of the views that miss it,
+        and then nothing is a bound but a hint: any swap that meets the floor is worth more."""
+        w: Floats = soft_min_weights(self._d, self.tau)
+        if self.floors is None or not (self._d < self.floors).any():
+            return w
+        return (w + _URGENT * (self._d < self.floors)) / (1.0 + _URGENT)
 
     @property
     def _d(self) -> Floats:

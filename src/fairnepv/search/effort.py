@@ -23,6 +23,7 @@ from fairnepv.search.tabu import TabuSearch, promising_rows
 from fairnepv.views.base import Indices
 
 _ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
+_WITH_FLOORS = 4  # times the swaps and the patience: sets that meet floors lie apart
 _LEAST_ROWS, _ROWS_PER_ITEM = 600, 6  # that a tabu search is made among
 
 
@@ -44,6 +45,7 @@ class Effort:
     products: float = 0.0
     floor: float = 0.0
     ceiling: float = math.inf
+    bound: float = math.inf  # products that the bound may take, beside a floor
     samples: int = 0  # starts drawn from the relaxed solution
     provable: int = 0  # subsets of a pool up to which the optimum is proven by branch and bound
     nodes: int = 0  # that may be spent on trying to prove it beyond that
@@ -66,7 +68,7 @@ class Effort:
 EFFORTS = {
     effort.name: effort
     for effort in (
-        Effort("fast"),
+        Effort("fast", bound=100.0),
         Effort(
             "balanced",
             passes=10,
@@ -76,6 +78,7 @@ EFFORTS = {
             products=30.0,
             floor=1.2e10,
             ceiling=2.5e11,
+            bound=100.0,
             provable=2_000_000,
             nodes=3000,
         ),
@@ -152,8 +155,9 @@ def roam(
     """
     most = arena_rows(problem)
     entries = len(problem.pool.views) * most * problem.k
-    left, failures, count = effort.swaps_for(problem.work(), entries), 0, 0
-    while left > 0 and most > problem.k and failures < effort.patience:
+    harder = 1 if problem.floors is None else _WITH_FLOORS
+    left, failures, count = harder * effort.swaps_for(problem.work(), entries), 0, 0
+    while left > 0 and most > problem.k and failures < harder * effort.patience:
         if session.ended(found.status):
             break
         with session.absorbing_interruption():

@@ -202,7 +202,10 @@ class Arena:
         if not rules.allowed.all():
             rise[place.put(~rules.allowed[rules.groups])] = -np.inf
         highest = place.get(place.xp.max(rise, axis=1))
-        near = np.argsort(-highest.round(_DIGITS), kind="stable")[:_LOOKED_AT]
+        most = (
+            _LOOKED_AT if self.problem.floors is None else None
+        )  # what promises most may miss one
+        near = np.argsort(-highest.round(_DIGITS), kind="stable")[:most]
         near = np.sort(near[np.isfinite(highest[near])])
         there = place.put(near)
         v, c, rise = (place.get(x) for x in (self.v[:, there], self.c[:, there], rise[there]))
