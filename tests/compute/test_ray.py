@@ -572,7 +572,8 @@ def test_torch_in_a_worker_makes_the_same_of_a_pass(with_torch, passes, monkeypa
     )
     if isinstance(one, np.ndarray):
         assert type(other) is np.ndarray
-        np.testing.assert_allclose(other, one, atol=1e-5 * np.abs(one).max())
+        size = np.abs(one[np.isfinite(one)]).max()  # what is blocked is infinite
+        np.testing.assert_allclose(other, one, atol=1e-5 * size)
     else:
         assert one.rungs["row"].tolist() == other.rungs["row"].tolist()
 

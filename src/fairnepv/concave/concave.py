@@ -150,9 +150,12 @@ class Concave:
             return state
         bound = self._proving(state)[1]
         proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
-        if proven.gap <= self.gap or bound - state.bound <= _MISLED * self.gap:
+        misled = bound - state.bound > _MISLED * self.gap
+        cheap = evaluation_cost(self.problem, len(state.rows)) <= _DENSE_COST
+        if proven.gap <= self.gap or self._dtype == np.float64 or not (misled or cheap):
             return proven
-        # Float32 thought otherwise: nearly alike rows have eigenvalues that drown in its rounding.
+        # Float32 thought otherwise, or got no further: nearly alike rows have eigenvalues that
+        # drown in its rounding.
         self._dtype, self._held, self._priced = np.float64, None, None
         return replace(proven, stuck=False, slow=0)
 
