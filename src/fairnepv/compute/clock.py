@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _SMALL = 192  # columns of a matrix that tells how long the factors of larger ones take
-_EIGENVECTORS = 9.0  # operations, times the cube of the columns
+EIGENVECTORS = 9.0  # operations, times the cube of the columns
 _QUICKER = 0.5  # of what the operations say: those of larger matrices are the quicker ones
 
 
@@ -82,7 +82,7 @@ def expect(operations: float) -> None:
 
 def seconds_for(operations: float) -> float:
     """About how long so many operations of dense factorisations take on this machine."""
-    return operations * _pace() if operations > _EIGENVECTORS * _SMALL**3 else 0.0
+    return operations * _pace() if operations > EIGENVECTORS * _SMALL**3 else 0.0
 
 
 @functools.cache
@@ -94,7 +94,7 @@ def _pace() -> float:
         began = time.perf_counter()
         np.linalg.eigh(X + X.T)
         times.append(time.perf_counter() - began)
-    return _QUICKER * min(times) / (_EIGENVECTORS * _SMALL**3)
+    return _QUICKER * min(times) / (EIGENVECTORS * _SMALL**3)
 
 
 # --- on several machines, which have the clock on the wall in common ------------------------------

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute.clock import expect
+from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.majorant import Each, one_by_one
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
@@ -29,7 +29,6 @@ _EVALUATIONS = 12  # of the relaxation on the candidates of a node
 _HOPELESS = 0.2  # a gap that small, beside how far the value is above the best set, stays above it
 _MEMORY = 6  # points that an ascent looks back on
 _ROUGHNESS = 0.2  # of what a value may be too large by: how much two of them differ in it
-_EIGENVECTORS = 9.0  # operations, times the cube of the side of a matrix
 _FEW = 0.2  # of its eigenvectors: for more, all of them are computed
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
 
@@ -59,7 +58,7 @@ class TopK:
         """The point of x; one nearby spares it some work where rows may be rough."""
         sides = [view.side for view in self.views]
         whole = near is None or self.k > _FEW * min(sides)  # or leading eigenvectors will do
-        expect(_EIGENVECTORS * sum(side**3 for side in sides) if whole else 0.0)
+        expect(EIGENVECTORS * sum(side**3 for side in sides) if whole else 0.0)
         nearby = [None] * len(self.views) if near is None else near.slopes
         each = one_by_one if len(self.views) > 1 else self.each
         majorant = partial(self.utility.majorant, x=x, k=self.k, each=each)

@@ -18,6 +18,7 @@ from fairnepv.methods.plan import Plan
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
 from fairnepv.search import (
+    EFFORTS,
     Exact,
     Found,
     better,
@@ -154,8 +155,7 @@ def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
     if problem.floors is not None:
         for name, least in zip(names, problem.floors, strict=True):
             if np.isfinite(least):
-                alone = problem.over(problem.pool.only(name))
-                yield partial(greedy, alone)
+                yield partial(baselines(names)[f"{name}-only"], problem, EFFORTS["fast"])
     if not effort.competes:
         return
     if problem.means.relaxation:

@@ -59,6 +59,10 @@ class Effort:
         """Passes of one local search, for a `Problem.work`."""
         return self.passes and self.passes + int(self.floor / work)
 
+    def round_of(self, k: int) -> int:
+        """Swaps between two looks at all rows, for sets of k."""
+        return max(self.round, k // 3)
+
     def swaps_for(self, work: float, entries: int) -> int:
         """Swaps of tabu searches in all, each of which goes over so many entries."""
         affordable = min(self.floor + self.products * work, self.ceiling)
@@ -163,7 +167,7 @@ def roam(
         with session.absorbing_interruption():
             rows = promising_rows(problem, found.indices, most)
             among, start = problem.take(rows), np.searchsorted(rows, found.indices)
-            swaps = min(left, max(effort.round, problem.k // 3))
+            swaps = min(left, effort.round_of(problem.k))
             outcome = session.run(TabuSearch(among, start, swaps=swaps, number=count, goal=goal))
             status = Status.TARGET if outcome.status is Status.TARGET else found.status
             candidate = better(problem, found, Found(rows[outcome.state.best], status))

@@ -5,7 +5,7 @@ from scipy.linalg import eigh
 from scipy.special import gammaln
 
 from fairnepv.compute import Block
-from fairnepv.compute.clock import check_time, expect
+from fairnepv.compute.clock import EIGENVECTORS, check_time, expect
 from fairnepv.errors import Status
 from fairnepv.loop import Context
 from fairnepv.methods.baselines.refined import averaged
@@ -15,7 +15,6 @@ from fairnepv.search import Effort, Found
 from fairnepv.views.base import Floats, Indices
 
 K_DPP_SAMPLES = 10  # of which the sampler returns the best
-_EIGENVECTORS = 9.0  # operations, times the cube of the columns
 
 
 def uniform(problem: Problem, effort: Effort, context: Context) -> Found:
@@ -61,9 +60,9 @@ class KDppSampler:
         pool = averaged(problem.pool)
         self.pool, self.n, self.k = pool, problem.n, problem.k
         self.by_rows = problem.n < pool.width
-        expect(_EIGENVECTORS * min(problem.n, pool.width) ** 3)
+        expect(EIGENVECTORS * min(problem.n, pool.width) ** 3)
         gram = pool.views[0].whole_kernel() if self.by_rows else pool.gram
-        expect(_EIGENVECTORS * len(gram) ** 3)
+        expect(EIGENVECTORS * len(gram) ** 3)
         lam, E = eigh(gram)
         keep = lam > len(lam) * np.finfo(np.float64).eps * lam[-1]
         self.lam, self.E = lam[keep], E[:, keep]
