@@ -78,6 +78,9 @@ class TorchPlace(Place):
             total.addcmul_(terms[:, q], terms[:, q], value=weight)
         return total
 
+    def add_product(self, matrix: Any, left: Any, right: Any) -> Any:
+        return matrix.addmm_(left, right)
+
     def square_sums(self, rows: Any) -> Any:
         return self._torch.linalg.vector_norm(rows, dim=1).square_()
 

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -43,6 +44,8 @@ _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _MANY = 200  # items: the eigenvectors of more take longer than their products
+_LITTLE = 0.02  # of the weight of all views, for one that is looked at crudely
+_MOVED = 0.7  # in the logarithm of a weight
 _BINS = 20  # of prices, for what x is usual at a price
 _FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
 
@@ -58,6 +61,9 @@ class ConcaveState:
     bound: float  # the best so far; infinite before the first pass
     best_rows: Indices  # whose dual variables say so
     best_x: Floats
+    weights: Floats  # (M,) of the views at x: those that hardly matter are looked at less closely
+    slope_weights: Floats  # (M,) by which they were looked at for the slopes, and for the best ones
+    best_weights: Floats
     proven: bool = False  # whether in float64
     eta: float = 1.0
     stuck: bool = False  # solved on T or hardly moving, and T cannot grow
@@ -92,9 +98,10 @@ class Concave:
         self._start, self._budget = start, budget
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
+        self._reached: ConcavePoint | None = None  # the last one, though made from others nearby
         # What can be made again from a state: the point at its x; (x, prices) of the last pass;
         # (x, dual variables, what they prove once that is known) of the best.
-        self._point: ConcavePoint | None = None
+        self._point: tuple[ConcavePoint, Floats] | None = None  # with the weights it was made by
         self._priced: tuple[Floats, Priced] | None = None
         self._best: tuple[Floats, Dual, float | None] | None = None
         self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
@@ -104,18 +111,27 @@ class Concave:
         x = self._topk(rows).start()
         if self._start is not None:
             x = (1.0 - _FLATTENED) * self._start[1] + _FLATTENED * x
-        return ConcaveState(rows, x, x, self._at(rows, x).value, np.inf, rows, x)
+        topk, views = self._topk(rows), self.problem.pool.views
+        weights = np.ones(len(views))
+        if self._rough and evaluation_cost(self.problem, len(rows)) > _DENSE_COST:
+            with self._threads(rows):
+                weights = topk.rough_weights(x)
+        value = self._at(rows, x, weights).value
+        return ConcaveState(rows, x, x, value, np.inf, rows, x, weights, weights, weights)
 
     def step(self, state: ConcaveState) -> ConcaveState:
         rows, x = self._grow(state)
         with self._threads(rows):
             wanted = self._precision(rows, state)
-            one = evaluation_work(self.problem, len(rows)) * max(1.0, self.problem.k / _MANY)
+            one = evaluation_work(self.problem, len(rows), state.weights)
             most = min(_EVALUATIONS, max(1.0, (self._budget - state.spent) / one))
-            found = climb(self._at(rows, x), state.eta, wanted, int(most))
+            found = climb(self._at(rows, x, state.weights), state.eta, wanted, int(most))
+        self._reached = found.point
         # What is priced can be made again from the state: no other point has a part in it.
-        tightest = found.tightest if found.tightest.fresh else self._at(rows, found.tightest.x)
-        self._point = found.point if found.point.fresh else tightest
+        tightest = found.tightest
+        if not tightest.fresh:
+            tightest = self._at(rows, tightest.x, state.weights)
+        self._point = (found.point if found.point.fresh else tightest), state.weights
         dual = self._dual_at(rows, tightest)
         priced = self._price(tightest, dual)
         better = priced.bound < state.bound
@@ -131,6 +147,9 @@ class Concave:
             priced.bound if better else state.bound,
             rows if better else state.best_rows,
             tightest.x if better else state.best_x,
+            _still(state.weights, found.point.weights),
+            state.weights,
+            state.weights if better else state.best_weights,
             self._dtype == np.float64 if better else state.proven,
             found.eta or 1.0,
             passes=state.passes + 1,
@@ -185,13 +204,15 @@ class Concave:
 
     def view_values(self, state: ConcaveState) -> Floats:
         """(M,) what the relaxation gives to every view, without what priorities add."""
-        return self._at(state.rows, state.x).view_values - self.problem.lifts
+        if self._reached is None or self._reached.x is not state.x:
+            self._reached = self._at(state.rows, state.x, state.weights)
+        return self._reached.view_values - self.problem.lifts
 
     def _proving(self, state: ConcaveState) -> tuple[Dual, float]:
         """The dual variables at the best x, and what they prove: in the solver's precision, or
         exactly where that would prove less than the state says."""
         if self._best is None or self._best[0] is not state.best_x:
-            point = self._at(state.best_rows, state.best_x)
+            point = self._at(state.best_rows, state.best_x, state.best_weights)
             self._best = state.best_x, self._dual_at(state.best_rows, point), None
         x, dual, bound = self._best
         if bound is None:
@@ -235,12 +256,14 @@ class Concave:
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
 
-    def _at(self, rows: Indices, x: Floats) -> ConcavePoint:
+    def _at(self, rows: Indices, x: Floats, weights: Floats) -> ConcavePoint:
         topk = self._topk(rows)
-        if self._point is None or self._point.x is not x or self._point.topk is not topk:
+        held, by = self._point or (None, None)
+        if held is None or held.x is not x or held.topk is not topk or by is not weights:
             with self._threads(rows):
-                self._point = topk.at(x)
-        return self._point
+                held = topk.at(x, weights=weights)
+            self._point = held, weights
+        return held
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """The relaxed value, in float64 where it decides whether the bound is good enough."""
@@ -303,7 +326,7 @@ class Concave:
         idle &= ~np.isin(state.rows, best)
         kept, x = state.rows[~idle], state.x[~idle]
         wished = max(problem.k, int(self._growth(state) * len(kept)))
-        room = min(wished, most_rows(problem) - len(kept))
+        room = min(wished, most_rows(problem, state.weights) - len(kept))
         joining = largest(prices, wanted, room)
         if not len(joining):
             return state.rows, state.x  # this is as fine as we can afford
@@ -321,7 +344,7 @@ class Concave:
 
     def _priced_at(self, state: ConcaveState) -> Priced:
         if self._priced is None or self._priced[0] is not state.slope_x:  # a resumed state
-            point = self._at(state.rows, state.slope_x)
+            point = self._at(state.rows, state.slope_x, state.slope_weights)
             return self._price(point, self._dual_at(state.rows, point))
         return self._priced[1]
 
@@ -332,10 +355,11 @@ def first_size(problem: Problem) -> int:
     return min(size, most_rows(problem))
 
 
-def most_rows(problem: Problem) -> int:
-    """How many rows T may grow to."""
+def most_rows(problem: Problem, weights: Floats | None = None) -> int:
+    """How many rows T may grow to, where the views have such weights."""
     held = problem.n if problem.means.support is None else problem.means.support
-    return min(held, _rows_for(problem, _MOST_COST, evaluation_work))
+    work = partial(evaluation_work, weights=weights)
+    return min(held, _rows_for(problem, _MOST_COST, work))
 
 
 def _rows_for(problem: Problem, cost: float, of: Callable[[Problem, int], float]) -> int:
@@ -351,12 +375,24 @@ def evaluation_cost(problem: Problem, m: int) -> float:
     return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
 
 
-def evaluation_work(problem: Problem, m: int) -> float:
+def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> float:
     """Multiply-adds of an evaluation as it is made: of a large side only the leading eigenvectors
-    are computed, in a few products with fewer than k columns."""
-    k = problem.k
-    sides = [min(view.p, m) for view in problem.pool.views]
-    return float(sum(min(m * side**2 / 2 + 4 * side**3, 4 * m * side * k) for side in sides))
+    are computed, in a few products with fewer than k columns; their own matrix is dear where k is
+    large. Views that hardly matter take next to nothing."""
+    k, views = problem.k, problem.pool.views
+    sides = [min(view.p, m) for view in views]
+    if weights is not None:
+        sides = [s for s, weight in zip(sides, weights, strict=True) if weight > _LITTLE]
+    leading = 4 * m * k * max(1.0, k / _MANY)
+    return float(sum(min(m * side**2 / 2 + 4 * side**3, side * leading) for side in sides))
+
+
+def _still(before: Floats, now: Floats) -> Floats:
+    """The weights before, while they tell how closely to look: what was seen is then not looked at
+    again."""
+    light = _LITTLE**2
+    ratios = np.maximum(now, light) / np.maximum(before, light)
+    return before if (abs(np.log(ratios)) < _MOVED).all() else now
 
 
 def _expected_x(prices: Floats, x: Floats, joining: Floats) -> Floats:

@@ -13,7 +13,7 @@ from fairnepv.views.base import Floats
 
 _CHEAP = 1.2e10  # multiply-adds of eigenvalues that any problem is worth: a fraction of a second
 _EIGENVALUES = 4.0 / 3.0  # operations, times the cube of the columns
-_PRODUCTS = 20.0  # and besides so many of its products of all features with k vectors
+_PRODUCTS = 10.0  # and besides so many of its products of all features with k vectors
 
 
 class Spectral(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.majorant import Each, one_by_one
+from fairnepv.objective.ritz import CRUDE
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
 from fairnepv.views.base import Floats, Indices
 
@@ -30,6 +31,7 @@ _HOPELESS = 0.2  # a gap that small, beside how far the value is above the best 
 _MEMORY = 6  # points that an ascent looks back on
 _ROUGHNESS = 0.2  # of what a value may be too large by: how much two of them differ in it
 _FEW = 0.2  # of its eigenvectors: for more, all of them are computed
+_LOOKED_BACK, _SLOW = 12, 0.9  # so many evaluations that leave so much of the gap are slow
 _REGULAR = 1e-4  # of their differences, against those that hardly differ
 
 
@@ -54,24 +56,42 @@ class TopK:
     def divisor(self) -> float:
         return self.utility.divisor(self.size)
 
-    def at(self, x: Floats, near: ConcavePoint | None = None) -> ConcavePoint:
-        """The point of x; one nearby spares it some work where rows may be rough."""
-        sides = [view.side for view in self.views]
-        whole = near is None or self.k > _FEW * min(sides)  # or leading eigenvectors will do
+    def at(
+        self, x: Floats, near: ConcavePoint | None = None, weights: Floats | None = None
+    ) -> ConcavePoint:
+        """The point of x; one nearby spares it some work where rows may be rough, and so do the
+        `weights` of views at a point like it."""
+        views = self._weighing(weights if near is None else near.weights)
+        sides = [view.side for view in views if view.rough < CRUDE]
+        whole = near is None or self.k > _FEW * min(
+            sides, default=0
+        )  # or leading eigenvectors will do
         expect(EIGENVECTORS * sum(side**3 for side in sides) if whole else 0.0)
-        nearby = [None] * len(self.views) if near is None else near.slopes
-        each = one_by_one if len(self.views) > 1 else self.each
+        nearby = [None] * len(views) if near is None else near.slopes
+        each = one_by_one if len(views) > 1 else self.each
         majorant = partial(self.utility.majorant, x=x, k=self.k, each=each)
-        own = zip(self.views, nearby, strict=True)
+        own = zip(views, nearby, strict=True)
         slopes = self._by_view([partial(majorant, view, near=slope) for view, slope in own])
         return ConcavePoint(self, x, slopes)
 
     def least_value(self, point: ConcavePoint) -> float:
         """At most the value at a point that is the same but for its precision, and next to it."""
         least = partial(self.utility.least_majorant, x=point.x, k=self.k)
-        own = zip(self.views, point.slopes, strict=True)
+        own = zip(self._weighing(point.weights), point.slopes, strict=True)
         totals = self._by_view([partial(least, view, near=slope) for view, slope in own])
         return float(soft_min(np.array(totals) / self.divisor + self.offsets, self.tau))
+
+    def rough_weights(self, x: Floats) -> Floats:
+        """About the weights of the views at x."""
+        crude = replace(self, views=tuple(replace(view, rough=CRUDE) for view in self.views))
+        return crude.at(x).weights
+
+    def _weighing(self, weights: Floats | None) -> tuple[HeldRows, ...]:
+        """The views, each as rough as its weight allows."""
+        if weights is None:
+            return self.views
+        own = zip(self.views, weights.tolist(), strict=True)
+        return tuple(view.weighing(weight) for view, weight in own)
 
     def _by_view(self, calls: list[Callable[[], Any]]) -> tuple[Any, ...]:
         return tuple(self.each(calls) if len(calls) > 1 else one_by_one(calls))
@@ -177,7 +197,8 @@ class Climb(NamedTuple):
 
 
 def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
-    """Ascend until the bound on these rows is within `wanted`, in at most so many evaluations.
+    """Ascend until the bound on these rows is within `wanted`, in at most so many evaluations, or
+    until several of them in a row hardly brought it nearer.
 
     The multiplicative step is a fixed-point iteration in log x, which Anderson's mixing of the last
     few points shortens several times over. A mixed step that lowers the value is taken back, and
@@ -185,7 +206,12 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
     """
     topk, tightest, evaluations = point.topk, point, 0
     memory: list[tuple[Floats, Floats]] = []
+    gap = np.inf  # some evaluations ago
     while tightest.bound - point.value > wanted and evaluations < most and eta > 0:
+        if evaluations and evaluations % _LOOKED_BACK == 0:
+            if tightest.bound - point.value > _SLOW * gap:
+                break
+            gap = tightest.bound - point.value
         dearest = point.prices.max()
         if dearest == 0:  # zero rows in the views that bind: every point is as good
             return Climb(point, tightest, 0.0, evaluations)

@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 
 from fairnepv.compute import HOST, Block, RowBlock, few_threads
 from fairnepv.objective.ritz import (
+    CRUDE,
     SPARE,
     Pairs,
     first_vectors,
@@ -34,6 +35,8 @@ HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _CHUNK = 2048  # rows that are worth a thread of the host
 _SPARSE = 16.0  # times as long as one of BLAS takes a multiply-add per non-zero, there and back
 _FAINT = 1e-3  # of the mean of x: a proven value can do without such rows
+_LEAST_WEIGHT = 1e-6  # of a view
+_PER_ITEM = 2  # rows of a part that has as good as the Gamma of all
 _LOOSE = 5.0  # times as rough as a value may be, a proven one is not worth having
 
 Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]  # does independent calls, in order
@@ -73,6 +76,10 @@ class HeldRows:
         """As the smaller of the two, without `shift` I of the kernel, which its ridge gets."""
         eps, place, m = view.ridge + max(shift, 0.0), view.place, len(rows)
         kind, held = getattr(place.xp, np.dtype(dtype).name), None
+        lean = not view.array_anchors and _SPARSE * view.stored < view.n * min(m, view.p)
+        if rough and not shift and place is HOST and lean:
+            norms, held = view.squared_norms_at(rows), view.rows(rows).astype(dtype)
+            return cls(eps, norms, sparse=held, rough=rough)
         if not shift and (view.p < m or view.array_anchors):
             features = view.dense_rows(rows)
             norms = place.get(place.square_sums(features))
@@ -80,9 +87,6 @@ class HeldRows:
             if view.p < m:
                 return cls(eps, norms, held, place=place, rough=rough)
             return cls(eps, norms, kernel=held @ held.T, place=place, rough=rough)
-        if rough and not shift and place is HOST and _SPARSE * view.stored < view.n * m:
-            norms, held = view.squared_norms_at(rows), view.rows(rows).astype(dtype)
-            return cls(eps, norms, sparse=held, rough=rough)
         K = view.inner(rows, rows)
         K.flat[:: len(K) + 1] -= shift
         kernel = place.put(K.astype(dtype, copy=False))
@@ -94,6 +98,11 @@ class HeldRows:
             return replace(self, norms=self.norms[some], sparse=self.sparse[some])
         there = self.place.put(some)
         return replace(self, norms=self.norms[some], kernel=self.kernel[there[:, None], there])
+
+    def weighing(self, weight: float) -> HeldRows:
+        """The same where a value counts for so much of another one, which may be rough: a view that
+        hardly matters is asked for little."""
+        return replace(self, rough=self.rough / max(weight, _LEAST_WEIGHT)) if self.rough else self
 
     @functools.cached_property
     def exact(self) -> bool:
@@ -172,8 +181,9 @@ class Slope:
     def at(cls, rows: HeldRows, x: Floats, k: int, each: Each, near: Slope | None = None) -> Slope:
         place, kind = rows.place, rows.kind
         root, total = place.put(np.sqrt(x).astype(kind)), float(rows.norms @ x)
-        start = first_vectors(near and near.basis, rows.side, k) if rows.rough else None
-        found = None
+        start, found = None, None
+        if rows.rough:
+            start = first_vectors(near and near.basis, rows.side, k, rows.rough, place)
         if start is not None:
             product = partial(rows.product, root=root)
             found = ritz_pairs(product, start, total, rows.eps, k, rows.rough, place)
@@ -220,7 +230,9 @@ def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, Y: Any) ->
 
 def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
     """At most Gamma(x), in float64 and next to it; `near` has roughly the same."""
-    if first_vectors(near.basis, rows.side, k) is not None:
+    if rows.rough >= CRUDE and rows.features is None:
+        return _least_by_parts(rows, x, k)
+    if first_vectors(near.basis, rows.side, k, rows.rough, rows.place) is not None:
         place, basis = rows.place, near.basis
         few, weights = rows, x
         if rows.features is None:  # Gamma rises with x: without rows of next to no x it is less
@@ -231,6 +243,20 @@ def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
         if near.value - least <= _LOOSE * k * rows.rough:
             return least
     return Slope.at(replace(rows, rough=0.0), x, k, one_by_one).value
+
+
+def _least_by_parts(rows: HeldRows, x: Floats, k: int) -> float:
+    """At most Gamma(x), from parts of the rows: Gamma is concave, so it is at least the mean over J
+    parts of Gamma with x J times as large there and nothing elsewhere."""
+    parts = max(1, len(x) // (_PER_ITEM * k))
+    order, values = np.argsort(-x), []
+    for part in (np.sort(order[first::parts]) for first in range(parts)):  # which are much alike
+        few, weights = rows.take(part), parts * x[part]
+        matrix = few.gram(few.place.put(np.sqrt(weights)), one_by_one)
+        lam = np.maximum(few.place.eigenvalues(matrix)[::-1], 0.0)
+        r, mean = split(lam, float(few.norms @ weights), k)
+        values.append(gamma(lam[:r], mean, rows.eps, k))
+    return float(np.mean(values))
 
 
 # --- what slopes prove --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from scipy.linalg.lapack import dpotrf
 from fairnepv.compute import HOST, Place
 from fairnepv.views.base import Floats
 
+CRUDE = 5e-3  # nats per item: for a value that may be that rough any vectors will do in the end
 SPARE = 8  # Ritz vectors beyond the r that count: what could rise above the mean is among them
 _SMALL, _PER_PICK = 500, 6  # sides up to which LAPACK is as quick as blocks from nowhere
 _PER_VECTOR = 10  # the same, of blocks that begin with good vectors
@@ -56,22 +57,23 @@ def gamma(lam: Floats, mean: float, eps: float, k: int) -> float:
     return float(np.log(lam + eps).sum() + (k - len(lam)) * np.log(mean + eps))
 
 
-def first_vectors(basis: Any, side: int, k: int) -> Any | None:
-    """Vectors to begin with: those of a point nearby, or random ones; None where a matrix of this
+def first_vectors(basis: Any, side: int, k: int, rough: float, place: Place) -> Any | None:
+    """Vectors to begin with: those of a point nearby, and random ones; None where a matrix of this
     side is as quickly factored."""
-    if basis is not None:
-        return basis if _PER_VECTOR * basis.shape[1] < side else None
-    if side <= max(_SMALL, _PER_PICK * k):
+    crude, known = rough >= CRUDE, 0 if basis is None else basis.shape[1]
+    least = _SMALL if crude else _PER_VECTOR * known if known else max(_SMALL, _PER_PICK * k)
+    if side <= least:
         return None
-    shape = (side, SPARE + k // SPARE)
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    count = SPARE if known else SPARE + k // SPARE  # what a basis has missed, none of it can show
+    others = np.random.default_rng(0).standard_normal((side, count)).astype(np.float32)
+    return others if basis is None else place.xp.concat([basis, place.put(others)], axis=1)
 
 
 def ritz_pairs(
     product: Product, start: Any, total: float, eps: float, k: int, rough: float, place: Place
 ) -> Pairs | None:
     """The leading pairs of M with this trace, by which Gamma / k is at most about `rough` too
-    large; None where that takes a subspace as wide as M.
+    large; None where that takes a subspace as wide as M, unless any pairs are good enough.
 
     A pair with residual rho moves a share rho^2 / (lambda - m) of the tail at most; that changes
     Gamma by rho^2 / ((lambda + eps) (m + eps)), however near lambda is to the mean m.
@@ -89,11 +91,12 @@ def ritz_pairs(
         rho, counts = np.sqrt(squares), np.arange(c) < r
         lacks = squares / ((lam + eps) * (mean + eps))
         missing = lacks[counts | (lam + rho > mean)].sum() / k
-        if r < c and missing <= rough and (rho <= _CLEAR * lam)[r:].all():
+        crude = rough >= CRUDE
+        if r < c and missing <= rough and (crude or (rho <= _CLEAR * lam)[r:].all()):
             return Pairs(lam, Y, images @ Q)
         wanted = np.flatnonzero(~counts | (lacks > 0.1 * rough * k / c))
         if not V.shape[1] + len(wanted) <= _WIDEST * len(V):
-            return None
+            return Pairs(lam, Y, images @ Q) if crude else None
         W = _beside(V, R[:, place.put(wanted)], place)
         pairs = zip((V, images, MV), (W, *product(W)), strict=True)
         V, images, MV = (place.xp.concat(pair, axis=1) for pair in pairs)

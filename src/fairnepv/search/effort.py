@@ -161,17 +161,26 @@ def roam(
     entries = len(problem.pool.views) * most * problem.k
     harder = 1 if problem.floors is None else _WITH_FLOORS
     left, failures, count = harder * effort.swaps_for(problem.work(), entries), 0, 0
+    kernels, rows = None, np.empty(0, dtype=np.int64)
     while left > 0 and most > problem.k and failures < harder * effort.patience:
         if session.ended(found.status):
             break
         with session.absorbing_interruption():
-            rows = promising_rows(problem, found.indices, most)
-            among, start = problem.take(rows), np.searchsorted(rows, found.indices)
+            if not failures:  # or rows and what is held of them are those of the round before
+                kernels, rows = None, promising_rows(problem, found.indices, most)
             swaps = min(left, effort.round_of(problem.k))
-            outcome = session.run(TabuSearch(among, start, swaps=swaps, number=count, goal=goal))
+            search = TabuSearch(
+                problem.take(rows),
+                np.searchsorted(rows, found.indices),
+                swaps=swaps,
+                number=count,
+                goal=goal,
+                kernels=kernels,
+            )
+            outcome = session.run(search)
             status = Status.TARGET if outcome.status is Status.TARGET else found.status
             candidate = better(problem, found, Found(rows[outcome.state.best], status))
-            failures = failures + 1 if candidate is found else 0
+            failures, kernels = (failures + 1, search.kernels) if candidate is found else (0, None)
             found, left, count = candidate, left - swaps, count + 1
     return found
 

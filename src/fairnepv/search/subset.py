@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fairnepv.compute import Block, Place, RowBlock, few_threads
 from fairnepv.objective import Standing, utility_of
 from fairnepv.problem import Problem
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.base import WELL_CONDITIONED, Floats, Indices, View
 
 _STRAINED = 1e3  # up to here the inverse holds all digits that ties are told by
 _UNIT = float(np.finfo(np.float64).eps)
@@ -102,7 +102,8 @@ class Subset:
     def score_rounding(self) -> float:
         """How far the merit of a set like this may be off, by the function that scores."""
         by_rows = np.array([view.scored_by_rows for view in self.problem.pool.views])
-        unsure = np.where(by_rows, np.sqrt(self.strains), self.strains)
+        rows = np.maximum(np.sqrt(self.strains), np.minimum(self.strains, WELL_CONDITIONED))
+        unsure = np.where(by_rows, rows, self.strains)
         return _UNIT * float(unsure.max()) / len(self.indices)
 
     def with_row(self, slot: int, row: int) -> Indices:

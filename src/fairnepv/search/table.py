@@ -64,7 +64,7 @@ class SwapTable:
         """The table is kept where it is not too large, and `keep` asks for it: for a single look it
         is not needed. `out` is the memory of a table that is given up."""
         pool, size = subset.problem.pool, len(subset.indices)
-        source = RowSource.of(subset, coarse=_worth_float32(subset.problem))
+        source = RowSource.of(subset, coarse=worth_float32(subset.problem))
         width = len(pool.views) * size
         if not keep or pool.n * width > subset.problem.means.table:
             return cls(subset, source, None)
@@ -131,7 +131,7 @@ class SwapTable:
         return sound and cheap and self.age + moves <= _OLDEST
 
 
-def _worth_float32(problem: Problem) -> bool:
+def worth_float32(problem: Problem) -> bool:
     """Some view is quicker in float32, there is enough to do, and the ridge allows it."""
     quicker = any(view.coarse_error > 2.0**-30 for view in problem.pool.views)
     ridged = bool((problem.pool.eps > 0).all())  # or an inverse may be too large for float32
@@ -186,7 +186,8 @@ class ResponseChange(NamedTuple):
         xp, column = place.xp, place.put(self.column)
         kernel, gone = place.put(self.kernel), v[:, self.slot] / self.pivot
         t = v @ kernel - gone * (column @ kernel) - crossed
-        v += xp.stack([-gone, t], axis=1) @ xp.stack([column, place.put(self.step)])
+        right = xp.stack([column, place.put(self.step)])
+        place.add_product(v, xp.stack([-gone, t], axis=1), right)
         v[:, self.slot] = -t / self.scale  # exactly, where the sum left rounding
         c += gone**2 * self.pivot - t**2 / self.scale
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
+from scipy.linalg.lapack import dpotrf
 
 from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Place, RowBlock, in_order
@@ -33,6 +34,7 @@ from fairnepv.views.validity import (
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
 _CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
+WELL_CONDITIONED = 2e4  # condition number of K + eps I that costs a score no more than 1e-12
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -186,7 +188,15 @@ class View(ABC):
     scored_by_rows: bool = True  # whether `spectrum` squares no singular value of the rows
 
     def log_volume(self, indices: Indices) -> float:
-        """log det (K[indices, indices] + eps I)"""
+        """log det (K[indices, indices] + eps I), from K itself where the ridge keeps its condition
+        number, and so the rounding of every logarithm, small: that is many times as quick."""
+        trace = float(self.squared_norms_at(indices).sum())
+        if self.scored_by_rows and trace <= WELL_CONDITIONED * self.ridge:
+            L = self.inner(indices, indices)
+            L.flat[:: len(L) + 1] += self.ridge
+            R, failed = dpotrf(L, overwrite_a=1, clean=0)
+            if not failed:
+                return float(2.0 * np.log(np.diagonal(R)).sum())
         return float(np.log(self.spectrum(indices) + self.ridge).sum())
 
     def gains(self, indices: Indices) -> Floats:
