@@ -23,7 +23,7 @@ from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import HeldRows, utility_of
-from fairnepv.objective.majorant import one_by_one
+from fairnepv.objective.majorant import LEAST_WEIGHT, one_by_one
 from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
@@ -390,8 +390,7 @@ def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> 
 def _still(before: Floats, now: Floats) -> Floats:
     """The weights before, while they tell how closely to look: what was seen is then not looked at
     again."""
-    light = _LITTLE**2
-    ratios = np.maximum(now, light) / np.maximum(before, light)
+    ratios = np.maximum(now, LEAST_WEIGHT) / np.maximum(before, LEAST_WEIGHT)
     return before if (abs(np.log(ratios)) < _MOVED).all() else now
 
 

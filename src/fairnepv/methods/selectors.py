@@ -19,6 +19,7 @@ from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
 from fairnepv.search import (
     EFFORTS,
+    Effort,
     Exact,
     Found,
     better,
@@ -120,44 +121,55 @@ def _auto(problem: Problem, plan: Plan, context: Context) -> Found:
 
 
 def _best_found(problem: Problem, plan: Plan, context: Context) -> Found:
-    """The best start, then tabu search, then one-swaps against the full pool until none improves.
-
-    `balanced` starts from fair greedy, or from greedy among the rows that the bound uses. Where an
-    effort competes, every start is brought to its one-swap optimum first, and every rival with an
-    objective of its own is among them, so that the answer is never below theirs.
+    """The best of the first starts, refined: by tabu search, then by one-swaps against the full
+    pool until none improves. Where an effort competes, every other start is brought to its one-swap
+    optimum and refined in turn if that is the best so far; every rival with an objective of its own
+    is among them, so that the answer is never below theirs.
     """
     effort = plan.effort
     best = greedy(problem, context)
     if effort.passes == 0 or context.stopped:
         return best
-
-    def compared(start: Found) -> Found:
-        ready = not effort.competes
-        return start if ready else improve(problem, start, effort, context, goal=context.goal)
-
-    best = compared(best)
-    for start in _starts(problem, plan):
+    for start in _first_starts(problem, plan):
         if context.ended(best.status):
             return best
         with context.absorbing_interruption():
-            best = better(problem, best, compared(start(context)))
+            best = better(problem, best, start(context))
+    best = _refined(problem, best, effort, context)
+    for start in _further_starts(problem, plan):
+        if context.ended(best.status):
+            break
+        with context.absorbing_interruption():
+            other = improve(problem, start(context), effort, context, goal=context.goal)
+            found = better(problem, best, other)
+            best = best if found is best else _refined(problem, found, effort, context)
+    return replace(best, status=context.stopped or best.status)
+
+
+def _refined(problem: Problem, best: Found, effort: Effort, context: Context) -> Found:
     found = refine(problem, best, effort, context, goal=context.goal)
-    return replace(better(problem, best, found), status=context.stopped or found.status)
+    return replace(better(problem, best, found), status=found.status)
 
 
-def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
-    """What is tried besides fair greedy, each a function of the context that it runs in."""
-    effort, names = plan.effort, problem.pool.names
+def _first_starts(problem: Problem, plan: Plan) -> Iterator[Start]:
+    """What is compared with fair greedy, each a function of the context that it runs in."""
+    names = problem.pool.names
     if plan.certificate is not None:
         yield partial(_support_start, problem, plan.certificate)
-        for sample in range(effort.samples):
-            yield partial(_sampled_start, problem, plan.certificate, sample)
     if problem.floors is not None:
         for name, least in zip(names, problem.floors, strict=True):
             if np.isfinite(least):
                 yield partial(baselines(names)[f"{name}-only"], problem, EFFORTS["fast"])
+
+
+def _further_starts(problem: Problem, plan: Plan) -> Iterator[Start]:
+    """What an effort that competes also starts from."""
+    effort, names = plan.effort, problem.pool.names
     if not effort.competes:
         return
+    if plan.certificate is not None:
+        for sample in range(effort.samples):
+            yield partial(_sampled_start, problem, plan.certificate, sample)
     if problem.means.relaxation:
         yield partial(nepv_start, problem, plan.oversampling)
         yield partial(nepv_start, problem, plan.oversampling, start="random")

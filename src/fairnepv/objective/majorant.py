@@ -34,8 +34,9 @@ from fairnepv.views.base import Floats, Indices
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _CHUNK = 2048  # rows that are worth a thread of the host
 _SPARSE = 16.0  # times as long as one of BLAS takes a multiply-add per non-zero, there and back
+_FACTORED = 2500  # columns, up to which eigenvalues are as quick as Ritz vectors and a proof
 _FAINT = 1e-3  # of the mean of x: a proven value can do without such rows
-_LEAST_WEIGHT = 1e-6  # of a view
+LEAST_WEIGHT = 1e-3  # of a view: all that weigh less are looked at alike
 _PER_ITEM = 2  # rows of a part that has as good as the Gamma of all
 _LOOSE = 5.0  # times as rough as a value may be, a proven one is not worth having
 
@@ -102,7 +103,7 @@ class HeldRows:
     def weighing(self, weight: float) -> HeldRows:
         """The same where a value counts for so much of another one, which may be rough: a view that
         hardly matters is asked for little."""
-        return replace(self, rough=self.rough / max(weight, _LEAST_WEIGHT)) if self.rough else self
+        return replace(self, rough=self.rough / max(weight, LEAST_WEIGHT)) if self.rough else self
 
     @functools.cached_property
     def exact(self) -> bool:
@@ -232,7 +233,8 @@ def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
     """At most Gamma(x), in float64 and next to it; `near` has roughly the same."""
     if rows.rough >= CRUDE and rows.features is None:
         return _least_by_parts(rows, x, k)
-    if first_vectors(near.basis, rows.side, k, rows.rough, rows.place) is not None:
+    start = first_vectors(near.basis, rows.side, k, rows.rough, rows.place)
+    if rows.side > _FACTORED and start is not None:
         place, basis = rows.place, near.basis
         few, weights = rows, x
         if rows.features is None:  # Gamma rises with x: without rows of next to no x it is less
@@ -242,21 +244,25 @@ def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
         least = least_value(matrix, place.get(basis), rows.eps, k)
         if near.value - least <= _LOOSE * k * rows.rough:
             return least
-    return Slope.at(replace(rows, rough=0.0), x, k, one_by_one).value
+    return _by_eigenvalues(rows, x, k)
+
+
+def _by_eigenvalues(rows: HeldRows, x: Floats, k: int) -> float:
+    """Gamma(x), by a factorisation."""
+    matrix = rows.gram(rows.place.put(np.sqrt(x)), one_by_one)
+    with few_threads(float(len(matrix)) ** 3):
+        lam = np.maximum(rows.place.eigenvalues(matrix)[::-1], 0.0)
+    r, mean = split(lam, float(rows.norms @ x), k)
+    return gamma(lam[:r], mean, rows.eps, k)
 
 
 def _least_by_parts(rows: HeldRows, x: Floats, k: int) -> float:
     """At most Gamma(x), from parts of the rows: Gamma is concave, so it is at least the mean over J
     parts of Gamma with x J times as large there and nothing elsewhere."""
     parts = max(1, len(x) // (_PER_ITEM * k))
-    order, values = np.argsort(-x), []
-    for part in (np.sort(order[first::parts]) for first in range(parts)):  # which are much alike
-        few, weights = rows.take(part), parts * x[part]
-        matrix = few.gram(few.place.put(np.sqrt(weights)), one_by_one)
-        lam = np.maximum(few.place.eigenvalues(matrix)[::-1], 0.0)
-        r, mean = split(lam, float(few.norms @ weights), k)
-        values.append(gamma(lam[:r], mean, rows.eps, k))
-    return float(np.mean(values))
+    order = np.argsort(-x)
+    dealt = [np.sort(order[first::parts]) for first in range(parts)]  # which are much alike
+    return float(np.mean([_by_eigenvalues(rows.take(p), parts * x[p], k) for p in dealt]))
 
 
 # --- what slopes prove --------------------------------------------------------------------------
