@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf
 
 from fairnepv.compute import HOST, Place
+from fairnepv.compute.clock import check_time
 from fairnepv.views.base import Floats
 
 CRUDE = 5e-3  # nats per item: for a value that may be that rough any vectors will do in the end
@@ -81,6 +82,7 @@ def ritz_pairs(
     V = place.xp.linalg.qr(place.put(start))[0]
     images, MV = product(V)
     while True:
+        check_time()
         lam, Q = HOST.leading(place.get(V.T @ MV), V.shape[1])
         r, mean = split(lam, total, k)
         c = min(len(lam), r + SPARE)

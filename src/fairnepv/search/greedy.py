@@ -119,6 +119,13 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
         scores = frontier.standing(len(indices) + 1).fair_scores(gains)
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
+    if problem.constraints.quotas is None:  # or who may come depends on who came before
+        allowed = problem.constraints.may_add(indices, problem.n, problem.k)
+        others = order[allowed[order]]
+        must = np.isin(others, problem.constraints.fixed_in)
+        room = problem.k - len(indices) - int(must.sum())
+        others = others[must | (np.cumsum(~must) <= room)]
+        return np.concatenate([indices, others]).astype(np.int64)
     while len(indices) < problem.k:
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
         indices = np.append(indices, order[np.argmax(allowed[order])])

@@ -124,7 +124,7 @@ class _Look(NamedTuple):
     """The small state of a look at what every row promises."""
 
     standing: Standing
-    pivots: Floats  # (M, k)
+    pivots: NDArray[Any]  # (M, k)
     allowed: NDArray[np.bool_]  # (G, k)
     source: RowSource
 
