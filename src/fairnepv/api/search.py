@@ -29,7 +29,7 @@ from fairnepv.views.base import Indices
 
 # Parts of the time that is left, for what comes before the search.
 FLOORS, BOUND = 0.2, 0.4
-_SCORING = 8.0  # operations that score a set at the end, times k, k and all columns
+_SCORING = 4.0  # operations that score a set at the end, times k, k and all columns
 _HASTE = 0.1  # of the time that is left, at most: what putting a set in order may take of it
 
 
@@ -78,8 +78,9 @@ def prove(
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
     began = time.monotonic()
-    scores, left = seconds_for(_SCORING * problem.k**2 * problem.pool.width), session.left or 0.0
-    session.keep_back(min(scores + min(MOMENT, _HASTE * left), left / 2))
+    if session.left is not None:
+        scores, left = seconds_for(_SCORING * problem.k**2 * problem.pool.width), session.left
+        session.keep_back(min(scores + min(MOMENT, _HASTE * left), left / 2))
     with block_threads(problem.work()):
         found = _search(problem, plan, session)
         status = session.stopped or found.status

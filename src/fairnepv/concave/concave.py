@@ -25,6 +25,7 @@ from fairnepv.errors import Status
 from fairnepv.objective import HeldRows, utility_of
 from fairnepv.objective.majorant import LEAST_WEIGHT, one_by_one
 from fairnepv.problem import Mask, Problem, largest
+from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
@@ -44,7 +45,7 @@ _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
 _MANY = 200  # items: the eigenvectors of more take longer than their products
-_LITTLE = 0.02  # of the weight of all views, for one that is looked at crudely
+_LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
 _MOVED = 0.7  # in the logarithm of a weight
 _BINS = 20  # of prices, for what x is usual at a price
 _FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
@@ -138,7 +139,7 @@ class Concave:
         if better:
             self._best = tightest.x, dual, priced.bound if self._dtype == np.float64 else None
         value = self._value(rows, found.point, min(priced.bound, state.bound))
-        solved = tightest.bound - value <= _ENOUGH * self.gap
+        solved = tightest.bound - found.point.value <= _ENOUGH * self.gap
         successor = ConcaveState(
             rows,
             found.point.x,
@@ -376,15 +377,21 @@ def evaluation_cost(problem: Problem, m: int) -> float:
 
 
 def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> float:
-    """Multiply-adds of an evaluation as it is made: of a large side only the leading eigenvectors
-    are computed, in a few products with fewer than k columns; their own matrix is dear where k is
-    large. Views that hardly matter take next to nothing."""
-    k, views = problem.k, problem.pool.views
-    sides = [min(view.p, m) for view in views]
-    if weights is not None:
-        sides = [s for s, weight in zip(sides, weights, strict=True) if weight > _LITTLE]
-    leading = 4 * m * k * max(1.0, k / _MANY)
-    return float(sum(min(m * side**2 / 2 + 4 * side**3, side * leading) for side in sides))
+    """Multiply-adds of an evaluation as it is made, but for views that hardly matter, which take
+    next to nothing."""
+    views = problem.pool.views
+    shares = np.ones(len(views)) if weights is None else weights
+    own = zip(views, shares, strict=True)
+    return sum(_view_work(view, m, problem.k) for view, share in own if share > _LITTLE)
+
+
+def _view_work(view: View, m: int, k: int) -> float:
+    """Of a large side only the leading eigenvectors are computed, in a few products with fewer than
+    k columns; their own matrix is dear where k is large. Of sparse rows that matrix, and making
+    columns orthogonal, is all there is."""
+    side, many = min(view.p, m), max(1.0, k / _MANY)
+    factored = m * side**2 / 2 + 4.0 * side**3
+    return min(factored, 4.0 * m * k * many * (side if view.stored == view.n * view.p else k))
 
 
 def _still(before: Floats, now: Floats) -> Floats:

@@ -37,7 +37,7 @@ OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Context], Found]
 # Plenty for an ordering of candidates (docs/method.md#plain-iteration). `thorough` starts from the
 # very point that 'nepv' rounds, so that it never ends below it.
-FOR_ROUNDING = Solver("accelerated", tol=0.1, max_steps=300, lanczos_steps=4)
+FOR_ROUNDING = Solver("accelerated", tol=1.0, max_steps=300, lanczos_steps=4)
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 _RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded

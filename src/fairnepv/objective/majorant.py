@@ -37,7 +37,7 @@ _SPARSE = 16.0  # times as long as one of BLAS takes a multiply-add per non-zero
 _FACTORED = 2500  # columns, up to which eigenvalues are as quick as Ritz vectors and a proof
 _FAINT = 1e-3  # of the mean of x: a proven value can do without such rows
 LEAST_WEIGHT = 1e-3  # of a view: all that weigh less are looked at alike
-_PER_ITEM = 2  # rows of a part that has as good as the Gamma of all
+_PART, _PER_ITEM = 1000, 2  # rows of a part that has nearly the Gamma of all, at least
 _LOOSE = 5.0  # times as rough as a value may be, a proven one is not worth having
 
 Each = Callable[[Sequence[Callable[[], Any]]], Iterable[Any]]  # does independent calls, in order
@@ -259,7 +259,7 @@ def _by_eigenvalues(rows: HeldRows, x: Floats, k: int) -> float:
 def _least_by_parts(rows: HeldRows, x: Floats, k: int) -> float:
     """At most Gamma(x), from parts of the rows: Gamma is concave, so it is at least the mean over J
     parts of Gamma with x J times as large there and nothing elsewhere."""
-    parts = max(1, len(x) // (_PER_ITEM * k))
+    parts = max(1, len(x) // max(_PART, _PER_ITEM * k))
     order = np.argsort(-x)
     dealt = [np.sort(order[first::parts]) for first in range(parts)]  # which are much alike
     return float(np.mean([_by_eigenvalues(rows.take(p), parts * x[p], k) for p in dealt]))

@@ -21,7 +21,7 @@ from fairnepv.compute import HOST, Place
 from fairnepv.compute.clock import check_time
 from fairnepv.views.base import Floats
 
-CRUDE = 5e-3  # nats per item: for a value that may be that rough any vectors will do in the end
+CRUDE = 0.02  # nats per item: for a value that may be that rough any vectors will do in the end
 SPARE = 8  # Ritz vectors beyond the r that count: what could rise above the mean is among them
 _SMALL, _PER_PICK = 500, 6  # sides up to which LAPACK is as quick as blocks from nowhere
 _PER_VECTOR = 10  # the same, of blocks that begin with good vectors

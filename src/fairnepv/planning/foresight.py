@@ -113,9 +113,10 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
         return [count.averaged(plan.method)]
     if plan.method == "nepv":
         return [count.relaxation(), *([count.swaps(effort)] if effort.passes else [])]
-    stages = [count.greedy()]
+    supported = certify and effort.passes and plan.method in ("auto", "exact")
+    stages = [count.greedy_twice() if supported else count.greedy()]
     if plan.method not in ("greedy", "auto", "exact"):
-        stages += [count.tabu(effort), count.swaps(effort)] if effort.passes else []
+        stages += [count.tabu(effort), count.swaps(effort, last=True)] if effort.passes else []
         return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]
     if plan.method == "greedy" or effort.passes == 0:
         return stages
@@ -124,7 +125,7 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
         starts += 1 + effort.samples * certify + count.M + 3
         if count.problem.means.relaxation:
             stages.append(count.relaxation(2))
-    stages += [count.tabu(effort), count.swaps(effort, starts)]
+    stages += [count.tabu(effort), count.swaps(effort, starts, last=not effort.competes)]
     small = count.n <= MOST_ROWS and count.k <= DEEPEST
     if plan.method == "exact" or (certify and small):
         note = "small pools only; how long a proof takes depends on the data"

@@ -24,15 +24,17 @@ from fairnepv.views import Pool
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
 _LATE = 24  # directions of greedy in one pass
-_SWAP_PASSES = 15  # of a typical local search
+_SWAP_PASSES, _LAST_PASSES = 15, 2  # of a typical local search, and of one after tabu search
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same where no table is kept
 _TABU_SWEEPS = 8.0  # over what a tabu search keeps, by swap
+_ROUNDS, _SWAPS = 0.4, 0.6  # of those that a tabu search may take, typically: most rounds fail
+_SUPPORTED = 1.6  # times as long as greedy: that, and greedy among the rows that a bound uses
 _ASCENT = 60  # steps of a baseline that ascends on memberships
-_STEPS = 25  # of a relaxation that is only to order candidates
+_STEPS = 12  # of a relaxation that is only to order candidates
 _AROUND = 18  # products of its start, its rank and its check
 _SPARSE_ROW = 16  # bytes by entry of sparse rows that are converted once
-_BOUND_PASSES, _EVALUATIONS = 5, 10  # of one bound, as if all were on its last rows
+_BOUND_PASSES, _EVALUATIONS = 6, 25  # of one bound, as if all were on its last rows
 _GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
 _RANK = 0.3  # of k: columns of dual variables
 _SAMPLE = 64  # rows that isolation is judged by
@@ -68,7 +70,8 @@ class Count:
         self.single = _float32_likely(problem, self.views)
         self.row_bytes = sum(view.row_bytes for view in self.views)
         costs = sum(view.row_bytes * view.reading_cost for view in self.views)
-        self.reading = costs / self.row_bytes  # bytes that are moved for each that is read
+        # Bytes that are moved for each that is read; rows on a device are not.
+        self.reading = costs / self.row_bytes if self.row_bytes else 1.0
         self.dense = share * sum(v.stored for v in self.views if not v.sparse)
         self.sparse = share * sum(v.stored for v in self.views if v.sparse)
         self.block_bytes = sum(view.block_bytes(self.single, self.k) for view in self.views)
@@ -88,7 +91,7 @@ class Count:
         """Bytes from the first stage to the last."""
         return float(_KEPT * self.n * self.M + _THREAD * self.threads)
 
-    def greedy(self) -> Stage:
+    def greedy(self, runs: float = 1.0) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner."""
         n, M, k = self.n, self.M, self.k
         # Variances, logarithms and what a pass makes of them; which rows know what, heights, and
@@ -97,13 +100,18 @@ class Count:
         memory += M * 8 * k**2 + 16 * k * sum(v.p for v in self.views if not v.sparse)
         width = _LATE * M
         memory += self._blocks(width, self.block_bytes + (12 if self.single else 24) * width)
-        passes = math.ceil(k / _LATE) + 1
-        moved = 24.0 * n * M * k  # the tangent that rules rows out, at every pick
+        passes = runs * (math.ceil(k / _LATE) + 1)
+        moved = runs * 24.0 * n * M * k  # the tangent that rules rows out, at every pick
         # Rows that might win are looked at again, about as often as there are rows.
-        return self.stage("greedy", memory, Work(passes, columns=2 * k, moved=moved, reads=2))
+        work = Work(passes, columns=runs * 2 * k, moved=moved, reads=2)
+        return self.stage("greedy", memory, work)
 
-    def swaps(self, effort: Effort, searches: float = 1.0) -> Stage:
-        """Local searches, all against the full pool."""
+    def greedy_twice(self) -> Stage:
+        """Among all rows, and among those that the bound uses."""
+        return self.greedy(_SUPPORTED)
+
+    def swaps(self, effort: Effort, searches: float = 1.0, *, last: bool = False) -> Stage:
+        """Local searches, all against the full pool; the `last` begins where little is left."""
         n, M, k, means = self.n, self.M, self.k, self.problem.means
         number = 4 if self.single else 8
         keeps = n * M * k <= means.table
@@ -112,11 +120,12 @@ class Count:
         if self.single:  # swaps that are looked at again in float64
             memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + M * k))
         most = effort.passes_for(self.work)
-        passes = searches * min(most, _SWAP_PASSES)
+        usual = min(most, _LAST_PASSES if last else _SWAP_PASSES)
+        passes = searches * usual
         made = (_MADE if keeps else 1.0) * passes  # others are updated
         moved = passes * (_SWEEPS if keeps else _LOOKS) * number * n * M * k
         work = Work(passes, columns=made * k, between=made * n * M * float(k) ** 2, moved=moved)
-        note = f"at most {most:,} passes per search, typically {min(most, _SWAP_PASSES)}"
+        note = f"at most {most:,} passes per search, typically {usual}"
         return self.stage(
             "swaps", memory, work, note + ("" if keeps else "; too large for a table")
         )
@@ -126,12 +135,14 @@ class Count:
         n, M, k = self.n, self.M, self.k
         m = arena_rows(self.problem, n)
         swaps = effort.swaps_for(self.work, M * m * k)
-        rounds = math.ceil(swaps / effort.round_of(k)) if m < n else 0
+        usual = _SWAPS * swaps
+        rounds = math.ceil(_ROUNDS * swaps / effort.round_of(k)) if m < n else 0
         memory = 8.0 * M * (m**2 + 3 * m * k + 2 * k**2) + 8.0 * m * self.P
         memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 16 * (M + 2) * k)
         between = rounds * n * M * float(k) ** 2 + rounds * m * m * self.P
-        moved = _TABU_SWEEPS * 8.0 * swaps * M * m * k + rounds * _LOOKS * 8.0 * n * M * k
-        work = Work(rounds, columns=rounds * k, between=between, moved=moved, double=True)
+        number = 4.0 if self.single else 8.0
+        moved = _TABU_SWEEPS * 8.0 * usual * M * m * k + rounds * _LOOKS * number * n * M * k
+        work = Work(rounds, columns=rounds * k, between=between, moved=moved)
         return self.stage("tabu", memory, work, f"at most {swaps:,} swaps among {m:,} rows")
 
     def relaxation(self, starts: int = 1) -> Stage:

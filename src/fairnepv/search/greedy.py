@@ -20,7 +20,7 @@ from fairnepv.search.frontier import OVERFLOWS, WINDOW, Frontier, Judge
 from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Floats, Indices
 
-_SCORING = 4.0  # operations of a score, times k, k and all columns
+_SCORING = 2.0  # operations of a score, times k, k and all columns
 _QUICK = 0.02  # seconds of a score that make two of them worth it when time is up
 
 
