@@ -1,7 +1,9 @@
 """Plans: counted by hand on small shapes, without a look at the rows; limits are kept."""
 
+import dataclasses
 import inspect
 import json
+import math
 import tracemalloc
 from dataclasses import replace
 
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 import fairnepv
 from fairnepv import DiagonalView, InputError, KernelView, LocalEngine, Pool
 from fairnepv.api.inputs import pose, sketch
-from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
+from fairnepv.compute import HOST
+from fairnepv.compute.rates import UNTIMED, Rates, measure_device, measure_rates
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.io.rows import RowFile
 from fairnepv.loop import Context
@@ -144,7 +147,7 @@ def test_more_of_anything_takes_more(n, p, k, what, method, certify):
     def forecast(n, p, k):
         plan = [Plan(method, EFFORTS["fast"])]
         posed = problem([Unread(n, p), Unread(n, 7)], k)
-        return foresee(posed, plan, certify=certify, rates=Rates(1e9, 1e9, 1e8, 1e9))
+        return foresee(posed, plan, certify=certify, rates=Rates(1e9, 1e9, 1e8, 1e9, 1e9, 1e-8))
 
     one, other = forecast(n, p, k), forecast(*larger)
     assert other.operations > one.operations
@@ -464,22 +467,27 @@ def test_kernels_are_read_by_the_host():
     assert (needs.resident, needs.streamed) == (8 * 300 * 5, 8 * 300 * 300)
 
 
-def test_the_time_of_a_device_is_not_known():
-    """And nothing is timed to find out, nor any row read."""
+def test_the_time_of_a_device():
+    """PyTorch on the host is timed as the host is, and no row is read for it."""
     forecast = on_device({"a": Unread(100_000, 300)}, 50)
-    assert forecast.seconds is None
-    assert {stage.seconds for stage in forecast.stages} == {None}
-    assert "a time that is not known for this engine" in forecast.summary()
-    assert " s expected" not in str(forecast)
-    assert forecast_record(forecast)["seconds"] is None
+    assert forecast.seconds > 0
+    assert all(stage.seconds > 0 for stage in forecast.stages)
     assert forecast_record(forecast)["device"]["device"] == "cpu"
     assert on_device({"a": np.zeros((100, 3))}, 5).passes > 0
+
+
+def test_a_place_can_be_timed():
+    """As a GPU is, whose rates are measured with arrays that lie there."""
+    rates = measure_device(HOST)
+    assert all(0 < rate < math.inf for rate in dataclasses.astuple(rates))
 
 
 def test_the_time_of_a_cluster_is_not_known_and_none_is_started():
     data = {"a": np.zeros((1000, 30))}
     forecast = fairnepv.plan(data, 5, engine="ray://nowhere:1", effort="fast")
     assert forecast.seconds is None
+    assert "a time that is not known for this engine" in forecast.summary()
+    assert forecast_record(forecast)["seconds"] is None
     assert forecast.device is None
     assert fairnepv.plan(data, 5, engine="local", effort="fast").seconds > 0
 
@@ -492,7 +500,6 @@ def test_a_plan_of_a_device_on_the_command_line(run, tmp_path):
     arguments = ["select", "--view", f"a={tmp_path / 'a.npy'}", "-k", "5", "--plan"]
     shown = run(*arguments, "--engine", "torch:cpu")
     assert "On cpu: about" in shown.out
-    assert "not known for this engine" in shown.out
     record = json.loads(run(*arguments, "--engine", "torch:cpu", "--json").out)
-    assert record["seconds"] is None
+    assert record["seconds"] > 0
     assert record["device"]["streamed"] == 500 * 8 * 4

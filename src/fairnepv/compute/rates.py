@@ -1,4 +1,5 @@
-"""How fast this machine is just now: some products and a copy, timed for a fraction of a second."""
+"""How fast this machine is just now, or a device of it: some products and a copy, timed for a
+fraction of a second."""
 
 import functools
 import math
@@ -11,8 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairnepv.compute.local import few_threads
+from fairnepv.compute.place import Place
 
 _ROWS, _WIDTH, _COLUMNS = 4096, 256, 64  # 8 MiB, so that a plan takes no memory itself
+_CALL = 3e-5  # seconds of a call from Python
 _COLD = 0.25  # rate of copying rows out of memory, beside that of these few out of a cache
 _RUNS, _SECONDS = 5, 0.04  # of each measurement, at least
 
@@ -25,9 +28,11 @@ class Rates:
     double: float
     sparse: float
     copied: float
+    factored: float  # multiply-adds per second of eigenvectors
+    call: float  # seconds of a call, however few numbers it is about
 
 
-UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf)  # where nobody asks for seconds
+UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf, math.inf, 0.0)  # nobody asks for seconds
 
 
 @functools.cache
@@ -47,6 +52,34 @@ def measure_rates(sparse: bool) -> Rates:
         double,
         _sparse_rate(rng) if sparse else double / 20.0,
         _COLD * wide.nbytes / _best_time(wide.copy),
+        single,
+        _CALL,
+    )
+
+
+@functools.cache
+def measure_device(place: Place) -> Rates:
+    """The rates of a device; each run ends with a number that the host waits for, whose own time is
+    that of a call."""
+    rng = np.random.default_rng(0)
+    wide = place.put(rng.standard_normal((2 * _ROWS, 4 * _WIDTH)))
+    few = place.put(rng.standard_normal((4 * _WIDTH, 4 * _COLUMNS)))
+    corner = few[:_COLUMNS, :_COLUMNS]
+
+    def timed(run: Callable[[], Any]) -> float:
+        return _best_time(lambda: place.get(run()[:1, :1]))
+
+    call = timed(lambda: corner @ corner)
+    work = float(wide.shape[0] * few.shape[0] * few.shape[1])
+    narrow, thin = place.single(wide), place.single(few)
+    side, square = wide.shape[1], narrow.T @ narrow
+    return Rates(
+        work / max(timed(lambda: narrow @ thin) - call, call),
+        double := work / max(timed(lambda: wide @ few) - call, call),
+        double / 20.0,
+        wide.nbytes / max(timed(lambda: place.copy(wide)) - call, call),
+        4.0 * side**3 / timed(lambda: place.leading(square, side)[1]),
+        call,
     )
 
 

@@ -98,7 +98,7 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """None where it is not known, as for other engines than the local one."""
+        """None where it is not known, as for a cluster, or for sparse rows on a GPU."""
         each = [stage.seconds for stage in self._certain]
         known = [seconds for seconds in each if seconds is not None]
         return sum(known) if len(known) == len(each) else None

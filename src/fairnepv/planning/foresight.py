@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fairnepv.compute import HOST, LocalEngine
 from fairnepv.compute.device import TorchEngine
-from fairnepv.compute.rates import UNTIMED, Rates, measure_rates
+from fairnepv.compute.rates import UNTIMED, Rates, measure_device, measure_rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
 from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
@@ -36,11 +36,9 @@ def foresee(
 
     `certify`: whether a bound is proven first; `efficiency`: whether calibration needs bounds.
     """
-    here = isinstance(problem.pool.engine, LocalEngine)
     views = [ViewFacts(view) for view in problem.pool.views]
-    if rates is None:
-        rates = measure_rates(any(view.sparse for view in views)) if here else UNTIMED
-    count = Count(problem, rates)
+    known = rates or _rates(problem, any(view.sparse for view in views))
+    count = Count(problem, known or UNTIMED)
     stages = [count.check()]
     if efficiency:
         stages.append(count.bound("calibration", joint=False))
@@ -63,7 +61,17 @@ def foresee(
         notes=tuple(_notes(problem)),
         device=_device_needs(problem, views),
     )
-    return forecast if here else forecast.untimed()
+    return forecast if known else forecast.untimed()
+
+
+def _rates(problem: Problem, sparse: bool) -> Rates | None:
+    """How fast what will compute is, just now; None where that is not known."""
+    engine = problem.pool.engine
+    if not isinstance(engine, LocalEngine | TorchEngine):
+        return None
+    if not isinstance(engine, TorchEngine) or not engine.place.asynchronous:
+        return measure_rates(sparse)
+    return None if sparse else measure_device(engine.place)
 
 
 def _notes(problem: Problem) -> Iterator[str]:

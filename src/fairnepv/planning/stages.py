@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from fairnepv.compute import LocalEngine
-from fairnepv.compute.rates import UNTIMED, Rates
+from fairnepv.compute.rates import Rates
 from fairnepv.concave.concave import evaluation_work, first_size, most_rows
 from fairnepv.concave.spectral import affordable_spectrum, knows_spectrum, spectral_work
 from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
@@ -27,19 +27,20 @@ _LATE = 24  # directions of greedy in one pass
 _SWAP_PASSES, _LAST_PASSES = 15, 2  # of a typical local search, and of one after tabu search
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same where no table is kept
-_TABU_SWEEPS = 8.0  # over what a tabu search keeps, by swap
-_ROUNDS, _SWAPS = 0.4, 0.6  # of those that a tabu search may take, typically: most rounds fail
+_TABU_SWEEPS = 6.0  # over what a tabu search keeps, by swap
+_ROUNDS, _SWAPS = 0.3, 0.6  # of those that a tabu search may take, typically: most rounds fail
 _SUPPORTED = 1.6  # times as long as greedy: that, and greedy among the rows that a bound uses
 _ASCENT = 60  # steps of a baseline that ascends on memberships
 _STEPS = 12  # of a relaxation that is only to order candidates
 _AROUND = 18  # products of its start, its rank and its check
 _SPARSE_ROW = 16  # bytes by entry of sparse rows that are converted once
 _BOUND_PASSES, _EVALUATIONS = 6, 25  # of one bound, as if all were on its last rows
-_GROWN, _ROWS_PER_PICK = 1.7, 25  # T when the bound is tight, beside its first size and beside k
+_GROWN, _ROWS_BY_ROOT = 1.7, 250  # T in the end, beside its first size and the root of k
 _RANK = 0.3  # of k: columns of dual variables
 _SAMPLE = 64  # rows that isolation is judged by
 _SHARED = 0.8  # exponent of what further threads bring
-_CALL = 1e-3  # seconds of a pass over however few rows
+_PASS_CALLS = 30  # calls of a pass over however few rows
+_PICK_CALLS, _SWAP_CALLS = 15, 12  # of a pick, and of a swap of few items
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Work:
     moved: float = 0.0  # bytes besides the rows that are read
     reads: float = 1.0  # of all rows, in every pass
     double: bool = False  # whether float64 is needed
+    factored: float = 0.0  # multiply-adds of factorisations
+    calls: float = 0.0  # that wait for each other, besides those of passes
 
 
 class Count:
@@ -67,6 +70,7 @@ class Count:
         self.P = pool.width
         self.engine = engine if isinstance(engine, LocalEngine) else LocalEngine()
         self.threads = self.engine.threads_for(self.work)
+        self.shared = self.threads**_SHARED if self.engine is engine else 1.0
         self.single = _float32_likely(problem, self.views)
         self.row_bytes = sum(view.row_bytes for view in self.views)
         costs = sum(view.row_bytes * view.reading_cost for view in self.views)
@@ -103,7 +107,8 @@ class Count:
         passes = runs * (math.ceil(k / _LATE) + 1)
         moved = runs * 24.0 * n * M * k  # the tangent that rules rows out, at every pick
         # Rows that might win are looked at again, about as often as there are rows.
-        work = Work(passes, columns=runs * 2 * k, moved=moved, reads=2)
+        calls = runs * _PICK_CALLS * k
+        work = Work(passes, columns=runs * 2 * k, moved=moved, reads=2, calls=calls)
         return self.stage("greedy", memory, work)
 
     def greedy_twice(self) -> Stage:
@@ -142,7 +147,8 @@ class Count:
         between = rounds * n * M * float(k) ** 2 + rounds * m * m * self.P
         number = 4.0 if self.single else 8.0
         moved = _TABU_SWEEPS * 8.0 * usual * M * m * k + rounds * _LOOKS * number * n * M * k
-        work = Work(rounds, columns=rounds * k, between=between, moved=moved)
+        calls = usual * _SWAP_CALLS * (1.0 + k / 30)
+        work = Work(rounds, columns=rounds * k, between=between, moved=moved, calls=calls)
         return self.stage("tabu", memory, work, f"at most {swaps:,} swaps among {m:,} rows")
 
     def relaxation(self, starts: int = 1) -> Stage:
@@ -176,12 +182,12 @@ class Count:
         """The concave relaxation on T, for the pool and for every view alone."""
         n, M, k = self.n, self.M, self.k
         solves = self.solves(joint=joint)
-        between = sum(_EVALUATIONS * evaluation_work(posed, m) for posed, m in solves)
+        factored = sum(_EVALUATIONS * evaluation_work(posed, m) for posed, m in solves)
         memory = max(self._solving(posed.pool, m) for posed, m in solves) + 48.0 * n
         narrow = [v for v in self.problem.pool.views if min(v.n, v.p) <= WIDEST_GRAM]
         if joint and narrow:  # the spectral bound beside it, or less where that would take longer
             most = affordable_spectrum(self.problem)
-            between += sum(min(spectral_work(view), most) for view in narrow)
+            factored += sum(min(spectral_work(view), most) for view in narrow)
             wide = [v.p for v in narrow if knows_spectrum(self.problem, v)]
             memory = max([memory, *(self._gram(min(p, n), 16 * p) for p in wide)])
         # How often every view is priced in a pass: together, and alone.
@@ -189,7 +195,7 @@ class Count:
         work = Work(
             len(solves) * _BOUND_PASSES + (M if joint else 0),
             columns=priced * _BOUND_PASSES * _RANK * k,
-            between=between,
+            factored=factored,
         )
         most = max(m for _, m in solves)
         note = f"on about {most:,} rows, an estimate: hard pools need more"
@@ -212,7 +218,9 @@ class Count:
     def _support(self, problem: Problem, first: int) -> int:
         if first >= self.n:
             return self.n
-        return min(max(int(_GROWN * first), _ROWS_PER_PICK * self.k), most_rows(problem))
+        return min(
+            max(int(_GROWN * first), int(_ROWS_BY_ROOT * math.sqrt(self.k))), most_rows(problem)
+        )
 
     def _solving(self, pool: Pool, m: int) -> float:
         """Bytes of one relaxation that is solved on m rows."""
@@ -289,9 +297,9 @@ class Count:
         seconds = (columns * self.dense + work.between) / rate
         seconds += columns * self.sparse / rates.sparse
         moved = work.moved + read * self.reading
-        seconds = (seconds + moved / rates.copied) / self.threads**_SHARED
-        seconds += _CALL * passes if rates != UNTIMED else 0.0
-        operations = columns * (self.dense + self.sparse) + work.between
+        seconds += work.factored / rates.factored + moved / rates.copied
+        seconds = seconds / self.shared + (_PASS_CALLS * passes + work.calls) * rates.call
+        operations = columns * (self.dense + self.sparse) + work.between + work.factored
         return Stage(name, passes, operations, read, memory, seconds, note)
 
 
