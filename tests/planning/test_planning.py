@@ -151,8 +151,10 @@ def test_more_of_anything_takes_more(n, p, k, what, method, certify):
 
     one, other = forecast(n, p, k), forecast(*larger)
     assert other.operations > one.operations
-    # Frames of more rows may be held in other coordinates, which read them less often.
-    assert other.bytes_read >= one.bytes_read or method == "nepv"
+    kinds = [[s.note for s in f.stages if s.name == "relaxation"] for f in (one, other)]
+    if kinds[0] != kinds[1]:
+        return  # in other coordinates frames may read rows less often
+    assert other.bytes_read >= one.bytes_read
     assert other.seconds > one.seconds
 
 
