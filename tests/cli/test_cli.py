@@ -877,6 +877,15 @@ def test_the_command_that_certify_prints_expects_the_terms_that_were_asked_for(r
     assert "tau" in err
 
 
+def test_the_command_that_certify_prints_names_no_rule_that_was_cut_short(run, ruled):
+    out = run(f"certify {POSED} --calibration efficiency --time-limit 1e-9 --out bound.npz").out
+    assert "calibration 'efficiency' divides views 'text', 'vision' by a bound" in out
+    command = out.splitlines()[-1].strip().removeprefix("fairnepv ")
+    code, out, err = run(command)
+    assert (code, err) == (0, "")
+    assert "efficiency, cut short" in out
+
+
 def test_what_a_verifier_names_is_what_the_bound_is_about(run, ruled):
     """Options used to be ignored, so that a bound of one problem passed for that of another."""
     run(f"certify {POSED} --out bound.npz")

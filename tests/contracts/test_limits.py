@@ -116,6 +116,19 @@ def test_wherever_the_deadline_falls_there_is_a_set(products, method, engine):
     assert again.indices.tolist() == whole.indices.tolist()
 
 
+def test_a_bound_of_a_calibration_that_time_has_cut_can_be_verified(products):
+    """By whoever has all the time, and so comes to another calibration by the same rule."""
+    asked = {"calibration": "efficiency", "effort": "fast"}
+    data = {name: X * np.geomspace(9, 0.1, X.shape[1]) for name, X in rows().items()}
+    scales = {}
+    for limit in (4.0, 1e6):
+        found = products.of(lambda at=limit: fairnepv.select(data, K, **asked, time_limit=at))
+        scales[found.calibration.rule] = np.array(list(found.calibration.offsets.values()))
+        assert fairnepv.verify_bound(data, found).holds
+    assert list(scales) == ["efficiency, cut short", "efficiency"]
+    assert (scales["efficiency, cut short"] < scales["efficiency"] - 0.01).all()
+
+
 STAGES = {
     "efficiency": {"calibration": "efficiency", "effort": "fast"},
     "floors": {"floors": {"a": -2.0, "b": -2.0}, "effort": "fast"},
