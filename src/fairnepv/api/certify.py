@@ -10,6 +10,7 @@ from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
+from fairnepv.compute.clock import apart
 from fairnepv.concave import (
     Certificate,
     Proof,
@@ -30,6 +31,7 @@ _READ = ("views", "quality", "ids", "engine")  # of what poses a problem, what b
 
 
 @takes(CertifyOptions)
+@apart
 def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Certificate:
     """What no k items can exceed: a proven bound on F_tau, and on every view alone.
 
@@ -58,6 +60,7 @@ def certify_posed(
 
 
 @takes(ProblemOptions)
+@apart
 def verify_bound(
     data: Any,
     certificate: Certificate | Proof | Selection,

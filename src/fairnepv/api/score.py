@@ -7,6 +7,7 @@ from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, 
 from fairnepv.api.search import warn_of_ranks
 from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
 from fairnepv.compute import block_threads
+from fairnepv.compute.clock import apart
 from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
 from fairnepv.problem import Problem
 from fairnepv.search import enumerate_subsets
@@ -15,6 +16,7 @@ from fairnepv.views.base import Indices
 
 
 @takes(ScoreOptions)
+@apart
 def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
 
@@ -40,6 +42,7 @@ def score_posed(problem: Problem, rows: Indices) -> Score:
 
 
 @takes(ExhaustiveOptions)
+@apart
 def exhaustive(data: Any, k: int | float, **options: Unpack[ExhaustiveOptions]) -> Optimum:
     """The discrete optimum of a small pool by looking at all C(n, k) subsets.
 
