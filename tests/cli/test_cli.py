@@ -1761,6 +1761,26 @@ def test_out_of_time_is_marked(run, folder):
     assert len(document["picks"]) == K
 
 
+@pytest.mark.parametrize("verb", ["select", "select --checkpoint state", "compare"])
+def test_no_look_around_when_time_is_up(run, folder, monkeypatch, verb):
+    """The pass over the data that coverage takes came on top of the limit."""
+    monkeypatch.setattr("fairnepv.loop.MOMENT", -1.0)  # which would be enough for so few rows
+    made = []
+    monkeypatch.setattr("fairnepv.api.neighbours._look_around", lambda *_: made.append(1))
+    line = f"{verb} {POSED} --method greedy --time-limit 1e-9"
+    code, out, err = run(line)
+    assert (code, err, made) == (0, "", [])
+    assert "coverage is not known, since time_limit left no time" in out
+
+
+def test_a_look_around_within_the_limit(run, folder):
+    """Few rows are looked at in a moment, also when there is none left."""
+    whole = run(f"select {POSED} --method greedy --time-limit 60 --json").document
+    cut = run(f"select {POSED} --method greedy --time-limit 1e-9 --json").document
+    for document in (whole, cut):
+        assert all(0 < value < 1 for value in document["coverage"].values())
+
+
 def test_a_relaxation_that_did_not_converge_is_exit_code_1_under_strict(run, folder):
     line = f"relax {POSED} --max-steps 1 --out V.npy --force"
     assert run(line).code == 0
