@@ -195,7 +195,7 @@ class RelaxOptions(ProblemOptions, Timed, Strict, Listened, total=False):
     sigma: Annotated[float | None, Option(None)]
 
 
-class ExhaustiveOptions(ProblemOptions, total=False):
+class ExhaustiveOptions(ProblemOptions, Timed, total=False):
     limit: Annotated[int, Option(2_000_000, checks.check_count)]
 
 

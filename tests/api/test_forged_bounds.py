@@ -25,8 +25,10 @@ from fairnepv import (
     verify_bound,
 )
 from fairnepv.concave import Dual, Proof, Terms, ViewDual, proof_arrays, read_proof
+from fairnepv.concave.concave import Concave
 from fairnepv.report import verified_summary
 from fairnepv.report.words import terms_lines
+from fairnepv.views.scales import CUT_SHORT
 from search_problems import feasible_subsets
 
 N, K = 10, 3
@@ -144,12 +146,15 @@ def forgeries(proof: Proof) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("calibration", "ruled"),
-    [*((calibration, False) for calibration in CALIBRATIONS), ("unit-diagonal", True)],
+    [
+        *((calibration, False) for calibration in [*CALIBRATIONS, "cut short"]),
+        ("unit-diagonal", True),
+    ],
     ids=str,
 )
 def test_every_field_is_computed_again_checked_or_printed(calibration, ruled):
     options = {**RULED, "priorities": {"text": 0.3, "vision": 0.7}} if ruled else {}
-    proof = certified(calibration, **options)
+    proof = certified(cut_short() if calibration == "cut short" else calibration, **options)
     honest = verified_summary(verify_bound(DATA, proof))
     accepted, refused = 0, 0
     for what, arrays in forgeries(proof):
@@ -281,6 +286,52 @@ def test_a_calibration_of_an_earlier_result_is_named_by_who_knows_it():
     with pytest.raises(InputError, match="another calibration"):
         verify_bound(DATA, proof)
     assert verify_bound(DATA, proof, calibration=calibration).holds
+
+
+def cut_short() -> Calibration:
+    """What 'efficiency' comes to where Ctrl-C is pressed in its first step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Concave, "step", interrupted)
+        return certify(DATA, K, eps=0.2, calibration="efficiency").proof.terms.calibration
+
+
+def interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_calibration_that_was_cut_short_is_a_term():
+    """Its rule gives other numbers to whoever has time, so that a bound under it was refused."""
+    calibration = cut_short()
+    assert calibration.rule == CUT_SHORT
+    proof = read_proof(proof_arrays(certified(calibration)))
+    verified = verify_bound(DATA, proof)
+    assert verified.holds
+    assert verified.claimed.upper_bound >= optimum(proof.terms)
+    summary = "\n".join(verified_summary(verified))
+    assert "efficiency, cut short, rows of unit length, 'text' L times exp" in summary
+    assert "nobody computes again" in summary
+    assert all(repr(offset) in summary for offset in calibration.offsets.values())
+    assert verify_bound(DATA, proof, calibration=calibration).holds
+    with pytest.raises(InputError, match="another calibration"):
+        verify_bound(DATA, proof, calibration="efficiency")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"normalize": False},
+        {"factors": dict.fromkeys(DATA, 0.5)},
+        {"offsets": {}},
+        {"offsets": {"text": -1.0}},
+        {"rule": "explicit"},
+    ],
+    ids=str,
+)
+def test_of_what_was_cut_short_the_form_is_checked(forged):
+    proof = certified(cut_short())
+    terms = replace(proof.terms, calibration=replace(proof.terms.calibration, **forged))
+    with pytest.raises(InputError, match="calibration"):
+        verify_bound(DATA, replace(proof, terms=terms))
 
 
 # --- What a verifier expects ----------------------------------------------------------------------

@@ -877,6 +877,15 @@ def test_the_command_that_certify_prints_expects_the_terms_that_were_asked_for(r
     assert "tau" in err
 
 
+def test_the_command_that_certify_prints_names_no_rule_that_was_cut_short(run, ruled):
+    out = run(f"certify {POSED} --calibration efficiency --time-limit 1e-9 --out bound.npz").out
+    assert "calibration 'efficiency' divides views 'text', 'vision' by a bound" in out
+    command = out.splitlines()[-1].strip().removeprefix("fairnepv ")
+    code, out, err = run(command)
+    assert (code, err) == (0, "")
+    assert "efficiency, cut short" in out
+
+
 def test_what_a_verifier_names_is_what_the_bound_is_about(run, ruled):
     """Options used to be ignored, so that a bound of one problem passed for that of another."""
     run(f"certify {POSED} --out bound.npz")
@@ -1750,6 +1759,26 @@ def test_out_of_time_is_marked(run, folder):
     assert document["status"] == "TIME_LIMIT"
     assert document["complete"] is False
     assert len(document["picks"]) == K
+
+
+@pytest.mark.parametrize("verb", ["select", "select --checkpoint state", "compare"])
+def test_no_look_around_when_time_is_up(run, folder, monkeypatch, verb):
+    """The pass over the data that coverage takes came on top of the limit."""
+    monkeypatch.setattr("fairnepv.loop.MOMENT", -1.0)  # which would be enough for so few rows
+    made = []
+    monkeypatch.setattr("fairnepv.api.neighbours._look_around", lambda *_: made.append(1))
+    line = f"{verb} {POSED} --method greedy --time-limit 1e-9"
+    code, out, err = run(line)
+    assert (code, err, made) == (0, "", [])
+    assert "coverage is not known, since time_limit left no time" in out
+
+
+def test_a_look_around_within_the_limit(run, folder):
+    """Few rows are looked at in a moment, also when there is none left."""
+    whole = run(f"select {POSED} --method greedy --time-limit 60 --json").document
+    cut = run(f"select {POSED} --method greedy --time-limit 1e-9 --json").document
+    for document in (whole, cut):
+        assert all(0 < value < 1 for value in document["coverage"].values())
 
 
 def test_a_relaxation_that_did_not_converge_is_exit_code_1_under_strict(run, folder):

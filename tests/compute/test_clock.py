@@ -1,15 +1,21 @@
 """Limits nest, the earliest counts, threads see them, and no handler of errors swallows the end."""
 
+import gc
+import itertools
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
 import pytest
 
+import fairnepv
 from fairnepv.compute import block_threads, clock, in_order
 from fairnepv.compute.clock import (
     Limit,
     OutOfTime,
+    apart,
     by_the_wall,
     check_time,
     deadline_on_the_wall,
@@ -81,6 +87,81 @@ def test_threads_of_a_pass_know_the_limit(at):
     assert seen == [1.0] * 9
     with ThreadPoolExecutor(1) as others:
         assert others.submit(left).result() == math.inf
+
+
+# --- Ctrl-C -------------------------------------------------------------------------------------
+
+
+def pressed(call, line):
+    """Whether Ctrl-C came, in place of so many lines of `clock.py` as a call goes through."""
+    gone, before = [0], sys.gettrace()
+
+    def on_line(frame, event, _):
+        if event == "line":
+            gone[0] += 1
+            if gone[0] == line:
+                raise KeyboardInterrupt
+        return on_line
+
+    def on_call(frame, *_):
+        return on_line if frame.f_code.co_filename == clock.__file__ else None
+
+    sys.settrace(on_call)
+    try:
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return gone[0] >= line
+
+
+def test_wherever_it_is_pressed_no_limit_outlives_a_call():
+    @apart
+    def call():
+        with limited(Limit(200.0)), unlimited(), limited(Limit(150.0)):
+            left()
+
+    lines = next(line for line in itertools.count(1) if not pressed_and_unarmed(call, line))
+    assert lines > 20
+
+
+def pressed_and_unarmed(call, line):
+    came = pressed(call, line)
+    assert left() == math.inf, line
+    gc.collect()
+    assert left() == math.inf, line
+    return came
+
+
+def test_no_limit_outlives_a_selection_that_was_interrupted():
+    """It used to be armed for ever in its thread, and ended any later call."""
+    rng = np.random.default_rng(0)
+    data = {name: rng.standard_normal((12, 3)) for name in "ab"}
+
+    def select():
+        fairnepv.select(data, 3, time_limit=3600.0, effort="fast", certify=False)
+
+    some = itertools.count(1, 4)
+    lines = next(line for line in some if not pressed_and_unarmed(select, line))
+    assert lines > 100
+
+
+def test_a_block_ends_those_within_that_were_kept_from_ending(at):
+    with limited(Limit(130.0)):
+        with limited(Limit(120.0)):
+            lost = limited(Limit(110.0))
+            lost.__enter__()
+        assert left() == 30.0
+        lost.__exit__(None, None, None)  # too late
+        assert left() == 30.0
+    assert left() == math.inf
+
+
+def test_a_call_from_outside_has_a_clock_of_its_own(at):
+    with limited(Limit(110.0)):
+        assert apart(left)() == math.inf
+        assert left() == 10.0
 
 
 def test_what_would_take_too_long_is_not_begun(at, monkeypatch):

@@ -19,6 +19,7 @@ import uuid
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,6 +59,7 @@ from cases import SMALL, openmoji, random_views, uci
 from fairnepv import InputError, LocalEngine, Pool
 from fairnepv.api.inputs import pose
 from fairnepv.compute import Engine, portable
+from fairnepv.compute.clock import Limit, limited, now
 from fairnepv.compute.ray import join, private
 from fairnepv.compute.ray.connection import ClusterConnection
 from fairnepv.compute.ray.engine import RayEngine
@@ -810,6 +812,34 @@ def test_an_interruption_cancels_what_is_left(cluster, monkeypatch):
     began = time.monotonic()
     assert len(pool.map(pids, None)) == 230  # the workers are free again
     assert time.monotonic() - began < 300
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(60.0, [1, 2]), (-1.0, [])])
+def test_what_workers_do_ahead_is_cancelled_unless_they_know_that_time_is_up(seconds, expected):
+    cancelled = []
+    connection = SimpleNamespace(workers=1, get=lambda job: job, cancel=cancelled.extend)
+    coming = RayEngine(connection)._in_order(iter(range(9)))
+    assert next(coming) == 0
+    with limited(Limit(now() + seconds)):
+        coming.close()
+    assert cancelled == expected
+
+
+def test_nothing_is_cancelled_in_a_cluster_that_was_closed():
+    """Ray would start another one to be asked, which kept the interpreter from ending."""
+    asked = []
+    ray = SimpleNamespace(
+        cluster_resources=dict,
+        is_initialized=lambda: True,
+        shutdown=lambda: None,
+        cancel=lambda promise, force: asked.append(promise),
+        wait=lambda promises, **_: (promises, []),
+    )
+    connection = ClusterConnection(ray, "somewhere")
+    connection.cancel(["one"])
+    connection.close()
+    connection.cancel(["another"])
+    assert asked == ["one"]
 
 
 SLOW = """

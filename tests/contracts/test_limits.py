@@ -19,6 +19,7 @@ from fairnepv.errors import TimeLimitError
 from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
 from fairnepv.objective import StiefelObjective
+from fairnepv.search import enumeration
 from fairnepv.search.exact import Tree
 from fairnepv.views import base
 
@@ -47,6 +48,8 @@ class Products:
         self._count(monkeypatch, TopK, "at", lambda topk, *_: topk.size == K)
         self._count(monkeypatch, StiefelObjective, "at", lambda *_: True)
         self._count(monkeypatch, Tree, "explore", lambda *_: True)
+        self._count(monkeypatch, enumeration, "_scores", lambda *_: True)
+        monkeypatch.setattr(enumeration, "_BATCH_NUMBERS", 1 << 17)
         self._count(monkeypatch, base, "squared_norms", lambda rows: len(rows) > K)
 
     def _count(self, monkeypatch, owner, name, counts):
@@ -116,6 +119,19 @@ def test_wherever_the_deadline_falls_there_is_a_set(products, method, engine):
     assert again.indices.tolist() == whole.indices.tolist()
 
 
+def test_a_bound_of_a_calibration_that_time_has_cut_can_be_verified(products):
+    """By whoever has all the time, and so comes to another calibration by the same rule."""
+    asked = {"calibration": "efficiency", "effort": "fast"}
+    data = {name: X * np.geomspace(9, 0.1, X.shape[1]) for name, X in rows().items()}
+    scales = {}
+    for limit in (4.0, 1e6):
+        found = products.of(lambda at=limit: fairnepv.select(data, K, **asked, time_limit=at))
+        scales[found.calibration.rule] = np.array(list(found.calibration.offsets.values()))
+        assert fairnepv.verify_bound(data, found).holds
+    assert list(scales) == ["efficiency, cut short", "efficiency"]
+    assert (scales["efficiency, cut short"] < scales["efficiency"] - 0.01).all()
+
+
 STAGES = {
     "efficiency": {"calibration": "efficiency", "effort": "fast"},
     "floors": {"floors": {"a": -2.0, "b": -2.0}, "effort": "fast"},
@@ -162,6 +178,7 @@ CALLS = {
     "tradeoff": lambda o: fairnepv.tradeoff(rows(), K, "a", points=3, effort="fast", **o),
     "sizes": lambda o: fairnepv.select(rows(), [2, K], effort="fast", **o),
     "relax": lambda o: fairnepv.relax(rows(), K, **o),
+    "exhaustive": lambda o: fairnepv.exhaustive(rows(), K, **o),
 }
 
 
@@ -195,6 +212,21 @@ def test_a_limit_that_reading_takes_is_refused_in_a_sentence(products):
     )
     assert products.late == 0
     assert products.of(lambda: fairnepv.select(rows(), K, time_limit=float(READING))).indices.size
+
+
+def test_an_optimum_is_all_or_nothing(products):
+    """What is not looked at may be the best; and so it is with a calibration."""
+    options = {"calibration": "efficiency"}
+    whole = products.of(lambda: fairnepv.exhaustive(rows(), K, **options))
+    total = len(products.began)
+    again = products.of(lambda: fairnepv.exhaustive(rows(), K, **options, time_limit=1e6))
+    assert again.fair_score == whole.fair_score
+    for limit in range(1, total, 3):
+        limited = {**options, "time_limit": float(limit)}
+        error = products.of(lambda o=limited: fairnepv.exhaustive(rows(), K, **o), limit)
+        assert isinstance(error, TimeLimitError), limit
+        assert "in which not all subsets were looked at" in str(error)
+        assert products.late <= AFTER
 
 
 def test_what_was_cut_short_says_so_in_words(products):

@@ -27,6 +27,7 @@ from fairnepv import (
 from fairnepv.api.neighbours import usual_rows as _usual_rows
 from fairnepv.api.selection import make_selection
 from fairnepv.data import paper_instance
+from fairnepv.errors import TimeLimitError
 from fairnepv.insight.floors import _settled
 from fairnepv.methods import find
 from fairnepv.problem import Constraints
@@ -996,6 +997,30 @@ def test_floors_out_of_reach_end_the_curve():
     assert 1 <= len(found.selections) == len(found.floors) < 4
     assert found.notes[0].startswith("the curve ends before floors {'vision': ")
     assert all(point.scores["vision"] >= best - 1e-3 - 1e-8 for point in found.selections)
+
+
+@pytest.mark.parametrize("ending", ["while rows are read", "in its search", "out of time"])
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_selection_that_is_cut_short_leaves_those_before_it(monkeypatch, turn, ending):
+    """The second is the view's own optimum, the third the first above the fair one."""
+    made = []
+
+    def cut(data: Any, k: Any, **options: Any) -> Any:
+        made.append(options)
+        if len(made) <= turn:
+            return fairnepv.select(data, k, **options)
+        if ending == "out of time":
+            raise TimeLimitError("time_limit is over")
+        if ending == "while rows are read":
+            raise KeyboardInterrupt
+        return replace(fairnepv.select(data, k, **options), status=Status.INTERRUPTED)
+
+    monkeypatch.setattr("fairnepv.insight.floors.select", cut)
+    found = fairnepv.tradeoff(pool(), 5, "text", points=4, **FAST)
+    assert len(made) == turn + 1
+    assert len(found.selections) == len(found.floors) == 1
+    assert found.notes[0].startswith("the curve ends ")
+    assert found.notes[0].endswith(("interrupted; this is the best so far", "time_limit is over"))
 
 
 def test_a_view_that_has_nothing_to_gain():

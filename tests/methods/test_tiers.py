@@ -1,8 +1,10 @@
 """Selection in two tiers: the same numbers as the whole pool, every rule, a bound that holds."""
 
+import gc
 import itertools
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ from hypothesis import strategies as st
 import cases
 import fairnepv
 import reference
-from fairnepv import InputError, Status
+from fairnepv import InputError, LocalEngine, Status
 from fairnepv.api.inputs import pose
+from fairnepv.compute import clock
 from fairnepv.errors import UnsupportedError
 from fairnepv.io.rows import Columns, HeldRows, RowFile, Shards
 from fairnepv.loop import Context, pack, run, unpack
@@ -432,6 +435,40 @@ def test_an_interruption_in_the_second_tier_keeps_the_best_shard():
     state = run(FirstTier(problem, shards_of(problem.pool, K, 3))).state
     assert found.status is Status.INTERRUPTED
     assert found.fair_score >= state.value - 1e-9
+
+
+class Ahead(LocalEngine):
+    """Says whether what it has made of all states was taken, or is not wanted any more."""
+
+    closed = False
+
+    def each(self, task, source, states):
+        try:
+            yield from (task(source, state) for state in list(states))
+        finally:
+            type(self).closed = True
+
+
+@pytest.mark.parametrize("ending", ["interrupted", "out of time"])
+def test_workers_that_are_ahead_are_told_of_the_end(monkeypatch, ending):
+    """Not when the garbage collector comes by: their cluster may be closed by then."""
+
+    def progress(step):
+        if step.stage == "shards" and step.step == 2:
+            if ending == "interrupted":
+                raise KeyboardInterrupt
+            late = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0, time=time.time)
+            monkeypatch.setattr(clock, "time", late)
+
+    monkeypatch.setattr(Ahead, "closed", False)
+    gc.disable()
+    try:
+        options = {"certify": False, "engine": Ahead(), "progress": progress, "time_limit": 60.0}
+        found = fairnepv.select(DATA, K, hierarchical=5, **options)
+        assert Ahead.closed
+    finally:
+        gc.enable()
+    assert any("looked at 2 of 5 shards" in note for note in found.notes)
 
 
 def test_out_of_time_there_are_still_k_items():

@@ -63,6 +63,7 @@ def made_up(method: str, scores: dict[str, float], rule: str = "unit-diagonal") 
         scores=scores,
         fair_score=reference.soft_min(np.array(list(scores.values())), TAU),
         settings={**real.settings, "method": method, "calibration": rule},
+        calibration=replace(real.calibration, rule=rule),
     )
 
 

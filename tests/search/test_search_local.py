@@ -22,6 +22,7 @@ from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.local import LocalState, best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from frame_problems import paper_kernels, paper_problem
 from search_problems import (
     STORAGE,
     best_allowed_swap,
@@ -41,17 +42,6 @@ BLOCKS = [1, 3, 7, None]
 SEEDS = st.integers(0, 10**6)
 GAIN = 1e-10  # what a swap must bring to be made
 ROUNDING = 1e-12
-
-
-def paper_problem(**options) -> Problem:
-    paper = cases.paper_instance()
-    views = [DiagonalView(paper[name], eps=0) for name in ("text", "vision")]
-    return pose(views, paper["k"], paper["tau"], [1.0, 1.0], **options)
-
-
-def paper_kernels() -> list[np.ndarray]:
-    paper = cases.paper_instance()
-    return [np.diag(paper["text"]), np.diag(paper["vision"])]
 
 
 def first_rows(case: cases.Case) -> np.ndarray:

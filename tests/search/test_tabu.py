@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 import cases
 import fairnepv
 import reference
-from fairnepv import DiagonalView, Status
+from fairnepv import Status
 from fairnepv import problem as problem_module
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import EFFORTS, Found, arena_rows
 from fairnepv.search.effort import Effort, roam
 from fairnepv.search.tabu import Arena, TabuSearch, TabuState, promising_rows
+from frame_problems import paper_problem
 from search_problems import (
     STORAGE,
     examples,
@@ -32,12 +33,6 @@ from search_problems import (
 
 SEEDS = st.integers(0, 10**6)
 GAIN = 1e-10
-
-
-def paper_problem() -> Problem:
-    paper = cases.paper_instance()
-    views = [DiagonalView(paper[name], eps=0) for name in ("text", "vision")]
-    return pose(views, paper["k"], paper["tau"], [1.0, 1.0])
 
 
 def open_to_all(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from fairnepv.loop import Context
 from fairnepv.options import CALIBRATIONS
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.views import Calibration, Pool
+from fairnepv.views.scales import CUT_SHORT
 
 _SHARE = 0.3  # of the time that is left: what all bounds for 'efficiency' get together
 
@@ -57,14 +58,13 @@ def check_calibration(
 ) -> None:
     """Refuse a stored calibration whose numbers are not those of its rule for this data.
 
-    Factors that somebody chose are terms of the problem: they have no rule, and nothing but their
-    form can be checked. `expected` is what the caller knows of the calibration, if anything.
+    Factors that somebody chose, or that a limit left, are terms of the problem: no rule gives them,
+    and nothing but their form can be checked. `expected` is what the caller knows of the
+    calibration, if anything.
     """
     if expected is None:
-        expected = claimed.rule
-        if claimed.rule == "explicit":
-            with np.errstate(over="ignore"):
-                expected = {name: float(np.exp(log)) for name, log in claimed.offsets.items()}
+        given = claimed.rule in ("explicit", CUT_SHORT)
+        expected = _in_form(pool, claimed) if given else claimed.rule
     again = calibrate(pool, expected, k, constraints)
     if not claimed.agrees(again):
         raise InputError(
@@ -96,6 +96,14 @@ def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
         for name, value in factors.items()
     }
     return Calibration("explicit", offsets=offsets)
+
+
+def _in_form(pool: Pool, claimed: Calibration) -> Calibration:
+    """The offsets of a calibration, one for each view, with nothing else that it may hold."""
+    with np.errstate(over="ignore"):
+        factors = {name: float(np.exp(log)) for name, log in claimed.offsets.items()}
+    short = claimed.rule == CUT_SHORT
+    return replace(_explicit(pool, factors), rule=claimed.rule, normalize=short)
 
 
 def _trace_factors(pool: Pool) -> dict[str, float]:
@@ -132,6 +140,7 @@ def _efficiency(problem: Problem, session: Context | None) -> Calibration:
         )
     return replace(
         unit,
+        rule=CUT_SHORT if cut else unit.rule,
         offsets={name: -solved.bound for name, solved in proven.items()},
         evidence={name: solved.dual for name, solved in proven.items()},
     )

@@ -1,6 +1,7 @@
 """`certify` and `verify_bound`: what no k items can exceed, and whether that is so."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import check_calibration
@@ -9,6 +10,7 @@ from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
+from fairnepv.compute.clock import apart
 from fairnepv.concave import (
     Certificate,
     Proof,
@@ -29,6 +31,7 @@ _READ = ("views", "quality", "ids", "engine")  # of what poses a problem, what b
 
 
 @takes(CertifyOptions)
+@apart
 def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Certificate:
     """What no k items can exceed: a proven bound on F_tau, and on every view alone.
 
@@ -52,10 +55,12 @@ def certify_posed(
     session = session or Context(time_limit=options["time_limit"], progress=options["progress"])
     with session.share(FLOORS):
         refuse_unreachable_floors(problem, session)
-    return prove(problem, options["gap"], session)
+    certificate = prove(problem, options["gap"], session)
+    return replace(certificate, notes=(*certificate.notes, *session.notes))
 
 
 @takes(ProblemOptions)
+@apart
 def verify_bound(
     data: Any,
     certificate: Certificate | Proof | Selection,
@@ -67,8 +72,9 @@ def verify_bound(
 
     A certificate brings the terms of its problem along: k, tau, eps, calibration, constraints,
     priorities. The numbers of a calibration are computed again from its rule and the data, and
-    refused where they differ. The other terms are the question, which only you can know: they are
-    in the result (`claimed.terms`), and whatever of them you hand in is compared with them.
+    refused where they differ, if it has a rule: explicit factors have none, nor has a calibration
+    that was cut short. These and the other terms are the question, which only you can know: they
+    are in the result (`claimed.terms`), and whatever of them you hand in is compared with them.
 
     Of the options give views, ids, quality and engine as they were, and any other term that the
     certificate should have; those that are left out are not compared.

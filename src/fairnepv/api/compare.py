@@ -19,6 +19,7 @@ from fairnepv.api.search import (
 )
 from fairnepv.api.selection import Comparison, Selection
 from fairnepv.checks import brief
+from fairnepv.compute.clock import apart
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context, Step
@@ -30,6 +31,7 @@ from fairnepv.signatures import checked, completed, part, takes
 
 
 @takes(CompareOptions)
+@apart
 def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Comparison:
     """One row per selector on the same problem, all with the same rounding budget.
 

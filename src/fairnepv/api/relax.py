@@ -6,6 +6,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from fairnepv.api.inputs import pose
+from fairnepv.compute.clock import apart
 from fairnepv.errors import NumericalError, UnsupportedError
 from fairnepv.loop import Context, check_progress
 from fairnepv.options import ProblemOptions, RelaxOptions
@@ -16,6 +17,7 @@ from fairnepv.views.imprint import Imprint
 
 
 @takes(RelaxOptions)
+@apart
 def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxation:
     """Maximise f_tau over orthonormal frames [FairNEPv, Eq. (P-Fair)].
 

@@ -7,6 +7,8 @@ from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, 
 from fairnepv.api.search import warn_of_ranks
 from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
 from fairnepv.compute import block_threads
+from fairnepv.compute.clock import apart, check_time
+from fairnepv.loop import Context
 from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
 from fairnepv.problem import Problem
 from fairnepv.search import enumerate_subsets
@@ -15,6 +17,7 @@ from fairnepv.views.base import Indices
 
 
 @takes(ScoreOptions)
+@apart
 def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
 
@@ -40,13 +43,20 @@ def score_posed(problem: Problem, rows: Indices) -> Score:
 
 
 @takes(ExhaustiveOptions)
+@apart
 def exhaustive(data: Any, k: int | float, **options: Unpack[ExhaustiveOptions]) -> Optimum:
     """The discrete optimum of a small pool by looking at all C(n, k) subsets.
 
     data, k: as for `select`; k is one size.
+
+    What was not looked at may be the optimum, so that a `time_limit` that is over before all are
+    looked at raises `TimeLimitError`.
     """
     given = checked("exhaustive", ExhaustiveOptions, options)
-    problem = pose(data, k, **part(ProblemOptions, given))
-    warn_of_ranks(problem)
-    with block_threads(problem.work()):
-        return make_optimum(problem, enumerate_subsets(problem, given["limit"]))
+    session = Context(time_limit=given["time_limit"])
+    with session.needed("not all subsets were looked at"):
+        problem = pose(data, k, **part(ProblemOptions, given))
+        check_time()  # by a calibration that was cut short there would be another optimum
+        warn_of_ranks(problem)
+        with block_threads(problem.work()):
+            return make_optimum(problem, enumerate_subsets(problem, given["limit"]))

@@ -176,7 +176,7 @@ def rank_notes(problem: Problem, certificate: Certificate | None = None) -> tupl
     )
 
 
-def warn_of_ranks(problem: Problem, certificate: Certificate | None = None, depth: int = 3) -> None:
-    """Seen from the caller of the front door, `depth` calls up."""
+def warn_of_ranks(problem: Problem, certificate: Certificate | None = None, depth: int = 4) -> None:
+    """Seen from the caller of the front door, `depth` calls up (of which `apart` is one)."""
     for note in rank_notes(problem, certificate):
         warnings.warn(note, RankWarning, stacklevel=depth)

@@ -20,6 +20,7 @@ from fairnepv.api.search import (
 )
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief
+from fairnepv.compute.clock import apart
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.loop import Context
@@ -36,6 +37,7 @@ def select(
     data: Any, k: Sequence[int | float], **options: Unpack[SelectOptions]
 ) -> dict[int, Selection]: ...
 @takes(SelectOptions)
+@apart
 def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
     """Choose k items so that no view is left behind, and say how good the choice is.
 
@@ -59,7 +61,7 @@ def is_one_size(k: Any) -> bool:
     return not isinstance(k, list | tuple) and np.ndim(k) == 0
 
 
-def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 4) -> Selection:
+def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 5) -> Selection:
     session = _session_of(options)
     problem = pose_within_limit(data, k, options, [options["method"]], session)
     selection = select_posed(problem, options, session)
@@ -116,7 +118,7 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     call = Context(time_limit=options["time_limit"])
     for turn, size in enumerate(sorted(whole)):
         options = {**options, "time_limit": call.part(len(whole) - turn)}
-        found[size] = _select_one(data, size, options, 5)
+        found[size] = _select_one(data, size, options, 6)
         if found[size].status is Status.INTERRUPTED:
             break
         if options["nested"]:

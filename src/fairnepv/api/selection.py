@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fairnepv.api.neighbours import Survey, survey, usual_rows
 from fairnepv.compute import block_threads, few_threads
+from fairnepv.compute.clock import OutOfTime
 from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
@@ -117,13 +118,16 @@ class Selection(Score):
         return kept
 
     def looked_around(self) -> Selection:
-        """The same with that pass made. If it is interrupted or the data is gone by then, the
-        selection says so and has no coverage: the picks are not lost for it."""
+        """The same with that pass made. If it is interrupted or the time or the data is gone by
+        then, the selection says so and has no coverage: the picks are not lost for it."""
         try:
             self.neighbours()
             return self
         except KeyboardInterrupt:
             found = replace(self, status=Status.INTERRUPTED)
+        except OutOfTime:
+            note = "coverage is not known, since time_limit left no time to look at all rows again"
+            found = replace(self, run_notes=(*self.run_notes, note))
         except FairnepvError as error:
             note = f"coverage is not known, since the data could not be read again: {error}"
             found = replace(self, run_notes=(*self.run_notes, note))

@@ -1,5 +1,6 @@
 """`fairnepv certify` and `fairnepv verify-bound`: a bound, and whether it holds."""
 
+from dataclasses import replace
 from shlex import join
 from typing import Any
 
@@ -33,7 +34,6 @@ def certify(
     from fairnepv.concave import proof_arrays
     from fairnepv.report import certificate_record, certificate_summary, certificate_table
 
-    again = ["-k", str(k), *problem.arguments]
     report.inputs = problem.files
     output = report.output("out", (".npz",))
     if plan:
@@ -49,8 +49,20 @@ def certify(
         show(certificate_table(certificate), certificate_summary(certificate))
         if written is not None:
             show(f"Wrote {written}. To check it against this very problem:")
-            show("  " + join(["fairnepv", "verify-bound", str(written), *again]))
+            terms = ["-k", str(k), *_asked_for(problem, certificate)]
+            show("  " + join(["fairnepv", "verify-bound", str(written), *terms]))
     report.finish(certificate.status, output)
+
+
+def _asked_for(problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
+    """The options that state the terms of a bound; those of a calibration that was cut short are
+    no rule's, and are printed by whoever verifies."""
+    from fairnepv.views.scales import CUT_SHORT
+
+    if certificate.proof.terms.calibration.rule == CUT_SHORT:
+        stated = {name: value for name, value in problem.knobs.items() if name != "calibration"}
+        problem = replace(problem, knobs=stated)
+    return problem.arguments
 
 
 @click.command("verify-bound")

@@ -1,6 +1,7 @@
 """`fairnepv compare`: every selector on the same pool."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -8,7 +9,7 @@ import click
 import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.outputs import Report, print_json, show
+from fairnepv.cli.outputs import Report, looked_around, print_json, show
 
 
 @click.command()
@@ -32,16 +33,19 @@ def compare(
     """Compare selectors: which view does each of them leave behind, and by how much?"""
     from fairnepv import report as reports
     from fairnepv.cli.progress import stage_bar
+    from fairnepv.compute.clock import now
     from fairnepv.io.write import TABLES
 
     report.inputs = problem.files
     table_file = report.output("out", TABLES)
     plot_file = report.output("plot", (".png",))
-    with stage_bar(options["time_limit"]) as progress:
+    given, limit = problem.read(), options["time_limit"]
+    with stage_bar(limit) as progress:
+        began = now()
         options |= {"methods": methods or None, "progress": progress}
-        comparison = fairnepv.compare(k=k, **problem.read(), **options)
-    for row in comparison:
-        row.neighbours()  # of which notes tell
+        found = fairnepv.compare(k=k, **given, **options)
+        deadline = None if limit is None else began + limit
+        comparison = replace(found, rows=tuple(looked_around(found, deadline)))
     report.write(table_file, reports.comparison_columns(comparison))
     if plot_file is not None:
         report.write(plot_file, reports.draw_comparison(comparison))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 
 if TYPE_CHECKING:
+    from fairnepv.api.selection import Selection
     from fairnepv.io.write import Output
     from fairnepv.planning import Forecast
 
@@ -85,6 +86,16 @@ class Report:
 
 def _is_same(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+def looked_around(chosen: Iterable[Selection], deadline: float | None) -> list[Selection]:
+    """The same selections with what a pass over the data tells of each, as far as the time that is
+    left goes, or else a moment."""
+    from fairnepv.compute.clock import Limit, limited, now
+    from fairnepv.loop import MOMENT
+
+    with limited(Limit(None if deadline is None else max(deadline, now() + MOMENT))):
+        return [selection.looked_around() for selection in chosen]
 
 
 def output_at(

@@ -10,9 +10,9 @@ import click
 import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.outputs import Report, print_json, show, show_plan
+from fairnepv.cli.outputs import Report, looked_around, print_json, show, show_plan
 from fairnepv.display import visible
-from fairnepv.errors import InputError
+from fairnepv.errors import InputError, Status
 
 if TYPE_CHECKING:
     from fairnepv.api.selection import Selection
@@ -41,21 +41,34 @@ def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options:
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """
     from fairnepv.cli.progress import stage_bar
+    from fairnepv.compute.clock import now
 
     sizes = k if isinstance(k, list) else None
     tables, others = _outputs(problem, sizes, report, options)
     if plan:
-        given = problem.read(engine=False) | options
-        forecasts = [fairnepv.plan(k=size, **given) for size in sizes or [k]]
+        posed = problem.read(engine=False) | options
+        forecasts = [fairnepv.plan(k=size, **posed) for size in sizes or [k]]
         show_plan(forecasts, as_json=report.as_json)
         return
+    given = problem.read()
     with stage_bar(options["time_limit"]) as progress:
-        found: Any = fairnepv.select(k=k, **problem.read(), **options, progress=progress)
+        began = now()
+        found: Any = fairnepv.select(k=k, **given, **options, progress=progress)
         whole = _by_size(found, sizes) if sizes else {None: found}
-        chosen = {size: selection.looked_around() for size, selection in whole.items()}
+        seen = looked_around(whole.values(), _deadline(began, found, options))
+        chosen = dict(zip(whole, seen, strict=True))
     _show_all(chosen, tables, others, report)
     worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
     report.finish(chosen[worst].status, tables[worst])
+
+
+def _deadline(began: float, found: Any, options: Mapping[str, Any]) -> float | None:
+    """When the call has to end; with a checkpoint, whose limit is for new work, once that ended."""
+    from fairnepv.compute.clock import now
+
+    if options["checkpoint"] is not None:
+        return now() if found.status is Status.TIME_LIMIT else None
+    return None if options["time_limit"] is None else began + options["time_limit"]
 
 
 def _outputs(

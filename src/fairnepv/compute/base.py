@@ -17,7 +17,7 @@ A task that is `portable` computes where the engine keeps the rows: it takes its
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -184,9 +184,12 @@ class Engine(Protocol):
         """Results of the task, combined by `tree_fold`."""
         ...
 
-    def each(self, task: Callable[..., R], source: RowSource, states: Iterable[Any]) -> Iterator[R]:
+    def each(
+        self, task: Callable[..., R], source: RowSource, states: Iterable[Any]
+    ) -> Generator[R, None, None]:
         """The results of `task(source, state)` in order: for work that is larger than a pass, and
-        independent. Workers may be ahead, each with a source and an engine of its own."""
+        independent. Workers may be ahead, each with a source and an engine of its own; whoever does
+        not take all results closes this, which ends them."""
         return (task(source, state) for state in states)
 
 

@@ -3,22 +3,29 @@
 Whoever has only so much time arms a `Limit` around the work; limits nest, and the earliest counts.
 Engines, solvers and searches call `check_time` before a product. What it raises is no `Exception`,
 as Ctrl-C is none, and is turned into an answer by whoever armed the limit (`loop.Context`). Threads
-of a pass see the limits of the thread that began it.
+of a pass see the limits of the thread that began it. Calls from outside are `apart`: what is armed
+around them does not count within, and nothing that they arm outlives them.
 """
+
+from __future__ import annotations
 
 import contextlib
 import functools
 import math
 import time
-from collections.abc import Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 _SMALL = 192  # columns of a matrix that tells how long the factors of larger ones take
 EIGENVECTORS = 9.0  # operations, times the cube of the columns
 _QUICKER = 0.5  # of what the operations say: those of larger matrices are the quicker ones
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class OutOfTime(BaseException):
@@ -32,37 +39,72 @@ class Limit:
     deadline: float | None
 
 
-_armed: ContextVar[tuple[Limit, ...]] = ContextVar("limits", default=())
-
-
 def now() -> float:
     """The clock of all deadlines, in one place."""
     return time.monotonic()
 
 
-@contextlib.contextmanager
-def limited(limit: Limit) -> Iterator[None]:
+class _Armed:
+    """A `with` block, and the limits that count within.
+
+    No generator, which Ctrl-C could leave for the garbage collector to end at any later time.
+    """
+
+    def __init__(self, limits: tuple[Limit, ...]) -> None:
+        self.limits, self._around = limits, _armed.get()
+
+    def __enter__(self) -> None:
+        _armed.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_armed():
+            _armed.set(self._around)
+
+    def _is_armed(self) -> bool:
+        """Here, or around blocks that Ctrl-C kept from ending."""
+        block = _armed.get()
+        while block is not None and block is not self:
+            block = block._around
+        return block is self
+
+
+_armed: ContextVar[_Armed | None] = ContextVar("limits", default=None)
+
+
+def limited(limit: Limit) -> contextlib.AbstractContextManager[None]:
     """Work that ends by the deadline, or by an earlier one that is armed already."""
-    token = _armed.set((*_armed.get(), limit))
-    try:
-        yield
-    finally:
-        _armed.reset(token)
+    return _Armed((*_limits(), limit))
 
 
-@contextlib.contextmanager
-def unlimited() -> Iterator[None]:
+def unlimited() -> contextlib.AbstractContextManager[None]:
     """Work without which there is no answer: what is armed around it does not count."""
-    token = _armed.set(())
-    try:
-        yield
-    finally:
-        _armed.reset(token)
+    return _Armed(())
+
+
+def apart(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that users call, which begins without limits and leaves none behind.
+
+    Ctrl-C may come between any two instructions, also between those that arm and disarm. What a
+    call sets in a copy of the context is gone however it ends, as C code enters and leaves that.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        context = copy_context()
+        context.run(_armed.set, None)
+        return context.run(function, *arguments, **options)
+
+    return call
+
+
+def _limits() -> tuple[Limit, ...]:
+    block = _armed.get()
+    return () if block is None else block.limits
 
 
 def left() -> float:
     """Seconds to the earliest deadline; infinite where there is none."""
-    deadlines = [limit.deadline for limit in _armed.get() if limit.deadline is not None]
+    deadlines = [limit.deadline for limit in _limits() if limit.deadline is not None]
     return min(deadlines) - now() if deadlines else math.inf
 
 

@@ -67,6 +67,9 @@ def tradeoff(
         return Tradeoff(view, np.array([fair.scores[view]]), (fair,), (note,))
     again = {**options, "calibration": fair.calibration}
     low, high = fair.scores[view], _own_optimum(data, k, view, {**again, **share(points)})
+    if isinstance(high, str):
+        note = f"the curve ends with the fair selection, as no other floor is known: {high}"
+        return Tradeoff(view, np.array([low]), (fair,), (note,))
     if high - low <= _NOTHING:
         note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
         return Tradeoff(view, np.array([low]), (fair,), (note,))
@@ -86,22 +89,37 @@ def tradeoff(
     return Tradeoff(view, floors[: len(selections)], tuple(_settled(selections)), tuple(notes))
 
 
-def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> float:
-    """The score of what is best for the view alone, whatever other views were promised."""
+def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> float | str:
+    """The score of what is best for the view alone, whatever other views were promised; or why
+    there is none."""
     ours = {name: options[name] for name in options if name not in _OF_A_BOUND}
     alone = {**ours, "method": f"{view}-only", "floors": None, "certify": False}
-    return float(select(data, k, **alone).scores[view])
+    found = _select_in_time(data, k, alone)
+    return found if isinstance(found, str) else float(found.scores[view])
 
 
 def _select_above(data: Any, k: Any, options: Mapping[str, Any]) -> Selection | str:
     """The selection that keeps the floors, or why there is none."""
     try:
-        found: Selection = select(data, k, **options)
-    except (InputError, TimeLimitError) as error:
+        found = _select_in_time(data, k, options)
+    except InputError as error:
         return str(error)
+    if isinstance(found, str):
+        return found
     assert found.problem is not None
     if misses_floors(found.problem, found.indices):  # also where a search was out of time
         return Status.FLOORS_MISSED.value
+    return found
+
+
+def _select_in_time(data: Any, k: Any, options: Mapping[str, Any]) -> Selection | str:
+    """A selection, or why it is left out: Ctrl-C and the end of time leave those before it."""
+    try:
+        found: Selection = select(data, k, **options)
+    except TimeLimitError as error:
+        return str(error)
+    except KeyboardInterrupt:  # while rows were read
+        return Status.INTERRUPTED.value
     return Status.INTERRUPTED.value if found.status is Status.INTERRUPTED else found
 
 

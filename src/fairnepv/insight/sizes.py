@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fairnepv.api.inputs import count_items, pose
 from fairnepv.checks import brief, check_flag
 from fairnepv.compute import block_threads
+from fairnepv.compute.clock import apart
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
@@ -65,6 +66,7 @@ class Curve:
 
 
 @takes(CurveOptions)
+@apart
 def curve(
     data: Any,
     k_max: int | float | None = None,

@@ -12,6 +12,7 @@ from fairnepv.api.search import BOUND, carry_out, prove
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_positive, check_seed
 from fairnepv.compute import block_threads
+from fairnepv.compute.clock import apart
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
@@ -58,6 +59,7 @@ class Stability:
         return np.asarray(self.selection.ids[self.kept == 1.0])
 
 
+@apart
 def stability(
     selection: Selection,
     *,

@@ -101,13 +101,13 @@ class Context:
     def absorbing_interruption(self) -> Iterator[None]:
         """For work outside of the loop that may be given up because something is in hand: Ctrl-C
         and the deadline end it, and `stopped` says so."""
-        try:
-            with limited(self._limit):
+        with limited(self._limit):  # which is no part of the work: nothing is absorbed before that
+            try:
                 yield
-        except KeyboardInterrupt:
-            self._stop(Status.INTERRUPTED)
-        except OutOfTime:
-            self._stop(Status.TIME_LIMIT)
+            except KeyboardInterrupt:
+                self._stop(Status.INTERRUPTED)
+            except OutOfTime:
+                self._stop(Status.TIME_LIMIT)
 
     @contextlib.contextmanager
     def needed(self, what: str) -> Iterator[None]:

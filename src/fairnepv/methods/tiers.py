@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -97,7 +98,8 @@ def find_in_tiers(problem: Problem, plan: Plan, context: Context) -> Found:
     if len(plan.shards) <= 2:
         return find(problem, plan, context)
     whole = context.journal is not None  # or a shard that takes longer would never be done
-    outcome = context.run(FirstTier(problem, plan.shards, context.deadline, first_whole=whole))
+    with closing(FirstTier(problem, plan.shards, context.deadline, first_whole=whole)) as tier:
+        outcome = context.run(tier)
     state = outcome.state
     found = Found(_in_hand(problem, state), outcome.status)
     if outcome.status is not Status.COMPLETE:
@@ -170,7 +172,14 @@ class FirstTier:
         # Told by the clock on the wall, which is the one that machines have in common.
         self._deadline = None if deadline is None else deadline - time.monotonic() + time.time()
         self._shards = list(itertools.pairwise(shards))
-        self._coming: tuple[int, Iterator[tuple[Found, float]]] | None = None
+        self._coming: Generator[tuple[Found, float], None, None] | None = None
+        self._next = -1  # the shard that comes next; -1 where that is not known
+
+    def close(self) -> None:
+        """End what workers do ahead. Left to the garbage collector, which finds it in a cycle, that
+        might be after the end of the cluster."""
+        if self._coming is not None:
+            self._coming.close()
 
     def init(self) -> ShardsState:
         none = np.empty(0, dtype=np.int64)
@@ -194,13 +203,13 @@ class FirstTier:
         )
 
     def _found_in(self, shard: int) -> tuple[Found, float]:
-        number, coming = self._coming or (-1, iter(()))
-        self._coming = None  # until it is known where it stands, should this be interrupted
-        if number != shard:
+        if self._coming is None or self._next != shard:
+            self.close()
             tasks = map(self._task, range(shard, len(self._shards)))
-            coming = self.problem.pool.each(_winners, tasks)
-        found = next(coming)
-        self._coming = shard + 1, coming
+            self._coming = self.problem.pool.each(_winners, tasks)
+        self._next = -1  # should this be interrupted
+        found = next(self._coming)
+        self._next = shard + 1
         return found
 
     def _task(self, shard: int) -> ShardTask:

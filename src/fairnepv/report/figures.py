@@ -85,7 +85,7 @@ def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel(
             "share of its bound that a view keeps"
-            if rows[0].settings["calibration"] == "efficiency"
+            if rows[0].calibration.by_bounds
             else "volume per item, exp(d)"
         )
         handles = view_handles(views)

@@ -14,13 +14,14 @@ from fairnepv.planning import Forecast
 from fairnepv.problem import Constraints
 from fairnepv.stiefel import Relaxation
 from fairnepv.views.base import Indices
-from fairnepv.views.scales import SOLVED
+from fairnepv.views.scales import CUT_SHORT, SOLVED
 
 _WIDEST = 1e9  # a bound beyond this has no digits to round
 _NOTICEABLE = 0.01  # nats per item: one per cent
 _FEW = 8  # rows that are listed one by one
 _ORIGINS = {
     "explicit": "of the certificate",
+    CUT_SHORT: "of the certificate; what a limit or Ctrl-C has left, which nobody computes again",
     "efficiency": f"of the certificate; computed again, the same to {SOLVED:g}",
 }
 
@@ -136,7 +137,7 @@ def _sentence(row: Selection, fair: Selection) -> str:
 
 
 def _how_much(row: Selection, fair: Selection, view: str) -> str:
-    if row.settings["calibration"] == "efficiency":
+    if row.calibration.by_bounds:
         kept, fair_kept = (100 * math.exp(s.scores[view]) for s in (row, fair))
         return (
             f"it keeps {kept:.1f}% of the bound on what {view} could have alone, {fair.method} "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.compute.clock import check_time
 from fairnepv.errors import InputError
 from fairnepv.objective import (
     FLOOR_ROUNDING,
@@ -56,6 +57,7 @@ def enumerate_subsets(problem: Problem, limit: int = default("limit")) -> Enumer
     rules, looked, unsure = problem.constraints, 0, _unsure(problem)
     subsets, scores = np.empty((0, k), dtype=np.int64), np.empty(0)  # those tied with the best
     for batch in _batches(n, k):
+        check_time()
         if rules:
             batch = batch[[rules.is_met(subset) for subset in batch]]
         looked += len(batch)

@@ -42,7 +42,10 @@ class TabuState:
     slots_free: Indices  # (k,) and a slot may be filled anew
     swaps: int = 0
     finished: bool = False  # nothing is allowed any more
-    passes: int = 0
+
+    @property
+    def passes(self) -> int:
+        return 0  # the rows are held
 
 
 class TabuSearch:

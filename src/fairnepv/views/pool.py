@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -180,9 +180,10 @@ class Pool:
         walked = Pass(task, self, state, aligned, width=width, total=total, fixed=fixed)
         return self.engine.reduce(walked, combine)
 
-    def each(self, task: Callable[[Pool, T], R], states: Iterable[T]) -> Iterator[R]:
+    def each(self, task: Callable[[Pool, T], R], states: Iterable[T]) -> Generator[R, None, None]:
         """`task(pool, state)` for one state after the other, as they are asked for; where the
-        engine has workers, these are ahead, each with a pool and an engine of its own."""
+        engine has workers, these are ahead, each with a pool and an engine of its own, until all
+        results are taken or this is closed."""
         return self.engine.each(task, self, states)
 
     @functools.cached_property

@@ -18,6 +18,9 @@ from fairnepv.views.pool import Pool
 from fairnepv.views.validity import LARGEST_SQUARE
 
 _COMPUTED, SOLVED = 1e-9, 1e-6  # by which numbers may differ between two machines
+# The rule of a calibration by bounds that time_limit or Ctrl-C left looser than the data gives: no
+# machine finds its numbers again, so that they are terms, as those that somebody chose.
+CUT_SHORT = "efficiency, cut short"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class Calibration:
     offsets: Mapping[str, float] = field(default_factory=dict, hash=False)
     # What proves the offsets of 'efficiency', for a certificate of the same problem to use again.
     evidence: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def by_bounds(self) -> bool:
+        """Whether exp(d_q) is the share of its own bound that a view keeps."""
+        return self.rule in ("efficiency", CUT_SHORT)
 
     def agrees(self, other: Calibration) -> bool:
         """Whether both are one, but for digits in which two machines may differ; those of

@@ -118,9 +118,10 @@ class ClusterConnection:
         it imports stays broken. Ray starts others.
 
         Ray may lose the cancellation of a task that is on its way to a worker, so what is left
-        after a moment is cancelled again.
+        after a moment is cancelled again. Nothing is left of a cluster that was closed, and to ask
+        Ray for it would start another one.
         """
-        left = list(promises)
+        left = list(promises) if self.alive else []
         with contextlib.suppress(Exception):  # the cluster may have ended
             for _ in range(_CANCELS):
                 if not left:

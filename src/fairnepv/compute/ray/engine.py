@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fairnepv.compute.base import Array, Engine, Pass, R, RowSource, end_to_end, tree_fold
-from fairnepv.compute.clock import OutOfTime, check_time, deadline_on_the_wall
+from fairnepv.compute.clock import OutOfTime, check_time, deadline_on_the_wall, left
 from fairnepv.compute.local import BLOCK_NUMBERS, LocalEngine
 from fairnepv.compute.ray.connection import ClusterConnection
 from fairnepv.compute.ray.join import join_cluster
@@ -89,7 +89,9 @@ class RayEngine(Engine):
         folded: R = tree_fold(map(writable, self._in_order(jobs)), combine)
         return folded
 
-    def each(self, task: Callable[..., R], source: RowSource, states: Iterable[Any]) -> Iterator[R]:
+    def each(
+        self, task: Callable[..., R], source: RowSource, states: Iterable[Any]
+    ) -> Generator[R, None, None]:
         """By one worker each, which has the blocks of this engine and one thread."""
         self.connection.check()
         sent = self.connection.sender.send(source)
@@ -130,7 +132,7 @@ class RayEngine(Engine):
         while group := tuple(itertools.islice(jobs, _FOLDED)):
             yield self.connection.submit(work_folding, False, packed, *group)
 
-    def _in_order(self, jobs: Iterator[Any]) -> Iterator[Any]:
+    def _in_order(self, jobs: Iterator[Any]) -> Generator[Any, None, None]:
         """Results in order; the workers have something to do while one of them is waited for."""
         ahead: deque[Any] = deque()
         most = 2 * self.connection.workers + 1
@@ -141,11 +143,12 @@ class RayEngine(Engine):
                     yield self._first(ahead)
             while ahead:
                 yield self._first(ahead)
-        except OutOfTime:
-            ahead.clear()  # workers know the deadline, too, and are needed for what comes next
+        except (OutOfTime, GeneratorExit) as end:
+            if isinstance(end, OutOfTime) or left() <= 0:
+                ahead.clear()  # workers know the deadline, too, and are needed for what comes next
             raise
         finally:
-            self.connection.cancel(ahead)  # after an error or an interruption
+            self.connection.cancel(ahead)  # after an error or an interruption, or if closed early
 
     def _first(self, ahead: deque[Any]) -> Any:
         """The result that is next; until it is there, its job is one of those to be cancelled."""
