@@ -408,7 +408,7 @@ def test_the_trace_tells_what_each_stage_did():
     assert min(abs(value - searched.fair_score) for value in swaps) < 1e-9
     nepv = fairnepv.select(small_pool(), 6, method="nepv", certify=False)
     last = [row.residual for row in nepv.trace if row.stage == "ascent"][-1]
-    assert last <= selectors.FOR_ROUNDING.tol
+    assert last <= selectors.for_rounding(6).tol
     assert all(row.seconds >= 0 and math.isfinite(row.objective) for row in result.trace)
 
 

@@ -35,9 +35,7 @@ from fairnepv.stiefel import relax as solve_relaxation
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Context], Found]
-# Plenty for an ordering of candidates (docs/method.md#plain-iteration). `thorough` starts from the
-# very point that 'nepv' rounds, so that it never ends below it.
-FOR_ROUNDING = Solver("accelerated", tol=1.0, max_steps=300, lanczos_steps=4)
+_ROUGH, _ROUGHEST = 0.01, (0.1, 1.0)  # residual of a relaxation that is rounded, by k; its range
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 _RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded
@@ -205,6 +203,14 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
     return np.log(shares)
 
 
+def for_rounding(k: int) -> Solver:
+    """Plenty for an ordering of candidates (docs/method.md#plain-iteration): from 0.1 to 3 the
+    tolerance changed what swaps made of them by chance only. `thorough` starts from the very point
+    that 'nepv' rounds, so that it never ends below it."""
+    tol = float(np.clip(_ROUGH * k, *_ROUGHEST))
+    return Solver("accelerated", tol=tol, max_steps=300, lanczos_steps=4)
+
+
 def nepv_start(
     problem: Problem, oversampling: float, context: Context, *, start: str = default("start")
 ) -> Found:
@@ -214,7 +220,9 @@ def nepv_start(
     """
     relaxation = None
     with context.share(_RELAXING):
-        relaxation = solve_relaxation(problem, FOR_ROUNDING, start=start, session=context)
+        relaxation = solve_relaxation(
+            problem, for_rounding(problem.k), start=start, session=context
+        )
     if relaxation is None:
         context.notes.append(
             "time_limit left too little for the relaxation of 'nepv', so that items were chosen by "

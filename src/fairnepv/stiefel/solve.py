@@ -42,6 +42,7 @@ _VARIANTS = {
 }
 SOLVERS = ("accelerated", *_VARIANTS)
 _START: str = default("start")
+_CURVED = 0.1  # k times a curvature that a saddle is left by, however loose the tolerance
 _ESCAPES = 5
 _REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
@@ -274,7 +275,7 @@ class _Solve:
         if products == 0:
             return None
         self.passes += products * for_product
-        threshold = max(1e-5, self.solver.tol)
+        threshold = min(max(1e-5, self.solver.tol), _CURVED)
         rng = self.problem.rng(Stream.CURVATURE, attempt)
         return largest_curvature(point, rng, threshold=threshold, products=products)
 
