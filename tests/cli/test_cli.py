@@ -1970,7 +1970,7 @@ def long_pool(tmp_path, monkeypatch) -> Path:
 def test_ctrl_c_writes_the_best_so_far(long_pool, terminal):
     process = start(f"{LONG} --out picks.json", stdout=subprocess.DEVNULL, stderr=terminal.end)
     terminal.started()
-    terminal.read(until=r"swaps .*step")
+    terminal.read(until=r"(tabu|swaps) .*step")  # whichever search comes first
     process.send_signal(signal.SIGINT)
     shown = terminal.read()
     assert process.wait(timeout=300) == 130
