@@ -160,7 +160,7 @@ def test_every_method_returns_k_items_and_their_true_scores(case, effort):
         assert result.settings["effort"] == effort
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @BY_CASE
 def test_no_baseline_beats_the_default(case):
     rows = fairnepv.compare(named(case), case.k, **knobs(case))
@@ -693,7 +693,7 @@ def test_permuting_candidates_permutes_the_answer(method, seed):
     assert moved.fair_score == pytest.approx(plain.fair_score, abs=1e-9)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight", "k-dpp", "random"])
 @examples(4)
 @given(SEEDS, st.sampled_from([1e-3, 0.7, 2.0, 450.0]))
@@ -712,7 +712,7 @@ def test_a_common_scale_changes_nothing(method, seed, scale):
     assert other.upper_bound == pytest.approx(plain.upper_bound + shift, abs=1e-5)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [*OWN, *SHARED])
 @examples(4)
 @given(SEEDS)
