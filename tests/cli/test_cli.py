@@ -202,7 +202,7 @@ def test_a_plan_starts_no_engine(run, folder, monkeypatch):
 # --- select ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("options", "knobs"),
     [
@@ -572,7 +572,7 @@ RULED = [
 ]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("options", "knobs"), RULED, ids=[options for options, _ in RULED])
 def test_every_rule_gets_there(run, ruled, pool, options, knobs):
     document = run(f"select {POSED} {options} --json").document
@@ -1139,6 +1139,7 @@ def test_a_trace_for_machines_is_in_the_document(run, folder):
     assert set(document["trace"][0]) >= {"step", "stage", "seconds", "residual", "weight_text"}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("ending", [".csv", ".json", ".parquet"])
 @pytest.mark.parametrize("solver", ["accelerated", "damped-shifted"])
 def test_a_trace_goes_to_a_table(run, folder, ending, solver):
@@ -1158,6 +1159,7 @@ def test_a_trace_goes_to_a_table(run, folder, ending, solver):
         assert row["weight_text"] + row["weight_vision"] == pytest.approx(1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("solver", ["accelerated", "plain"])
 def test_a_trace_goes_to_a_picture(run, folder, solver):
     assert run(f"relax {POSED} --solver {solver} --trace trace.png --out V.npy").code == 0

@@ -168,6 +168,7 @@ def test_concatenated_is_greedy_on_normalised_rows_side_by_side(case, block):
     assert reference.fair_greedy([L], case.k, case.tau) == S
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_no_swap_improves_concatenated_in_its_own_objective(case):
     own = [concatenation_kernel(case.views, np.mean(case.eps))]

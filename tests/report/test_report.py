@@ -498,6 +498,7 @@ def test_traces_as_curves(drawn):
         assert (axes.get_yscale() == "log") == (value == "residual")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["several stages", "out of time", "degenerate"])
 def test_traces_of_any_length_as_curves(name):
     """Many steps, the start alone, and nothing at all."""
