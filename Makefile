@@ -12,20 +12,29 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0  # an unpinned one may bring gigabytes for GPUs that tests do not need
 
 SOURCES := src studies tests benchmarks examples conftest.py
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# A file's tests stay on one worker, so that what they share is made once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
+BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-slow test-all cover lint format bench clean
+.PHONY: demo test test-fast test-slow test-all tests cover lint format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
 
-test: lint
+test:
+	$(BESIDE) test-fast
+
+test-fast: $(VENV)/.installed-dev
 	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.installed-dev
 	$(PYTEST) -m slow
 
-test-all: lint
+test-all:
+	$(BESIDE) tests
+
+tests: $(VENV)/.installed-dev
 	$(PYTEST)
 
 cover: $(VENV)/.installed-dev

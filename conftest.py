@@ -1,5 +1,6 @@
 """What all tests have in common: two speeds, a state folder of their own, and command lines."""
 
+import gc
 import json
 import shlex
 import sys
@@ -17,13 +18,18 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+# Fifteen thousand cases are no garbage: not looked through while they are made, nor ever after.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what `sample` leaves out as slow, and puts first what takes longest.
-
-    All tests with Ray go to one worker of xdist so (the first gets an eighth of all in one piece):
-    each worker would start a cluster of its own.
-    """
+    """Marks what `sample` leaves out as slow, and puts first the files that take longest."""
     functions = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sample"):
@@ -39,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> int:
     if item.get_closest_marker("ray"):
         return 0
-    return 1 if item.path.stem == "test_uspto_chain" else 2
+    return 1 if "studies" in item.path.parts else 2
 
 
 def _sampled(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:

@@ -149,8 +149,10 @@ class Constraints:
         """Which row may take which slot of `indices`."""
         blocked = np.zeros(n, dtype=bool)
         blocked[indices] = True
-        blocked[self.fixed_out] = True
         quotas = self.quotas or Quotas.none(n, len(indices))
+        if not self:  # searches ask before every swap
+            return SwapRules(blocked, quotas.groups, np.ones((1, len(indices)), dtype=bool))
+        blocked[self.fixed_out] = True
         counts = quotas.count(indices)
         own = quotas.groups[indices]  # (k,)
         same = np.arange(len(counts))[:, None] == own

@@ -383,6 +383,7 @@ def test_parts_are_read_once(raw, tmp_path, monkeypatch):
         shutil.rmtree(tmp_path / "corpus" / work.name)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("damage", [lambda content: content[:-9], lambda content: b"", None])
 def test_a_damaged_state_is_made_anew(raw, corpus, tmp_path, monkeypatch, damage):
     from fairnepv_studies.uspto import ingest as module

@@ -156,6 +156,7 @@ def test_every_file_is_under_the_checksums(folder):
     assert difference(folder) == "more.txt is not listed in SHA256SUMS"
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -221,6 +222,7 @@ def test_a_row_of_the_test_set_is_found(folder):
     assert difference(folder) == f"row {row} of 'nepv', k = 4, seed 0 is not in the selection pool"
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -74,7 +74,7 @@ def all_methods(names: list[str]) -> list[str]:
     return [*OWN, *(f"{name}-only" for name in names), *SHARED]
 
 
-def small_pool(seed: int = 0, n: int = 30) -> dict[str, np.ndarray]:
+def small_pool(seed: int = 0, n: int = 20) -> dict[str, np.ndarray]:
     views = cases.clustered_views(np.random.default_rng(seed), n, [7, 5], 8)
     return {"text": views[0], "vision": views[1]}
 
@@ -160,7 +160,7 @@ def test_every_method_returns_k_items_and_their_true_scores(case, effort):
         assert result.settings["effort"] == effort
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @BY_CASE
 def test_no_baseline_beats_the_default(case):
     rows = fairnepv.compare(named(case), case.k, **knobs(case))
@@ -366,12 +366,12 @@ def test_losses_are_what_one_subset_has_less_than_another():
 def test_settings_tell_how_the_selection_was_made():
     data = small_pool()
     result = fairnepv.select(
-        data, 0.2, tau=0.3, eps={"text": 0.1, "vision": 0.2}, effort="thorough", random_state=7
+        data, 0.3, tau=0.3, eps={"text": 0.1, "vision": 0.2}, effort="thorough", random_state=7
     )
     expected = {
         "method": "auto",
         "effort": "thorough",
-        "n": 30,
+        "n": 20,
         "k": 6,
         "views": {"text": 7, "vision": 5},
         "tau": 0.3,
@@ -416,7 +416,7 @@ def test_ids_name_the_items():
     data = small_pool()
     plain = fairnepv.select(data, 5)
     assert plain.ids.tolist() == plain.indices.tolist()
-    ids = np.array([f"item-{i:02d}" for i in range(30)])
+    ids = np.array([f"item-{i:02d}" for i in range(20)])
     named_items = fairnepv.select(data, 5, ids=ids)
     assert named_items.indices.tolist() == plain.indices.tolist()
     assert named_items.ids.tolist() == ids[plain.indices].tolist()
@@ -425,8 +425,8 @@ def test_ids_name_the_items():
 def test_views_are_aligned_by_their_ids():
     data = small_pool()
     plain = fairnepv.select(data, 5)
-    ids = np.arange(100, 130)
-    order = np.random.default_rng(1).permutation(30)
+    ids = np.arange(100, 120)
+    order = np.random.default_rng(1).permutation(20)
     shuffled = {"text": data["text"], "vision": data["vision"][order]}
     aligned = fairnepv.select(shuffled, 5, ids={"text": ids, "vision": ids[order]})
     assert aligned.indices.tolist() == plain.indices.tolist()
@@ -448,7 +448,7 @@ def test_without_a_certificate_there_is_no_bound(method):
 
 @pytest.mark.parametrize(
     ("fraction", "k"),
-    [(0.2, 6), (0.29, 9), (0.5, 15), (1e-9, 1), (0.9999, 29), (np.float32(0.1), 3)],
+    [(0.3, 6), (0.29, 6), (0.5, 10), (1e-9, 1), (0.9999, 19), (np.float32(0.1), 2)],
 )
 def test_k_may_be_a_fraction(fraction, k):
     result = fairnepv.select(small_pool(), fraction, effort="fast")
@@ -456,7 +456,7 @@ def test_k_may_be_a_fraction(fraction, k):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("k", [1, 2, 28, 29])
+@pytest.mark.parametrize("k", [1, 2, 18, 19])
 def test_k_at_its_ends(k):
     result = fairnepv.select(small_pool(), k)
     assert len(set(result.indices.tolist())) == k
@@ -466,7 +466,7 @@ def test_k_at_its_ends(k):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.uint8, bool])
 def test_narrow_types_are_read_in_float64(dtype):
     rng = np.random.default_rng(2)
-    data = {"a": rng.normal(size=(40, 9)), "b": rng.normal(size=(40, 6))}
+    data = {"a": rng.normal(size=(24, 9)), "b": rng.normal(size=(24, 6))}
     data = {name: (3 * view).astype(dtype) for name, view in data.items()}
     for view in data.values():
         view[~view.any(axis=1)] = 1  # no zero rows
@@ -560,7 +560,7 @@ def test_scores_under_each_calibration(rule):
 
 def test_quality_comes_after_the_calibration():
     data = small_pool()
-    quality = np.random.default_rng(3).uniform(0.1, 4, size=30)
+    quality = np.random.default_rng(3).uniform(0.1, 4, size=20)
     views = [reference.unit_diagonal(view) for view in data.values()]
     common = fairnepv.select(data, 6, quality=quality)
     Ls = kernels(views, [0.1, 0.1], [quality, quality])
@@ -570,7 +570,7 @@ def test_quality_comes_after_the_calibration():
         common.fair_score + 1.01e-10
     )
     one = fairnepv.score(data, common.indices, quality={"vision": quality})
-    Ls = kernels(views, [0.1, 0.1], [np.ones(30), quality])
+    Ls = kernels(views, [0.1, 0.1], [np.ones(20), quality])
     expected = reference.subset_scores(Ls, common.indices)
     assert list(one.scores.values()) == pytest.approx(expected, abs=1e-9)
 
@@ -693,7 +693,7 @@ def test_permuting_candidates_permutes_the_answer(method, seed):
     assert moved.fair_score == pytest.approx(plain.fair_score, abs=1e-9)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [*OWN, "a-only", "averaged", "fixed-weight", "k-dpp", "random"])
 @examples(4)
 @given(SEEDS, st.sampled_from([1e-3, 0.7, 2.0, 450.0]))
@@ -712,7 +712,7 @@ def test_a_common_scale_changes_nothing(method, seed, scale):
     assert other.upper_bound == pytest.approx(plain.upper_bound + shift, abs=1e-5)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [*OWN, *SHARED])
 @examples(4)
 @given(SEEDS)
@@ -934,12 +934,12 @@ def test_progress_hears_of_every_step():
 
 def test_a_comparison_has_a_row_per_selector():
     data = small_pool()
-    rows = fairnepv.compare(data, 6)
+    rows = fairnepv.compare(data, 4)
     names = all_methods(["text", "vision"])
     assert [row.method for row in rows] == names
     assert len(rows) == len(rows.rows) == len(names)
     for name in names:
-        alone = fairnepv.select(data, 6, method=name)
+        alone = fairnepv.select(data, 4, method=name)
         assert rows[name].indices.tolist() == alone.indices.tolist()
         assert rows[name].fair_score == alone.fair_score
         assert rows[name].upper_bound == alone.upper_bound
@@ -1006,17 +1006,17 @@ def test_score_takes_rows_in_any_form():
 def test_score_of_all_rows_and_of_one():
     data = small_pool()
     Ls = calibrated(list(data.values()), "unit-diagonal", 0.1)
-    for rows in (range(30), [11]):
+    for rows in (range(20), [11]):
         score = fairnepv.score(data, list(rows))
         expected = reference.subset_scores(Ls, list(rows))
         assert list(score.scores.values()) == pytest.approx(expected, abs=1e-9)
     assert score.scores == pytest.approx(dict.fromkeys(data, math.log(1.1)), abs=1e-12)
-    everything = fairnepv.score(data, range(30))
+    everything = fairnepv.score(data, range(20))
     assert everything.coverage == pytest.approx(dict.fromkeys(data, 0.0), abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    "bad", [[], [[1, 2]], [1.0, 2.0], [0, 30], [-1, 2], [3, 3], "ab", [True, False], None]
+    "bad", [[], [[1, 2]], [1.0, 2.0], [0, 20], [-1, 2], [3, 3], "ab", [True, False], None]
 )
 def test_score_refuses_what_is_no_subset(bad):
     with pytest.raises(InputError, match="indices") as error:
@@ -1025,24 +1025,24 @@ def test_score_refuses_what_is_no_subset(bad):
 
 
 IDS = {
-    "strings": np.array([f"item-{(7 * i) % 30}" for i in range(30)]),
-    "objects": np.array([f"{(11 * i) % 30}" for i in range(30)], dtype=object),
-    "integers": (13 * np.arange(30)) % 30 - 10,
-    "large": 2**62 + (13 * np.arange(30)) % 30,
-    "bytes": np.array([b"%d" % ((17 * i) % 30) for i in range(30)]),
-    "dates": np.datetime64("2024-02-01") + (7 * np.arange(30)) % 30,
+    "strings": np.array([f"item-{(7 * i) % 20}" for i in range(20)]),
+    "objects": np.array([f"{(11 * i) % 20}" for i in range(20)], dtype=object),
+    "integers": (13 * np.arange(20)) % 20 - 10,
+    "large": 2**62 + (13 * np.arange(20)) % 20,
+    "bytes": np.array([b"%d" % ((17 * i) % 20) for i in range(20)]),
+    "dates": np.datetime64("2024-02-01") + (7 * np.arange(20)) % 20,
 }
 
 
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS.keys())
 def test_score_takes_ids_for_rows(ids):
-    data, rows = small_pool(), [4, 29, 0, 17]
+    data, rows = small_pool(), [4, 19, 0, 17]
     expected = fairnepv.score(data, rows)
     for picks in (ids[rows], ids[rows].tolist() if ids.dtype.kind in "iUO" else ids[rows]):
         by_id = fairnepv.score(data, picks, by_id=True, ids=ids)
         assert by_id == expected
     everything = fairnepv.score(data, ids[::-1], by_id=True, ids=ids)
-    assert everything.scores == pytest.approx(fairnepv.score(data, range(30)).scores, abs=1e-12)
+    assert everything.scores == pytest.approx(fairnepv.score(data, range(20)).scores, abs=1e-12)
 
 
 def test_score_by_id_of_a_selection():
@@ -1058,13 +1058,13 @@ def test_score_by_id_of_a_selection():
 
 
 def test_numbers_may_stand_for_names_that_look_like_them():
-    data, ids = small_pool(), np.arange(30)[::-1].astype(str)
-    assert fairnepv.score(data, [0, 1], by_id=True, ids=ids) == fairnepv.score(data, [29, 28])
+    data, ids = small_pool(), np.arange(20)[::-1].astype(str)
+    assert fairnepv.score(data, [0, 1], by_id=True, ids=ids) == fairnepv.score(data, [19, 18])
 
 
 def test_integer_ids_are_no_row_numbers():
-    data, ids = small_pool(), np.arange(30)[::-1]
-    assert fairnepv.score(data, [0, 1], by_id=True, ids=ids) == fairnepv.score(data, [29, 28])
+    data, ids = small_pool(), np.arange(20)[::-1]
+    assert fairnepv.score(data, [0, 1], by_id=True, ids=ids) == fairnepv.score(data, [19, 18])
     assert fairnepv.score(data, [0, 1], ids=ids) == fairnepv.score(data, [0, 1])
 
 
@@ -1136,7 +1136,7 @@ def test_exhaustive_on_the_papers_instance():
 
 def test_exhaustive_refuses_large_pools_with_the_count():
     with pytest.raises(InputError, match=f"{math.comb(30, 12):,} subsets"):
-        fairnepv.exhaustive(small_pool(), 12)
+        fairnepv.exhaustive(small_pool(n=30), 12)
     with pytest.raises(InputError, match="more than the limit of 100"):
         fairnepv.exhaustive(small_pool(), 2, limit=100)
 

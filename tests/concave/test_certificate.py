@@ -549,7 +549,7 @@ def wider_pool(seed: int, rules: Constraints | None = None, n: int = 150, k: int
     return pose(views, k, 0.05, [0.1, 0.05], rules=rules)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["free", "rules"])
 @pytest.mark.parametrize("seed", range(5))
 def test_an_active_set_ends_where_the_full_solve_ends(seed, kind, few_rows, monkeypatch):

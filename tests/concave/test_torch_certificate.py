@@ -42,7 +42,7 @@ def few_rows(monkeypatch) -> None:
     monkeypatch.setattr(concave_module, "_DENSE_COST", 0.0)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("name", POOLS)
 def test_the_same_bound_as_the_local_engine(name, grows, device, monkeypatch):

@@ -19,6 +19,7 @@ def rows(seed):
     return {"a": rng.standard_normal((N, 5)), "b": rng.standard_normal((N, 6))}
 
 
+@pytest.mark.sample  # every method, and every seed with some
 @pytest.mark.parametrize("method", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_k_items_that_score_what_they_score(method, seed):

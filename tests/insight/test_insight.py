@@ -921,7 +921,7 @@ def test_bad_arguments_of_curve(arguments, words):
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("view", ["text", "vision"])
 def test_a_tradeoff_goes_from_fair_to_selfish(view):
-    data = pool(n=30)
+    data = pool(n=18)
     other = "vision" if view == "text" else "text"
     found = fairnepv.tradeoff(data, 4, view, points=5, certify=False)
     fair = fairnepv.select(data, 4, certify=False)

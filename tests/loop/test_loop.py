@@ -724,6 +724,7 @@ def faulty(name: str, at: int, act: Callable[[Any], Any], *, lasting: bool = Fal
     return SOLVERS[name](replace(f, maps=Faulty(f.maps, at, act, lasting)))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("at", [3, 4, 7, 10, 25])
 def test_an_interruption_inside_a_product_leaves_a_state_to_go_on_from(name, at):

@@ -65,7 +65,7 @@ def check_optimal(outcome: Outcome[ExactState], best: float) -> None:
 # --- The bar --------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("small", [1, 30_000])
 @pytest.mark.parametrize(
     "seeds", [range(start, start + 50) for start in range(0, 300, 50)], ids=str

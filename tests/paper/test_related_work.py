@@ -250,6 +250,7 @@ def test_most_subsets_have_a_smaller_averaged_determinant_than_softmax():
 # --- Saturate -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 @BY_CASE
 @pytest.mark.parametrize("block", [3, None])
 def test_saturate_against_loops(case, block):
@@ -355,6 +356,7 @@ def test_the_order_of_rows_and_their_storage_do_not_matter(name, seed):
         assert select(pose([make(view) for view in views], k, 0.1, eps), name) == plain
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("eps", [1e-10, 1e-6, 10.0])
 @pytest.mark.parametrize("k", [1, 4, 11])

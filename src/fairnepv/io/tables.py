@@ -121,6 +121,8 @@ def _guarded(about: str) -> list[str]:
 
 def _integers_if_all(values: NDArray[Any]) -> NDArray[Any]:
     """Numbers where every line is one written plainly: "007" stays a name."""
+    if values.dtype.kind == "U" and values.dtype.itemsize > 4 * len(str(-(2**63))):
+        return values  # wider than any number; NumPy would take seconds to find out
     try:
         numbers = values.astype(np.int64)
     except (ValueError, OverflowError):
