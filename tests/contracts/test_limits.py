@@ -9,19 +9,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import fairnepv
 from fairnepv import FairnepvError, LocalEngine, Status
+from fairnepv.api.inputs import pose
 from fairnepv.compute import Engine, clock
 from fairnepv.compute.base import Pass
 from fairnepv.concave.topk import TopK
 from fairnepv.errors import TimeLimitError
 from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
-from fairnepv.objective import StiefelObjective
+from fairnepv.objective import StiefelObjective, subset_scores
+from fairnepv.objective.subsets import subset_gains
 from fairnepv.search import enumeration
 from fairnepv.search.exact import Tree
 from fairnepv.views import base
+from fairnepv.views.sum import SumView
 
 N, K = 40, 4
 NAMES = [*OWN_METHODS, *baselines(("a", "b"))]
@@ -92,6 +96,22 @@ def rows(seed=0):
 def some_of(total):
     """Some numbers of products that cut a call of so many short, more of them at its beginning."""
     return sorted({3, 4, 6, 9, *np.geomspace(9, max(total - 1, 10), 5).astype(int)} - {total})
+
+
+@pytest.mark.parametrize("eps", [0.1, 1e-9])
+def test_a_set_in_hand_is_scored_though_time_is_up(eps):
+    """Of every kind of view, or a search that is cut short would lose what it has found."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((N, 5))
+    kernel = fairnepv.KernelView(features @ features.T)
+    data = {"dense": features, "sparse": sp.csr_array(features), "kernel": kernel}
+    pool, S = pose(data, K, eps=eps).pool, np.arange(K)
+    together = SumView(pool.views, (0.5, 0.25, 0.25))
+    for own in (pool, pool.with_views(("sum",), (together,))):
+        expected = [subset_scores(own, S), *subset_gains(own, S)]
+        with clock.limited(clock.Limit(clock.now() - 1.0)):
+            found = [subset_scores(own, S), *subset_gains(own, S)]
+        np.testing.assert_array_equal(np.stack(found), np.stack(expected))
 
 
 @pytest.mark.sample

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute import Block
+from fairnepv.compute.clock import unlimited
 from fairnepv.objective.softmin import lifted_floors, merit, soft_min, soft_min_weights
 from fairnepv.objective.utility import UTILITIES, Utility, utility_of
 from fairnepv.problem import DEFAULT_UTILITY, Problem
@@ -19,11 +20,13 @@ def subset_scores(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) 
     (1/|S|) log det L_q[S, S].
 
     This is the one function that scores. It works on singular values of the selected rows, or on a
-    triangular factor of them, and not on their Gram matrix, so a small ridge costs no digits.
+    triangular factor of them, and on their Gram matrix only where the ridge is large enough, so a
+    small one costs no digits. No deadline counts: without the score of a set there is no answer.
     """
     asked = UTILITIES[utility]
     divisor = asked.divisor(len(indices))
-    return np.array([asked.total(v, indices) / divisor + v.offset for v in pool.views])
+    with unlimited():
+        return np.array([asked.total(v, indices) / divisor + v.offset for v in pool.views])
 
 
 def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
@@ -41,7 +44,9 @@ def subset_gains(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) -
     """(k, M) what each item in turn added to the total of a view, its offset included; for
     log-determinants the means over the items are d_q(S)."""
     asked = UTILITIES[utility]
-    return np.stack([asked.contributions(v, indices) + v.offset for v in pool.views], axis=1)
+    with unlimited():
+        gains = [asked.contributions(v, indices) + v.offset for v in pool.views]
+    return np.stack(gains, axis=1)
 
 
 _URGENT = 10.0  # weight of a view that misses its floor, beside all weights of the soft-min
