@@ -39,7 +39,7 @@ def climb(seen: list[tuple[float, Step]], reached: float) -> Iterator[tuple[floa
     runs: list[Points] = []
     last = math.nan
     for seconds, step in seen:
-        if step.stage not in ("greedy", "swaps", "exact"):
+        if step.stage not in ("greedy", "tabu", "swaps", "exact"):
             continue
         goes_on = step.stage != "greedy" and math.isclose(step.objective, last, abs_tol=1e-9)
         if not runs or (step.step == 0 and not goes_on):
