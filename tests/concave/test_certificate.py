@@ -17,7 +17,7 @@ import cases
 import fairnepv
 import reference
 from fairnepv import DiagonalView, KernelView, Status
-from fairnepv.concave import Dual, ViewDual, certify, check_proof, price, view_bound
+from fairnepv.concave import Dual, ViewDual, certify, check_proof, costs, price, view_bound
 from fairnepv.concave import bounds as bounds_module
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave.concave import Concave, ConcaveState
@@ -538,8 +538,8 @@ def test_zero_rows_in_the_view_that_binds():
 @pytest.fixture
 def few_rows(monkeypatch):
     """T starts with a handful of rows, however cheap all of them would be."""
-    monkeypatch.setattr(concave_module, "_FIRST_ROWS", 8)
-    monkeypatch.setattr(concave_module, "_DENSE_COST", 0.0)
+    monkeypatch.setattr(costs, "_FIRST_ROWS", 8)
+    monkeypatch.setattr(costs, "_DENSE_COST", 0.0)
 
 
 def wider_pool(seed: int, rules: Constraints | None = None, n: int = 150, k: int = 5) -> Problem:
@@ -558,7 +558,7 @@ def test_an_active_set_ends_where_the_full_solve_ends(seed, kind, few_rows, monk
     few = run(Concave(problem, gap=GAP), budget=Budget(max_steps=200))
     assert few.status is Status.CONVERGED
     assert few.trace[0].details["support"] < 60
-    monkeypatch.setattr(concave_module, "_DENSE_COST", 1e12)
+    monkeypatch.setattr(costs, "_DENSE_COST", 1e12)
     full = run(Concave(problem, gap=GAP), budget=Budget(max_steps=200))
     assert len(full.state.rows) == 150 - len(problem.constraints.fixed_out)
     assert abs(few.state.bound - full.state.bound) <= GAP

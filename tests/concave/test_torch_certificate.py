@@ -8,7 +8,7 @@ import pytest
 import fairnepv
 from fairnepv.api.inputs import pose
 from fairnepv.concave import concave as concave_module
-from fairnepv.concave import proof_arrays, read_proof
+from fairnepv.concave import costs, proof_arrays, read_proof
 from fairnepv.concave.concave import Concave, ConcaveState
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import HeldRows
@@ -38,8 +38,8 @@ def exactly(monkeypatch) -> None:
 
 def few_rows(monkeypatch) -> None:
     """T starts with a handful of rows and grows."""
-    monkeypatch.setattr(concave_module, "_FIRST_ROWS", 12)
-    monkeypatch.setattr(concave_module, "_DENSE_COST", 0.0)
+    monkeypatch.setattr(costs, "_FIRST_ROWS", 12)
+    monkeypatch.setattr(costs, "_DENSE_COST", 0.0)
 
 
 @pytest.mark.sample(6)

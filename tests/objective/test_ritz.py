@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 import reference
 from fairnepv.concave import concave as concave_module
+from fairnepv.concave import costs
 from fairnepv.concave.concave import Concave, ConcaveState
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import HeldRows, majorant, ritz
@@ -122,8 +123,8 @@ def rough_problem():
 
 @pytest.fixture
 def growing(small, monkeypatch):
-    monkeypatch.setattr(concave_module, "_FIRST_ROWS", 120)
-    monkeypatch.setattr(concave_module, "_DENSE_COST", 0.0)
+    monkeypatch.setattr(costs, "_FIRST_ROWS", 120)
+    monkeypatch.setattr(costs, "_DENSE_COST", 0.0)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
-from fairnepv.concave.concave import Concave, ConcaveState, Start, evaluation_cost
+from fairnepv.concave.concave import Concave, ConcaveState, Start
+from fairnepv.concave.costs import evaluation_cost
 from fairnepv.concave.dual import Dual, price
 from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
 from fairnepv.concave.spectral import diagonal_bound, spectral_bounds

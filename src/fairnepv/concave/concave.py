@@ -8,10 +8,8 @@ of the solving may be done in float32.
 
 import contextlib
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -19,18 +17,21 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fairnepv.compute import HOST, block_threads, in_order
+from fairnepv.concave.costs import (
+    evaluation_cost,
+    evaluation_work,
+    first_size,
+    is_cheap,
+    most_rows,
+)
 from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import HeldRows, utility_of
 from fairnepv.objective.majorant import LEAST_WEIGHT, one_by_one
 from fairnepv.problem import Mask, Problem, largest
-from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 
-_FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
-_DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
-_MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
 _WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
 _NEGLIGIBLE = 1e-3  # of the mean of x: such rows leave T when their price is low
 _SLOW, _PATIENCE = 0.98, 8  # a step that leaves so much of the gap is slow; so many are enough
@@ -44,8 +45,6 @@ _LEAST_NORM, _MOST_NORM = 1e-20, 1e20  # squared norms that float32 can compute 
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
-_MANY = 200  # items: the eigenvectors of more take longer than their products
-_LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
 _MOVED = 0.7  # in the logarithm of a weight
 _BINS = 20  # of prices, for what x is usual at a price
 _FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
@@ -114,7 +113,7 @@ class Concave:
             x = (1.0 - _FLATTENED) * self._start[1] + _FLATTENED * x
         topk, views = self._topk(rows), self.problem.pool.views
         weights = np.ones(len(views))
-        if self._rough and evaluation_cost(self.problem, len(rows)) > _DENSE_COST:
+        if self._rough and not is_cheap(self.problem, len(rows)):
             with self._threads(rows):
                 weights = topk.rough_weights(x)
         value = self._at(rows, x, weights).value
@@ -171,7 +170,7 @@ class Concave:
         bound = self._proving(state)[1]
         proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
         misled = bound - state.bound > _MISLED * self.gap
-        cheap = evaluation_cost(self.problem, len(state.rows)) <= _DENSE_COST
+        cheap = is_cheap(self.problem, len(state.rows))
         if proven.gap <= self.gap or self._dtype == np.float64 or not (misled or cheap):
             return proven
         # Float32 thought otherwise, or got no further: nearly alike rows have eigenvalues that
@@ -348,50 +347,6 @@ class Concave:
             point = self._at(state.rows, state.slope_x, state.slope_weights)
             return self._price(point, self._dual_at(state.rows, point))
         return self._priced[1]
-
-
-def first_size(problem: Problem) -> int:
-    """How many rows T starts with, if there are more."""
-    size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST, evaluation_cost))
-    return min(size, most_rows(problem))
-
-
-def most_rows(problem: Problem, weights: Floats | None = None) -> int:
-    """How many rows T may grow to, where the views have such weights."""
-    held = problem.n if problem.means.support is None else problem.means.support
-    work = partial(evaluation_work, weights=weights)
-    return min(held, _rows_for(problem, _MOST_COST, work))
-
-
-def _rows_for(problem: Problem, cost: float, of: Callable[[Problem, int], float]) -> int:
-    """How many rows an evaluation of so many multiply-adds can take, at least one."""
-    sizes = range(1, problem.n + 1)  # the cost rises with them
-    return max(1, bisect_right(sizes, cost, key=lambda m: of(problem, m)))
-
-
-def evaluation_cost(problem: Problem, m: int) -> float:
-    """Multiply-adds of the relaxation and its gradient on m rows: a Gram matrix of the smaller
-    side of every view, and its eigenvectors."""
-    sides = [min(view.p, m) for view in problem.pool.views]
-    return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
-
-
-def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> float:
-    """Multiply-adds of an evaluation as it is made, but for views that hardly matter, which take
-    next to nothing."""
-    views = problem.pool.views
-    shares = np.ones(len(views)) if weights is None else weights
-    own = zip(views, shares, strict=True)
-    return sum(_view_work(view, m, problem.k) for view, share in own if share > _LITTLE)
-
-
-def _view_work(view: View, m: int, k: int) -> float:
-    """Of a large side only the leading eigenvectors are computed, in a few products with fewer than
-    k columns; their own matrix is dear where k is large. Of sparse rows that matrix, and making
-    columns orthogonal, is all there is."""
-    side, many = min(view.p, m), max(1.0, k / _MANY)
-    factored = m * side**2 / 2 + 4.0 * side**3
-    return min(factored, 4.0 * m * k * many * (side if view.stored == view.n * view.p else k))
 
 
 def _still(before: Floats, now: Floats) -> Floats:

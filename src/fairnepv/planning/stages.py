@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fairnepv.compute import LocalEngine
 from fairnepv.compute.rates import Rates
-from fairnepv.concave.concave import evaluation_work, first_size, most_rows
+from fairnepv.concave.costs import evaluation_work, first_size, most_rows
 from fairnepv.concave.spectral import affordable_spectrum, knows_spectrum, spectral_work
 from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
 from fairnepv.planning.facts import ViewFacts
