@@ -159,3 +159,67 @@ def test_a_rough_solver_ends_where_an_exact_one_does(growing, monkeypatch):
     for one, other in pairwise([*found, found[0]]):
         assert one.value <= other.bound
         assert abs(one.bound - other.bound) <= 1e-3
+
+
+# --- views that hardly weigh ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["kernel", "sparse"])
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_the_rows_prove_at_most_gamma(seed, form, monkeypatch):
+    """And nearly as much, as every part has more rows than there are items."""
+    Phi, (x, _) = unit_rows(seed), points(seed)
+    exact = K * reference.gamma(Phi, EPS, x, K)
+    near = gamma(held(Phi, form), x, K)
+    for size, slack in ((200, 1e-9), (80, 0.2), (50, 0.5)):
+        monkeypatch.setattr(majorant, "_PART", size)
+        crude = held(Phi, form, np.float64, rough=ritz.CRUDE)
+        least = LogDet().least_majorant(crude, x, K, near)
+        assert -slack * K <= least - exact <= 1e-9
+
+
+@pytest.mark.parametrize("form", ["features", "kernel", "sparse"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_crude_value_is_above_the_exact_one(seed, form, small):
+    """By what was asked for at most, however few vectors there are to begin with."""
+    Phi = unit_rows(seed) if form != "features" else unit_rows(seed, m=400, p=160)
+    x, _ = points(seed, len(Phi))
+    exact = K * reference.gamma(Phi, EPS, x, K)
+    for weight in (1.0, 0.01, 1e-3, 1e-9):
+        rows = held(Phi, form).weighing(weight)
+        value = gamma(rows, x, K).value
+        assert -1e-5 * K <= value - exact <= 2.0 * rows.rough * K
+
+
+def light_problem():
+    """The wide view is scored far above the other: its weight is next to nothing."""
+    Phi = unit_rows(7, m=500)
+    narrow = unit_rows(8, m=500)[:, :6]
+    return pose([sp.csr_array(Phi), narrow], K, 0.05, [EPS, EPS])
+
+
+def test_a_view_without_weight_is_looked_at_crudely_and_bounds_hold(growing, monkeypatch):
+    crude = []
+    real = ritz.ritz_pairs
+
+    def pairs(product, start, total, eps, k, rough, place):
+        crude.append(rough >= ritz.CRUDE)
+        return real(product, start, total, eps, k, rough, place)
+
+    monkeypatch.setattr(majorant, "ritz_pairs", pairs)
+    rough = run(Concave(light_problem(), gap=1e-3)).state
+    assert any(crude)
+    assert rough.weights.min() < 1e-3
+    monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: False)
+    exact = run(Concave(light_problem(), gap=1e-3)).state
+    assert rough.value <= exact.bound + 1e-9
+    assert exact.value <= rough.bound + 1e-9
+    assert abs(rough.bound - exact.bound) <= 1.5e-3
+
+
+def test_a_view_is_looked_at_again_once_its_weight_has_moved():
+    before = np.array([1e-9, 1.0])
+    still = concave_module._still
+    assert still(before, np.array([1e-4, 0.9999])) is before
+    assert still(before, moved := np.array([0.01, 0.99])) is moved
+    assert still(moved, np.array([0.015, 0.985])) is moved
