@@ -249,6 +249,14 @@ def test_an_optimum_is_all_or_nothing(products):
         assert products.late <= AFTER
 
 
+def test_no_optimum_by_a_calibration_that_was_not_begun(monkeypatch):
+    """A factorisation that would take longer than what is left is not begun, with time left."""
+    monkeypatch.setattr("fairnepv.compute.clock._pace", lambda: 1e-3)
+    data = np.random.default_rng(0).standard_normal((300, 300)) + 4.0
+    with pytest.raises(TimeLimitError, match="not all subsets were looked at"):
+        fairnepv.exhaustive({"a": data}, 2, calibration="efficiency", time_limit=60.0)
+
+
 def test_what_was_cut_short_says_so_in_words(products):
     found = products.of(lambda: fairnepv.select(rows(), K, method="greedy", time_limit=3.0))
     said = " ".join(found.notes)

@@ -7,13 +7,15 @@ from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, 
 from fairnepv.api.search import warn_of_ranks
 from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
 from fairnepv.compute import block_threads
-from fairnepv.compute.clock import apart, check_time
+from fairnepv.compute.clock import OutOfTime, apart
 from fairnepv.loop import Context
 from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
 from fairnepv.problem import Problem
 from fairnepv.search import enumerate_subsets
 from fairnepv.signatures import checked, part, takes
+from fairnepv.views import Calibration
 from fairnepv.views.base import Indices
+from fairnepv.views.scales import CUT_SHORT
 
 
 @takes(ScoreOptions)
@@ -56,7 +58,9 @@ def exhaustive(data: Any, k: int | float, **options: Unpack[ExhaustiveOptions]) 
     session = Context(time_limit=given["time_limit"])
     with session.needed("not all subsets were looked at"):
         problem = pose(data, k, **part(ProblemOptions, given))
-        check_time()  # by a calibration that was cut short there would be another optimum
+        chosen = isinstance(given["calibration"], Calibration)
+        if problem.calibration.rule == CUT_SHORT and not chosen:
+            raise OutOfTime  # by that one there would be another optimum
         warn_of_ranks(problem)
         with block_threads(problem.work()):
             return make_optimum(problem, enumerate_subsets(problem, given["limit"]))

@@ -109,7 +109,7 @@ class Place:
 
     def add_product(self, matrix: Any, left: Any, right: Any) -> Any:
         """matrix (b, k) + left (b, r) @ right (r, k), in place."""
-        if matrix.flags.c_contiguous and matrix.dtype == np.float64:
+        if matrix.size and matrix.flags.c_contiguous and matrix.dtype == np.float64:
             dgemm(1.0, right.T, left.T, 1.0, matrix.T, overwrite_c=1)
         else:
             matrix += left @ right

@@ -128,10 +128,11 @@ class Concave:
             found = climb(self._at(rows, x, state.weights), state.eta, wanted, int(most))
         self._reached = found.point
         # What is priced can be made again from the state: no other point has a part in it.
-        tightest = found.tightest
-        if not tightest.fresh:
+        tightest, repeats = found.tightest, self._topk(rows).repeats(state.weights)
+        if not (repeats and tightest.fresh):
             tightest = self._at(rows, tightest.x, state.weights)
-        self._point = (found.point if found.point.fresh else tightest), state.weights
+        known = repeats and found.point.fresh
+        self._point = (found.point if known else tightest), state.weights
         dual = self._dual_at(rows, tightest)
         priced = self._price(tightest, dual)
         better = priced.bound < state.bound

@@ -17,7 +17,7 @@ import numpy as np
 from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.majorant import Each, one_by_one
-from fairnepv.objective.ritz import CRUDE
+from fairnepv.objective.ritz import CRUDE, factored
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
 from fairnepv.views.base import Floats, Indices
 
@@ -73,6 +73,12 @@ class TopK:
         own = zip(views, nearby, strict=True)
         slopes = self._by_view([partial(majorant, view, near=slope) for view, slope in own])
         return ConcavePoint(self, x, slopes)
+
+    def repeats(self, weights: Floats) -> bool:
+        """Whether `at` with these weights and no point nearby factors every view, so that it gives
+        what was factored on the way to x as well."""
+        views = self._weighing(weights)
+        return all(not view.rough or factored(view.side, self.k, view.rough) for view in views)
 
     def least_value(self, point: ConcavePoint) -> float:
         """At most the value at a point that is the same but for its precision, and next to it."""

@@ -62,12 +62,16 @@ def first_vectors(basis: Any, side: int, k: int, rough: float, place: Place) -> 
     """Vectors to begin with: those of a point nearby, and random ones; None where a matrix of this
     side is as quickly factored."""
     crude, known = rough >= CRUDE, 0 if basis is None else basis.shape[1]
-    least = _SMALL if crude else _PER_VECTOR * known if known else max(_SMALL, _PER_PICK * k)
-    if side <= least:
+    if side <= _PER_VECTOR * known if known and not crude else factored(side, k, rough):
         return None
     count = SPARE if known else SPARE + k // SPARE  # what a basis has missed, none of it can show
     others = np.random.default_rng(0).standard_normal((side, count)).astype(np.float32)
     return others if basis is None else place.xp.concat([basis, place.put(others)], axis=1)
+
+
+def factored(side: int, k: int, rough: float) -> bool:
+    """Whether a matrix of this side is as quickly factored as looked at from nowhere."""
+    return side <= (_SMALL if rough >= CRUDE else max(_SMALL, _PER_PICK * k))
 
 
 def ritz_pairs(
