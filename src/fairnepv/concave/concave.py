@@ -29,6 +29,7 @@ from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import HeldRows, utility_of
 from fairnepv.objective.majorant import LEAST_WEIGHT, one_by_one
+from fairnepv.objective.ritz import CRUDE
 from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
@@ -45,7 +46,7 @@ _LEAST_NORM, _MOST_NORM = 1e-20, 1e20  # squared norms that float32 can compute 
 _COARSEST = 5e-3  # a larger gap does not make for coarser arithmetic
 _ROUGH = 0.05  # of the gap: values that are too large by that are good enough to climb by
 _MISLED = 0.5  # of the gap: float32 that is off by more is given up
-_MOVED = 0.7  # in the logarithm of a weight
+_MOVED, _CRUDELY = 0.7, 0.5  # in the logarithm of a weight; the least that may be behind it
 _BINS = 20  # of prices, for what x is usual at a price
 _FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
 
@@ -204,10 +205,13 @@ class Concave:
         return self._proving(state)[0].published(self.problem)
 
     def view_values(self, state: ConcaveState) -> Floats:
-        """(M,) what the relaxation gives to every view, without what priorities add."""
+        """(M,) what the relaxation gives to every view, without what priorities add; minus infinity
+        for those that were looked at crudely, of which that is not known."""
         if self._reached is None or self._reached.x is not state.x:
             self._reached = self._at(state.rows, state.x, state.weights)
-        return self._reached.view_values - self.problem.lifts
+        roughness = self._rough / np.maximum(state.weights, LEAST_WEIGHT)
+        values = self._reached.view_values - self.problem.lifts
+        return np.where(roughness >= _CRUDELY * CRUDE, -np.inf, values)
 
     def _proving(self, state: ConcaveState) -> tuple[Dual, float]:
         """The dual variables at the best x, and what they prove: in the solver's precision, or

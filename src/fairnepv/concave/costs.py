@@ -14,6 +14,7 @@ _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
 _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
 _MANY = 200  # items: the eigenvectors of more take longer than their products
+_FEWER = 8.0  # times fewer vectors for a view that is looked at crudely
 _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
 
 
@@ -49,18 +50,18 @@ def evaluation_cost(problem: Problem, m: int) -> float:
 
 
 def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> float:
-    """Multiply-adds of an evaluation as it is made, but for views that hardly matter, which take
-    next to nothing."""
+    """Multiply-adds of an evaluation as it is made, where the views have such weights."""
     views = problem.pool.views
     shares = np.ones(len(views)) if weights is None else weights
-    own = zip(views, shares, strict=True)
-    return sum(_view_work(view, m, problem.k) for view, share in own if share > _LITTLE)
+    own = zip(views, shares.tolist(), strict=True)
+    return sum(_view_work(view, m, problem.k, light=share <= _LITTLE) for view, share in own)
 
 
-def _view_work(view: View, m: int, k: int) -> float:
+def _view_work(view: View, m: int, k: int, *, light: bool) -> float:
     """Of a large side only the leading eigenvectors are computed, in a few products with fewer than
     k columns; their own matrix is dear where k is large. Of sparse rows that matrix, and making
-    columns orthogonal, is all there is."""
+    columns orthogonal, is all there is. For views that hardly weigh few columns will do."""
     side, many = min(view.p, m), max(1.0, k / _MANY)
     factored = m * side**2 / 2 + 4.0 * side**3
-    return min(factored, 4.0 * m * k * many * (side if view.stored == view.n * view.p else k))
+    columns = k / _FEWER if light else k * many
+    return min(factored, 4.0 * m * columns * (side if view.stored == view.n * view.p else k))
