@@ -141,7 +141,7 @@ class Count:
         m = arena_rows(self.problem, n)
         swaps = effort.swaps_for(self.work, M * m * k)
         usual = _SWAPS * swaps
-        rounds = math.ceil(_ROUNDS * swaps / effort.round_of(k)) if m < n else 0
+        rounds = math.ceil(_ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
         memory = 8.0 * M * (m**2 + 3 * m * k + 2 * k**2) + 8.0 * m * self.P
         memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 16 * (M + 2) * k)
         between = rounds * n * M * float(k) ** 2 + rounds * m * m * self.P

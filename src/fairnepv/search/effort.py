@@ -24,6 +24,7 @@ from fairnepv.views.base import Indices
 
 _ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
 _WITH_FLOORS = 4  # times the swaps and the patience: sets that meet floors lie apart
+_SHORTEST = 20  # swaps of a round
 _LEAST_ROWS, _ROWS_PER_ITEM = 600, 6  # that a tabu search is made among
 
 
@@ -59,9 +60,10 @@ class Effort:
         """Passes of one local search, for a `Problem.work`."""
         return self.passes and self.passes + int(self.floor / work)
 
-    def round_of(self, k: int) -> int:
-        """Swaps between two looks at all rows, for sets of k."""
-        return max(self.round, k // 3)
+    def round_of(self, k: int, m: int) -> int:
+        """Swaps between two looks at all rows, for sets of k among m: no more than a tiny pool is
+        worth, which has few sets."""
+        return min(max(self.round, k // 3), max(_SHORTEST, m * k // 8))
 
     def swaps_for(self, work: float, entries: int) -> int:
         """Swaps of tabu searches in all, each of which goes over so many entries."""
@@ -168,7 +170,7 @@ def roam(
         with session.absorbing_interruption():
             if not failures:  # or rows and what is held of them are those of the round before
                 kernels, rows = None, promising_rows(problem, found.indices, most)
-            swaps = min(left, effort.round_of(problem.k))
+            swaps = min(left, effort.round_of(problem.k, most))
             search = TabuSearch(
                 problem.take(rows),
                 np.searchsorted(rows, found.indices),
