@@ -204,7 +204,7 @@ class Climb(NamedTuple):
 
 def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
     """Ascend until the bound on these rows is within `wanted`, in at most so many evaluations, or
-    until several of them in a row hardly brought it nearer.
+    until several of them in a row hardly brought it nearer, where that may be for their rounding.
 
     The multiplicative step is a fixed-point iteration in log x, which Anderson's mixing of the last
     few points shortens several times over. A mixed step that lowers the value is taken back, and
@@ -212,9 +212,10 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
     """
     topk, tightest, evaluations = point.topk, point, 0
     memory: list[tuple[Floats, Floats]] = []
+    exact = all(view.exact for view in topk.views)
     gap = np.inf  # some evaluations ago
     while tightest.bound - point.value > wanted and evaluations < most and eta > 0:
-        if evaluations and evaluations % _LOOKED_BACK == 0:
+        if not exact and evaluations and evaluations % _LOOKED_BACK == 0:
             if tightest.bound - point.value > _SLOW * gap:
                 break
             gap = tightest.bound - point.value

@@ -63,7 +63,7 @@ class Effort:
     def round_of(self, k: int, m: int) -> int:
         """Swaps between two looks at all rows, for sets of k among m: no more than a tiny pool is
         worth, which has few sets."""
-        return min(max(self.round, k // 3), max(_SHORTEST, m * k // 8))
+        return min(max(self.round, k // 3), max(_SHORTEST, m * k // 2))
 
     def swaps_for(self, work: float, entries: int) -> int:
         """Swaps of tabu searches in all, each of which goes over so many entries."""
