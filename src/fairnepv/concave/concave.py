@@ -109,11 +109,10 @@ class Concave:
 
     def init(self) -> ConcaveState:
         rows = self._first_rows() if self._start is None else self._start[0]
-        x = self._topk(rows).start()
+        topk, weights = self._topk(rows), np.ones(len(self.problem.pool.views))
+        x = topk.start()
         if self._start is not None:
             x = (1.0 - _FLATTENED) * self._start[1] + _FLATTENED * x
-        topk, views = self._topk(rows), self.problem.pool.views
-        weights = np.ones(len(views))
         if self._rough and not is_cheap(self.problem, len(rows)):
             with self._threads(rows):
                 weights = topk.rough_weights(x)

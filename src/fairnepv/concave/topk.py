@@ -62,10 +62,9 @@ class TopK:
         """The point of x; one nearby spares it some work where rows may be rough, and so do the
         `weights` of views at a point like it."""
         views = self._weighing(weights if near is None else near.weights)
-        sides = [view.side for view in views if view.rough < CRUDE]
-        whole = near is None or self.k > _FEW * min(
-            sides, default=0
-        )  # or leading eigenvectors will do
+        sides = [view.side for view in views if not view.crude]
+        # If not, leading eigenvectors will do.
+        whole = near is None or self.k > _FEW * min(sides, default=0)
         expect(EIGENVECTORS * sum(side**3 for side in sides) if whole else 0.0)
         nearby = [None] * len(views) if near is None else near.slopes
         each = one_by_one if len(views) > 1 else self.each

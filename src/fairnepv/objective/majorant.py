@@ -112,6 +112,11 @@ class HeldRows:
         return bool(held.dtype == self.place.xp.float64)
 
     @property
+    def crude(self) -> bool:
+        """Whether a value may be so rough that any vectors will do in the end."""
+        return self.rough >= CRUDE
+
+    @property
     def side(self) -> int:
         """Of the matrix whose eigenvectors are wanted."""
         return len(self.norms) if self.features is None else int(self.features.shape[1])
@@ -231,7 +236,7 @@ def _combination(rows: HeldRows, x: Floats, lam: Floats, images: Any, Y: Any) ->
 
 def least_gamma(rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
     """At most Gamma(x), in float64 and next to it; `near` has roughly the same."""
-    if rows.rough >= CRUDE and rows.features is None:
+    if rows.crude and rows.features is None:
         return _least_by_parts(rows, x, k)
     start = first_vectors(near.basis, rows.side, k, rows.rough, rows.place)
     if rows.side > _FACTORED and start is not None:

@@ -121,8 +121,8 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
         return [count.averaged(plan.method)]
     if plan.method == "nepv":
         return [count.relaxation(), *([count.swaps(effort)] if effort.passes else [])]
-    supported = certify and effort.passes and plan.method in ("auto", "exact")
-    stages = [count.greedy_twice() if supported else count.greedy()]
+    supported = certify and effort.passes > 0 and plan.method in ("auto", "exact")
+    stages = [count.greedy(supported=supported)]
     if plan.method not in ("greedy", "auto", "exact"):
         stages += [count.tabu(effort), count.swaps(effort, last=True)] if effort.passes else []
         return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]

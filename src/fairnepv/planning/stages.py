@@ -95,8 +95,9 @@ class Count:
         """Bytes from the first stage to the last."""
         return float(_KEPT * self.n * self.M + _THREAD * self.threads)
 
-    def greedy(self, runs: float = 1.0) -> Stage:
-        """All rows hear of every pick once, in passes of some picks each; promising ones sooner."""
+    def greedy(self, *, supported: bool = False) -> Stage:
+        """All rows hear of every pick once, in passes of some picks each; promising ones sooner.
+        `supported`: once more among the rows that a bound uses."""
         n, M, k = self.n, self.M, self.k
         # Variances, logarithms and what a pass makes of them; which rows know what, heights, and
         # which are high: at the first pick that may be all.
@@ -104,16 +105,13 @@ class Count:
         memory += M * 8 * k**2 + 16 * k * sum(v.p for v in self.views if not v.sparse)
         width = _LATE * M
         memory += self._blocks(width, self.block_bytes + (12 if self.single else 24) * width)
+        runs = _SUPPORTED if supported else 1.0
         passes = runs * (math.ceil(k / _LATE) + 1)
         moved = runs * 24.0 * n * M * k  # the tangent that rules rows out, at every pick
         # Rows that might win are looked at again, about as often as there are rows.
         calls = runs * _PICK_CALLS * k
         work = Work(passes, columns=runs * 2 * k, moved=moved, reads=2, calls=calls)
         return self.stage("greedy", memory, work)
-
-    def greedy_twice(self) -> Stage:
-        """Among all rows, and among those that the bound uses."""
-        return self.greedy(_SUPPORTED)
 
     def swaps(self, effort: Effort, searches: float = 1.0, *, last: bool = False) -> Stage:
         """Local searches, all against the full pool; the `last` begins where little is left."""

@@ -39,8 +39,7 @@ class Subset:
         place, inverses, totals = problem.pool.place, [], []
         for view in problem.pool.views:
             with few_threads(float(len(indices)) ** 3):
-                L = view.inner(indices, indices) + view.ridge * np.eye(len(indices))
-                B, logdet = place.inverse(place.put(L))
+                B, logdet = place.inverse(place.put(view.ridged(indices)))
             totals.append(logdet)
             inverses.append(B)
         subset = cls(problem, indices, tuple(inverses), np.array(totals))

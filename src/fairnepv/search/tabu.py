@@ -193,13 +193,9 @@ class Move(NamedTuple):
 
 def held_kernels(problem: Problem) -> list[Any]:
     """(m, m) of every view with its ridge, where the rows are."""
-    pool, rows, kernels = problem.pool, np.arange(problem.n), []
+    pool, rows = problem.pool, np.arange(problem.n)
     with few_threads(float(pool.n) ** 2 * pool.width):
-        for view in pool.views:
-            L = view.inner(rows, rows)
-            L.flat[:: len(L) + 1] += view.ridge
-            kernels.append(pool.place.put(L))
-    return kernels
+        return [pool.place.put(view.ridged(rows)) for view in pool.views]
 
 
 class Arena:

@@ -166,6 +166,12 @@ class View(ABC):
         product: Floats = self.place.get(self.anchor(left) @ self.anchor(right).T)
         return product
 
+    def ridged(self, indices: Indices) -> Floats:
+        """K[indices, indices] + eps I."""
+        L = self.inner(indices, indices)
+        L.flat[:: len(L) + 1] += self.ridge
+        return L
+
     def quadratic(self, indices: Indices, combine: Any) -> Any:
         """combine^T K[indices, indices] combine, at `place`; of features without that kernel, since
         the rows may be many."""
@@ -198,9 +204,7 @@ class View(ABC):
         itself where its condition allows that, which is many times as quick, and else from a QR
         factorisation of [Phi^T; sqrt(eps) I]."""
         if self.well_conditioned(indices):
-            L = self.inner(indices, indices)
-            L.flat[:: len(L) + 1] += self.ridge
-            R, failed = dpotrf(L, overwrite_a=1, clean=0)
+            R, failed = dpotrf(self.ridged(indices), overwrite_a=1, clean=0)
             if not failed:
                 return np.asarray(2.0 * np.log(np.diagonal(R)))
         R = self.place.square_root(self.dense_rows(indices).T, self.ridge)
