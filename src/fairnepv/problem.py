@@ -18,6 +18,7 @@ from fairnepv.errors import InputError
 from fairnepv.options import default
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.moments import with_moments
 
 WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a minute
 
@@ -120,6 +121,10 @@ class Problem:
     def over(self, pool: Pool, tau: float | None = None) -> Problem:
         """The same task on other views of the same rows, as the baselines pose it."""
         tau = self.tau if tau is None else tau
+        if self.pool.views[0].moments is not None:  # the utility asks for them
+            quality = self.pool.quality
+            mean = quality and sum(quality.values()) / len(quality)
+            pool = with_moments(pool, None if quality is None else dict.fromkeys(pool.names, mean))
         return replace(self, pool=pool, tau=tau, priorities=None, floors=None)
 
     def take(self, rows: Indices) -> Problem:
@@ -130,6 +135,15 @@ class Problem:
     def work(self) -> float:
         """Multiply-adds of one product of all features with k vectors: the unit of all passes."""
         return float(self.pool.stored) * self.k
+
+
+def calibrated(pool: Pool, calibration: Calibration, utility: str = DEFAULT_UTILITY) -> Pool:
+    """The pool as a utility is asked about it. Quality makes rows longer for the diverse one; for
+    the representative one it says how much there is to be explained of each."""
+    if utility == DEFAULT_UTILITY:
+        return calibration.apply(pool)
+    bare = calibration.apply(replace(pool, quality=None))
+    return replace(with_moments(bare, pool.quality), quality=pool.quality)
 
 
 def check_k(k: Any, n: int) -> int:

@@ -59,6 +59,11 @@ class RowBlock(Protocol):
         """`cross` in float32 where that is quicker, good to `View.coarse_error`."""
         return self.cross(anchor)
 
+    def onto(self, columns: Any, coarse: bool = False) -> Array:
+        """(b, m) products of these rows with columns (p, m) of their feature space, at `place`."""
+        product: Array = self.features() @ columns
+        return product
+
 
 @dataclass(frozen=True)
 class Block:

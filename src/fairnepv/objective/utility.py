@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block
+from fairnepv.objective.explained import Explained
 from fairnepv.objective.logdet import LogDet
 from fairnepv.objective.majorant import Each, HeldRows
 from fairnepv.problem import Problem
@@ -119,7 +120,7 @@ class Tangent(Protocol):
         kernel less `shift` I is what it is about, see `majorant.ViewDual`."""
 
 
-UTILITIES: Mapping[str, Utility] = {"diverse": LogDet()}
+UTILITIES: Mapping[str, Utility] = {"diverse": LogDet(), "representative": Explained()}
 
 
 def utility_of(problem: Problem) -> Utility:

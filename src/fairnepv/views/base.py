@@ -90,12 +90,15 @@ class View(ABC):
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
     _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
     _scaled = False  # whether these were set
+    moments: Any = None  # `Moments` of the scaled rows over the pool, where a utility asks for them
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         """The same rows under other row scales and another factor on L; the data is shared."""
         here = scale is None or self._there is None
         there = None if here else self.block_place.put(scale)[:, None]
-        return self._with(scale=scale, offset=offset, _scale_there=there, _scaled=True)
+        moments = self.moments if scale is self.scale else None
+        own: Any = {"scale": scale, "offset": offset, "_scale_there": there, "moments": moments}
+        return self._with(**own, _scaled=True)
 
     def with_eps(self, eps: float) -> Self:
         return self._with(eps=eps)
@@ -227,6 +230,11 @@ class View(ABC):
         """The view of these rows alone, for the host."""
         return self._given_to(_Part(self, indices), indices)
 
+    def as_features(self) -> View:
+        """This view as one whose rows, taken anywhere, have the same features: a kernel has none
+        that two parts of it share."""
+        return self
+
     def reordered(self, order: Indices) -> View:
         """All rows in another order; what lies in a file stays there."""
         return self.take(order)
@@ -328,7 +336,8 @@ class View(ABC):
 
     def _given_to(self, other: View, rows: Indices) -> View:
         """Another view of `rows` of this one, with ridge, scales and offset of these."""
-        return other._with(eps=self.eps).scaled(self._scales(rows), self.offset)
+        taken = other._with(eps=self.eps).scaled(self._scales(rows), self.offset)
+        return taken if self.moments is None else taken._with(moments=self.moments.take(rows))
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]

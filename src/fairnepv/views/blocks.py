@@ -58,6 +58,9 @@ class DenseBlock(RowBlock):
             product *= self.place.single(self._scale)
         return product
 
+    def onto(self, columns: Any, coarse: bool = False) -> Any:
+        return self.coarse(columns.T) if coarse else self.cross(columns.T)
+
 
 def _in_lots(anchor: NDArray[Any]) -> NDArray[Any]:
     """The anchor (m, p) with rows of zeros behind it, up to a multiple of `_LOT`."""

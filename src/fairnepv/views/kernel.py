@@ -15,6 +15,7 @@ from fairnepv.errors import InputError
 from fairnepv.views.arrays import plain_array, read_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.blocks import Factored
+from fairnepv.views.dense import DenseView
 from fairnepv.views.sparse import SparseView
 from fairnepv.views.validity import check_diagonal, check_finite, check_numeric, check_shape
 
@@ -143,6 +144,9 @@ class KernelView(View):
 
     def numbers_at(self, indices: Indices) -> NDArray[Any]:
         return self.kernel[indices]
+
+    def as_features(self) -> View:
+        return self._given_to(DenseView(self.factor), np.arange(self.n))
 
     def take(self, indices: Indices) -> View:
         return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)

@@ -1,0 +1,155 @@
+"""Second moments G = sum_t w_t phi_t phi_t^T of a view over the pool: what picks should explain.
+
+Kernel entries of second order are K2 = K diag(w) K = Phi G Phi^T. G is held where a view has few
+columns; of a wider one it acts through the rows, or through a sample of them that is stated.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairnepv.compute import HOST, Block, Place, portable
+from fairnepv.compute.clock import check_time
+
+if TYPE_CHECKING:
+    from fairnepv.views.base import Floats, Indices, View
+    from fairnepv.views.pool import Pool
+
+WIDEST_MOMENTS = 4096  # columns of a view whose G is held: 128 MiB
+TARGETS = 20_000  # rows of a wider view up to which all of them count
+_SAMPLE = 4096  # and so many are drawn of more
+_CHUNK = 1024  # rows that G acts through at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """`apply` multiplies columns in the feature space by G."""
+
+    trace: float  # tr G = sum_t w_t K_tt
+    gram: Any = None  # (p, p) G, at the place of the view's blocks
+    targets: Any = None  # or rows (m, p) of the host, dense or CSR, times the root of their weights
+    sampled: int | None = None  # so many of the rows, where these are not all
+    norms: Any = None  # (n,) diagonal of K2, once `second_norms` has made it
+
+    def apply(self, Y: Any, place: Place) -> Any:
+        """G Y, (p, m), at the place where Y is."""
+        if self.gram is not None:
+            return place.put(self.gram) @ Y
+        here, total = place.get(Y), np.zeros(Y.shape)
+        for start in range(0, self.targets.shape[0], _CHUNK):
+            check_time()
+            part = self.targets[start : start + _CHUNK]
+            total += part.T @ np.asarray(part @ here)
+        return place.put(total)
+
+    def take(self, rows: Indices) -> Moments:
+        """The same moments beside some of the rows: what is to be explained stays the pool."""
+        return replace(self, norms=None if self.norms is None else self.norms[rows])
+
+
+def with_moments(pool: Pool, weights: Any = None) -> Pool:
+    """The pool with moments of every view that has none; `weights` (n,) of the rows by view name,
+    or None for ones. One pass over the rows for all views whose G is held."""
+    missing = [name for name, view in pool.items() if view.moments is None]
+    if not missing:
+        return pool
+    narrow = [name for name in missing if pool.views[pool.names.index(name)].p <= WIDEST_MOMENTS]
+    views = {name: view.as_features() for name, view in pool.items()}
+    pool = pool.with_views(pool.names, tuple(views.values()))
+    grams = _grams(pool, narrow, weights)
+    for name in missing:
+        own = None if weights is None else weights[name]
+        made = _held(grams[name]) if name in grams else _through_rows(views[name], own)
+        views[name] = views[name]._with(moments=made)
+    return replace(pool, views=tuple(views.values()))
+
+
+def second_norms(pool: Pool) -> Floats:
+    """(n, M) diagonals of K2: a pass over the rows of every view, kept with its moments."""
+    for name, view in pool.items():
+        own = view.moments
+        if own.norms is None:
+            held = own.gram is not None
+            task, width = (_held_norms, view.p) if held else (_target_norms, own.targets.shape[0])
+            found = pool.only(name).map(task, own, width=2 * width, fixed=True)
+            vars(own)["norms"] = np.asarray(pool.place.get(found))
+    return np.stack([view.moments.norms for view in pool.views], axis=1)
+
+
+def columns_of(view: View, indices: Indices) -> Any:
+    """(p, m) features of few rows as columns, dense, at the place of the view's blocks."""
+    if view.array_anchors:
+        return view.anchor(indices).T
+    rows = view.rows(indices)
+    rows = rows.toarray() if hasattr(rows, "toarray") else rows
+    return view.block_place.put(np.ascontiguousarray(rows.T))
+
+
+def second_inner(view: View, left: Indices, right: Indices) -> Floats:
+    """K2[left, right]."""
+    place = view.block_place
+    Y = view.moments.apply(columns_of(view, right), place)
+    found: Floats = place.get(columns_of(view, left).T @ Y)
+    return found
+
+
+def _held(gram: Any) -> Moments:
+    return Moments(float(gram.trace()), gram=gram)
+
+
+def _grams(pool: Pool, names: list[str], weights: Any) -> dict[str, Any]:
+    """G of these views, (p, p) each, where their blocks are."""
+    if not names:
+        return {}
+    views = tuple(pool.views[pool.names.index(name)] for name in names)
+    some = pool.with_views(tuple(names), views)
+    aligned = () if weights is None else (np.stack([weights[name] for name in names], axis=1),)
+    width = sum(view.p for view in views)
+    found = some.reduce(_block_moments, _add_all, None, *aligned, width=width, fixed=True)
+    return dict(zip(names, found, strict=True))
+
+
+def _through_rows(view: View, weights: Floats | None) -> Moments:
+    """All rows, or a sample of them: every one that is drawn stands for as many."""
+    rows, sampled = np.arange(view.n), None
+    if view.n > TARGETS:
+        rng = np.random.default_rng(0)  # the same whatever the random state of a search
+        rows, sampled = np.sort(rng.choice(view.n, _SAMPLE, replace=False)), _SAMPLE
+    own = np.ones(len(rows)) if weights is None else weights[rows]
+    own = own * (view.n / len(rows))
+    targets = view.rows(rows)
+    roots = np.sqrt(own)[:, None]
+    targets = targets.multiply(roots).tocsr() if hasattr(targets, "tocsr") else targets * roots
+    trace = float(own @ view.squared_norms_at(rows))
+    return Moments(trace, targets=targets, sampled=sampled)
+
+
+def _add_all(left: list[Any], right: list[Any]) -> list[Any]:
+    return list(map(operator.add, left, right))
+
+
+@portable
+def _block_moments(block: Block, state: None, *weights: Any) -> list[Any]:
+    found = []
+    for q, view in enumerate(block.views):
+        X = block.place.dense(view.features())
+        weighed = X * weights[0][:, q : q + 1] if weights else X
+        found.append(weighed.T @ X)
+    return found
+
+
+@portable
+def _held_norms(block: Block, own: Moments) -> Any:
+    (view,) = block.views
+    X = block.place.dense(view.features())
+    return (X * (X @ block.put(own.gram))).sum(axis=1)
+
+
+def _target_norms(block: Block, own: Moments) -> Floats:
+    (view,) = block.views
+    products = view.features() @ own.targets.T
+    return HOST.square_sums(HOST.dense(products))
