@@ -75,6 +75,11 @@ class Place:
                 part += square
         return total
 
+    def runs(self, rows: int, width: int) -> list[slice]:
+        """Rows in runs whose arrays of this width stay in a core's cache together."""
+        step = max(1, _CACHED_NUMBERS // max(1, width))
+        return [slice(first, first + step) for first in range(0, rows, step)]
+
     def square_sums(self, rows: Any) -> Any:
         """(b,) squared lengths of (b, k) rows."""
         return np.einsum("ij,ij->i", rows, rows)
