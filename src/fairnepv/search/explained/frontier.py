@@ -275,20 +275,30 @@ class ExplainedFrontier:
         """How many picks hold: those before the first that a row beside the runners may have been
         as good as. F_tau is below its tangent at the pick, and rows above that are scored."""
         slack = _SLACK + self.unsure + self._blur
-        weights = self._place.put(np.array([pick.weights for pick in picks]).T)  # (M, s)
-        least = [float(pick.weights @ pick.gains) - slack for pick in picks]
+        weights = np.array([pick.weights for pick in picks]).T  # (M, s)
+        least = np.array([pick.weights @ pick.gains for pick in picks]) - slack
         least[0] = np.inf  # the runners were the best when they began
-        limits, held = self._place.put(np.array(least)), len(picks)
-        for rows in self._place.runs(self.problem.n, len(picks)):
-            gains = self._after(told, rows, start)[0]  # (M, r, s)
-            heights = (weights[:, None, :] * gains).sum(axis=0)
-            near, turns = self._place.entries_above(heights[:, :held] - limits[:held], 0.0)
-            some = beside[rows][near]
-            near, turns = near[some], turns[some]
-            if len(near):
-                found = self._place.get(gains[:, near, turns])
-                held = min(held, self._first_beaten(picks, found, self._place.get(turns), slack))
-        return held
+        place, xp = self._place, self._place.xp
+        ceilings = sum(
+            float(w) * self._ceiling(told, q, start) for q, w in enumerate(weights.max(axis=1))
+        )
+        near = xp.nonzero((ceilings >= float(least.min())) & beside)[0]
+        if not len(near):
+            return len(picks)
+        gains = self._on_the_way(told[near], near, start)  # (M, m, s)
+        heights = (place.put(weights)[:, None, :] * gains).sum(axis=0) - place.put(least)
+        rows, turns = place.entries_above(heights, 0.0)
+        found = place.get(gains[:, rows, turns])
+        return self._first_beaten(picks, found, place.get(turns), slack)
+
+    def _ceiling(self, told: Any, q: int, start: int) -> Any:
+        """(n,) what no gain of a row in this view exceeds while it hears of these picks: the root
+        of b rises by at most |f| times that of gamma, and c falls by f^2."""
+        xp, f = self._place.xp, told[:, q, 0]
+        roots = np.sqrt(self.trails[q].gammas[start : start + f.shape[1]])
+        rise = abs(f) @ xp.astype(self._place.put(roots), f.dtype)
+        c = _above(self._c[q] - xp.einsum("ij,ij->i", f, f), float(self.problem.pool.eps[q]))
+        return (self._b[q] ** 0.5 + rise) ** 2 / c
 
     def _first_beaten(self, picks: list[_Pick], gains: Floats, turns: Indices, slack: float) -> int:
         """The first pick that one of these rows may have been as good as, by `turns` (m,)."""
@@ -298,21 +308,17 @@ class ExplainedFrontier:
         scores = merit(d, self.problem.tau, lifted_floors(self.problem))
         return int(turns[scores >= values - slack].min(initial=len(picks)))
 
-    def _after(self, told: Any, rows: slice, start: int, stop: int | None = None) -> Any:
-        """(M, r, s) gains of these rows before each pick that a pass was about; and c and b (M, r)
-        after all, or after some of them."""
-        xp, gains, ends = self._place.xp, [], []
+    def _on_the_way(self, told: Any, rows: Any, start: int) -> Any:
+        """(M, m, s) gains of few rows before each of the picks that a pass was about."""
+        xp, gains = self._place.xp, []
         for q, trail in enumerate(self.trails):
-            own = xp.astype(told[rows, q, :, :stop], xp.float64)
-            f, second = own[:, 0], own[:, 1]
+            f, second = (xp.astype(told[:, q, i], xp.float64) for i in (0, 1))
             gammas = self._place.put(trail.gammas[start : start + f.shape[1]])
             fall, rise = f * f, f * (gammas * f - 2.0 * second)
-            eps = float(self.problem.pool.eps[q])
-            c = self._c[q, rows][:, None] - xp.cumulative_sum(fall, axis=1)
-            b = self._b[q, rows][:, None] + xp.cumulative_sum(rise, axis=1)
-            ends.append((_above(c[:, -1], eps), b[:, -1].clip(0.0)))
-            gains.append((b - rise).clip(0.0) / _above(c + fall, eps))
-        return xp.stack(gains), ends
+            c = self._c[q, rows][:, None] + fall - xp.cumulative_sum(fall, axis=1)
+            b = self._b[q, rows][:, None] - rise + xp.cumulative_sum(rise, axis=1)
+            gains.append(b.clip(0.0) / _above(c, float(self.problem.pool.eps[q])))
+        return xp.stack(gains)
 
     # --- what rows know -------------------------------------------------------------------------
 
@@ -325,10 +331,15 @@ class ExplainedFrontier:
 
     def _hear(self, told: Any, start: int, held: int) -> None:
         """Change c and b by the first picks that a pass was about."""
-        for rows in self._place.runs(self.problem.n, held):
-            ends = self._after(told, rows, start, held)[1]
-            for q, (c, b) in enumerate(ends):
-                self._c[q, rows], self._b[q, rows] = c, b
+        xp = self._place.xp
+        for q, trail in enumerate(self.trails):
+            f, second = told[:, q, 0, :held], told[:, q, 1, :held]
+            gammas = xp.astype(self._place.put(trail.gammas[start : start + held]), f.dtype)
+            c = self._c[q] - xp.einsum("ij,ij->i", f, f)
+            self._c[q] = _above(c, float(self.problem.pool.eps[q]))
+            self._b[q] = (self._b[q] + xp.einsum("ij,ij->i", f, f * gammas - 2.0 * second)).clip(
+                0.0
+            )
         if self._coarse:
             self._drift += [self._moved_by(q, start, start + held) for q in range(len(self.trails))]
 
