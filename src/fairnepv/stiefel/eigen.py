@@ -20,6 +20,7 @@ _HELD = 1200  # numbers of a vector up to which all of H is factored: blocks tak
 _MORE_COLUMNS = 10  # of a block than are wanted, which makes it converge by the gap to those beyond
 _MOST_PRODUCTS = 300
 _PATIENCE = 30  # products without a smaller error: rounding is reached
+_FAINT = 1e-6  # of a block's Gram matrix: directions that rounding has too large a part in
 _UNIT = float(np.finfo(np.float64).eps)
 
 
@@ -28,6 +29,7 @@ class Weighted:
 
     def __init__(self, maps: FeatureMaps, shares: Floats) -> None:
         self.geometry: Geometry = maps.geometry
+        self.dimension = maps.dimension
         self._maps, self._shares = maps, shares
         self._sigma, self._V = 0.0, np.zeros((0, 0))
 
@@ -78,7 +80,7 @@ def _by_blocks(H: Weighted, k: int, near: Floats, enough: float) -> Leading:
     """Locally optimal block conjugate gradients [Knyazev]: every block is the best of the span of
     the last one, its residuals and the last step."""
     geometry = H.geometry
-    X = _widened(geometry, geometry.renew(near), k)
+    X = _widened(H, near, k)
     HX = H(X)
     steps, images = np.zeros((len(X), 0)), np.zeros((len(X), 0))
     best, waited, products = np.inf, 0, 1
@@ -90,29 +92,32 @@ def _by_blocks(H: Weighted, k: int, near: Floats, enough: float) -> Leading:
         error = _unfound(values, rho, k)
         waited = 0 if error < 0.9 * best else waited + 1
         best = min(best, error)
-        if error <= enough or waited >= _PATIENCE or products >= _MOST_PRODUCTS:
+        open_ = rho > geometry.faintest * values[0]  # what is shorter is rounding
+        found = error <= enough or not open_[:k].any()
+        if found or waited >= _PATIENCE or products >= _MOST_PRODUCTS:
             return Leading(values, X, error, products)
-        R = geometry.project(X, R / np.maximum(rho, _UNIT))
+        R = geometry.project(X, R[:, open_] / rho[open_])
         HR = H(R)
         products += 1
         S, HS = np.hstack([X, R, steps]), np.hstack([HX, HR, images])
-        T = independent_columns(geometry.inner(S, S), X.shape[1])
-        C = T @ _descending(T.T @ geometry.inner(S, HS) @ T)[1][:, : X.shape[1]]
         m = X.shape[1]
+        T = independent_columns(geometry.inner(S, S), m, _FAINT)
+        C = T @ _descending(T.T @ geometry.inner(S, HS) @ T)[1][:, :m]
         steps, images = S[:, m:] @ C[m:], HS[:, m:] @ C[m:]
         X, HX = X @ C[:m] + steps, HX @ C[:m] + images
         lengths = np.maximum(_lengths(geometry, steps), _UNIT)
         steps, images = steps / lengths, images / lengths
 
 
-def _widened(geometry: Geometry, X: Floats, k: int) -> Floats:
-    """Some columns more than k, orthonormal."""
-    held = len(X) if geometry is EUCLIDEAN else len(X) // 2  # a pair has two numbers for one
-    more = min(k + _MORE_COLUMNS, held) - X.shape[1]
+def _widened(H: Weighted, near: Floats, k: int) -> Floats:
+    """An orthonormal block of some columns more than k, as far as the views have so many."""
+    geometry, X = H.geometry, H.geometry.renew(near)
+    more = min(k + _MORE_COLUMNS, H.dimension) - X.shape[1]
     if more > 0:
         extra = geometry.random(np.zeros((len(X), more)), np.random.default_rng(0))
         X = np.hstack([X, extra / np.maximum(_lengths(geometry, extra), _UNIT)])
-    return geometry.orthonormalize(X)
+    X = X @ independent_columns(geometry.inner(X, X), k, _FAINT)
+    return geometry.restore(geometry.renew(X))
 
 
 def _descending(matrix: Floats) -> tuple[Floats, Floats]:
@@ -126,6 +131,7 @@ def _lengths(geometry: Geometry, X: Floats) -> Floats:
 
 def _unfound(values: Floats, rho: Floats, k: int) -> float:
     """About what k Ritz values lack: an eigenvalue is within rho of its Ritz value, and within
-    rho^2 over the distance to what is not in the block, for which its last value stands."""
-    apart = np.maximum(values[:k] - values[-1], _UNIT)
-    return float(np.minimum(rho[:k], rho[:k] ** 2 / apart).sum())
+    rho^2 over the distance to what is not in the block. For that a value halfway through the spare
+    ones stands, since the last are not found yet, and all is doubled."""
+    apart = np.maximum(values[:k] - values[(k + len(values) - 1) // 2], _UNIT)
+    return 2.0 * float(np.minimum(rho[:k], rho[:k] ** 2 / apart).sum())

@@ -95,12 +95,13 @@ def _independent(geometry: Geometry, X: Floats, least: int) -> Floats:
     return np.asarray(X @ independent_columns(geometry.inner(X, X), least))
 
 
-def independent_columns(gram: Floats, least: int) -> Floats:
-    """T with T^T gram T = I, of as many columns as gram has rank, but at least so many."""
+def independent_columns(gram: Floats, least: int, faint: float = _FAINT) -> Floats:
+    """T with T^T gram T = I, of as many columns as gram has rank, but at least so many; what is
+    `faint` beside its largest eigenvalue counts as none."""
     lam, E = eigh(gram, check_finite=False)
-    kept = lam > _FAINT * lam[-1]
+    kept = lam > faint * lam[-1]
     kept[-least:] = True
-    return np.asarray(E[:, kept] / np.sqrt(np.maximum(lam[kept], _FAINT * lam[-1])))
+    return np.asarray(E[:, kept] / np.sqrt(np.maximum(lam[kept], faint * lam[-1])))
 
 
 def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices) -> Floats:
