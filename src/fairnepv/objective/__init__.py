@@ -24,11 +24,12 @@ from fairnepv.objective.subsets import (
     subset_merit,
     subset_scores,
 )
-from fairnepv.objective.utility import UTILITIES, Utility, utility_of
+from fairnepv.objective.utility import UTILITIES, Determinant, Utility, determinant_of, utility_of
 
 __all__ = [
     "FLOOR_ROUNDING",
     "UTILITIES",
+    "Determinant",
     "FeatureMaps",
     "HeldRows",
     "Point",
@@ -37,6 +38,7 @@ __all__ = [
     "Utility",
     "ViewDual",
     "ViewFactor",
+    "determinant_of",
     "entropy_price",
     "fair_score",
     "fair_value",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
@@ -40,7 +40,7 @@ class Explained:
         explained = place.get((place.put(U) * along).sum(axis=0))
         squares = singular**2
         shares = np.divide(squares, squares + view.ridge, where=squares > 0, out=squares.copy())
-        return float(shares @ explained) / view.moments.trace
+        return float(shares @ explained / view.moments.trace)
 
     def totals(self, view: View, sets: NDArray[np.int64]) -> Floats:
         rows, position = np.unique(sets, return_inverse=True)
@@ -55,14 +55,14 @@ class Explained:
         """By the rows of R^-T Phi_S for L_S = R^T R, of which each depends on its item and on those
         before it."""
         place, Phi = view.block_place, columns_of(view, indices)  # (p, k)
-        if view.well_conditioned(indices):
-            R = np.linalg.cholesky(view.ridged(indices)).T
-        else:
+        failed = not view.well_conditioned(indices)
+        if not failed:
+            R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
+        if failed:
             R = place.get(place.square_root(Phi, view.ridge))
-        made = solve_triangular(R, np.eye(len(R)), check_finite=False)  # R^-1
-        W = Phi @ place.put(made)  # (p, k)
-        shares: Floats = place.get((W * view.moments.apply(W, place)).sum(axis=0))
-        return shares / view.moments.trace
+        W = Phi @ place.put(dtrtri(R)[0])  # (p, k)
+        shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
+        return np.asarray(shares / view.moments.trace)
 
     # --- frames ---
 
