@@ -166,9 +166,11 @@ def comparison_columns(comparison: Comparison) -> Table:
 
 def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
     found = ("value", "view_values", "view_weights", "residual", "curvature", "checked", "steps")
+    bound = relaxation.upper_bound
     return {
         **_ending(relaxation.status),
         **_fields(relaxation, *found, "k"),
+        **({} if bound is None else {"upper_bound": bound}),
         "solver": _fields(relaxation.solver, "name", "tol", "max_steps", "alpha", "sigma"),
     }
 
