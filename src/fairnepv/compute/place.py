@@ -63,6 +63,11 @@ class Place:
 
     def less_single(self, rows: Any, mean: Any) -> Any:
         """The same rounded to float32: rows may be far from zero beside what is left of them."""
+        if rows.dtype == np.float32:  # in two steps: exact where digits cancel, and no conversion
+            first = mean.astype(np.float32)
+            out = rows - first
+            out -= (mean - first).astype(np.float32)
+            return out
         out = np.empty(rows.shape, dtype=np.float32)
         return np.subtract(rows, mean, out=out, dtype=np.float64, casting="same_kind")
 

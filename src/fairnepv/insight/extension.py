@@ -30,8 +30,8 @@ def extend(
         row number, for which the old rows come first.
 
     The options are those of `select`; tau, eps, calibration (and with it center) and priorities are
-    those of the old selection unless given. Quality, exclusions, groups and floors belong to rows or sizes: give
-    them anew. What is included, and how it counts, is set here.
+    those of the old selection unless given. Quality, exclusions, groups and floors belong to rows
+    or sizes: give them anew. What is included, and how it counts, is set here.
     """
     old = check_selection(selection)
     more = check_count("more", more)
