@@ -25,6 +25,8 @@ _TEXTS = """
 views: Columns by view name, if data is one (n, p) array.
 tau: Soft-min temperature. -- As it falls, F_tau approaches the worst view's score.
 eps: Ridge, common or by view.
+center: Take the mean of all rows off every row of a view, before it is calibrated. -- None: as
+    the `calibration` of an earlier result has it, and else not.
 calibration: unit-diagonal, trace, none, efficiency, or a factor for each view. -- Factors are
     on L. The `calibration` of an earlier result is taken, too.
 quality: Weights of the rows. -- (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) +
@@ -89,6 +91,7 @@ class Scale(TypedDict, total=False):
     views: Annotated[Mapping[str, Any] | None, Option(None)]
     tau: Annotated[float, Option(0.05, checks.check_positive)]
     eps: Annotated[float | ByView, Option(0.1)]
+    center: Annotated[bool | None, Option(None, checks.optional(checks.check_flag))]
     calibration: Annotated[Any, Option("unit-diagonal")]
     quality: Annotated[Any, Option(None)]
     priorities: Annotated[ByView | None, Option(None)]

@@ -76,8 +76,8 @@ def verify_bound(
 ) -> None:
     """Check a stored bound against the data, from its dual variables alone.
 
-    The terms of the problem (k, tau, eps, calibration, constraints, priorities) come with the bound
-    and are printed: read them, for the bound holds under them and no others. What you name of them
+    The terms of the problem (k, tau, eps, center, calibration, constraints, priorities) come with
+    the bound and are printed: read them, for the bound holds under them and no others. What you name of them
     has to be the same. A calibration is computed again from its rule and the data. Exit code 1 if
     the bound does not follow, 2 if its terms are others.
 

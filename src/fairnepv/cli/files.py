@@ -53,6 +53,8 @@ class ProblemFiles:
         files = {"view": self.views, "ids": self.ids, "quality": self.quality}
         values = {**files, **self.rules, **self.knobs}
         more = ["--k-more"] if values.pop("include_counts", True) is False else []
+        center = values.pop("center", None)
+        more += [] if center is None else ["--center" if center else "--no-center"]
         return [*more, *words.arguments_of(values)]
 
     def checksums(self) -> dict[str, str]:
@@ -142,6 +144,8 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
         "eps": words.eps_of(given["eps"], names),
         "calibration": words.calibration_of(given["calibration"], names),
     }
+    if given["center"] is not None:
+        knobs["center"] = given["center"]
     if given["priority"]:
         wanted = "NAME=WEIGHT for each view"
         knobs["priorities"] = words.numbers("--priority", given["priority"], names, wanted)

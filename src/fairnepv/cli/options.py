@@ -64,6 +64,7 @@ _POSING = {
     ),
     "tau": library_option("tau"),
     "eps": library_option("eps", multiple=True, metavar="VALUE|NAME=VALUE"),
+    "center": library_option("center", "--center/--no-center", note=" [default: no]"),
     "calibration": library_option("calibration", multiple=True, metavar="RULE|NAME=FACTOR"),
     "quality": library_option(
         "quality", multiple=True, metavar=_FILE, note="NAME=FILE for one view alone."

@@ -15,7 +15,8 @@ from fairnepv.views.arrays import plain_array
 from fairnepv.views.intake import as_view, named_views
 
 _OURS = ("include", "include_counts", "nested")
-_RESCALES = {"eps", "calibration", "quality"}  # options that change the scores of the same rows
+# Options that change the scores of the same rows.
+_RESCALES = {"eps", "center", "calibration", "quality"}
 _SAME = 1e-3  # nats per item that the type of numbers may make
 
 
@@ -28,9 +29,9 @@ def extend(
     data: the old rows and the new ones; old items are found by id, which `ids` then names, or by
         row number, for which the old rows come first.
 
-    The options are those of `select`; tau, eps, calibration and priorities are those of the old
-    selection unless given. Quality, exclusions, groups and floors belong to rows or sizes: give
-    them anew. What is included, and how it counts, is set here.
+    The options are those of `select`; tau, eps, calibration (and with it center) and priorities are
+    those of the old selection unless given. Quality, exclusions, groups and floors belong to rows
+    or sizes: give them anew. What is included, and how it counts, is set here.
     """
     old = check_selection(selection)
     more = check_count("more", more)
@@ -53,7 +54,9 @@ def extend(
     }
     kept = old.ids if old.has_ids else old.indices
     extended: Selection = select(data, more, include=kept, include_counts=False, **settings)
-    notes = () if _RESCALES & set(options) else tuple(_other_rows(old, extended))
+    # Centred rows are others, too: the mean is that of all rows, old and new.
+    rescaled = _RESCALES & set(options) or extended.calibration.center
+    notes = () if rescaled else tuple(_other_rows(old, extended))
     return replace(extended, run_notes=(*extended.run_notes, *notes))
 
 
