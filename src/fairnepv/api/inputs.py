@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
+from fairnepv.api.objectives import check_floors, check_objective, pool_as_asked
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_flag, is_finite
@@ -15,7 +16,7 @@ from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.loop import Context
-from fairnepv.options import ProblemOptions, SelectOptions
+from fairnepv.options import ProblemOptions, SelectOptions, as_objective_wants
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
@@ -38,7 +39,9 @@ def pose(
 
     With a session its limit holds, and what it should tell the user goes there.
     """
-    given = checked("pose", ProblemOptions, options)
+    given = as_objective_wants(checked("pose", ProblemOptions, options))
+    objective = given["objective"]
+    check_objective(given)
     with nullcontext() if session is None else session.needed("rows were read and checked"):
         pool = pool_of(data, given)
     fixed_in = rows_named(pool, given["include"], "include")
@@ -50,10 +53,11 @@ def pose(
     weights = check_priorities(given["priorities"], pool.names)
     floors = _by_view("floors", given["floors"], pool.names)
     least = np.array([floors.get(name, -np.inf) for name in pool.names]) if floors else None
+    check_floors(least, pool.names, objective)
     means = means or Means()
     rule = calibrate(pool, given["calibration"], k, rules, means, session)
     return Problem(
-        rule.apply(pool),
+        pool_as_asked(pool, rule, objective),
         k,
         given["tau"],
         rule,
@@ -62,6 +66,7 @@ def pose(
         priorities=weights,
         floors=least,
         means=means,
+        utility=objective,
     )
 
 
@@ -81,11 +86,13 @@ def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:
 def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     """The problem as far as shapes and headers tell, for a plan: no row is read, and neither rules
     nor ids are checked."""
-    given = completed("sketch", ProblemOptions, options)
+    given = as_objective_wants(completed("sketch", ProblemOptions, options))
+    check_objective(given)
     pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
     [k] = sizes_in_all([k], pool.n, given)
     rule = given["calibration"]
-    return Problem(pool, k, 1.0, Calibration(rule if isinstance(rule, str) else "given"))
+    named = Calibration(rule if isinstance(rule, str) else "given")
+    return Problem(pool, k, 1.0, named, utility=given["objective"])
 
 
 def sizes_in_all(sizes: Sequence[Any], n: int, options: Mapping[str, Any]) -> list[int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairnepv.cli import words
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
+from fairnepv.options import default
 
 if TYPE_CHECKING:
     from fairnepv.io.source import Source
@@ -46,6 +47,10 @@ class ProblemFiles:
         named = (self.views, self.ids, self.quality, self.rules)
         paths = [self.source(text).path for files in named for text in files.values()]
         return [path for path in paths if isinstance(path, Path)]
+
+    @property
+    def objective(self) -> str:
+        return str(self.knobs["objective"])
 
     @property
     def arguments(self) -> list[str]:
@@ -137,9 +142,11 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
     """The problem that the options of a command pose; those of rules may be missing."""
     views = words.views_of(given["view"])
     names = list(views)
+    objective = given["objective"]
     knobs = {
-        "tau": given["tau"],
-        "eps": words.eps_of(given["eps"], names),
+        "objective": objective,
+        "tau": default("tau", objective) if given["tau"] is None else given["tau"],
+        "eps": words.eps_of(given["eps"], names) or default("eps", objective),
         "calibration": words.calibration_of(given["calibration"], names),
     }
     if given["priority"]:

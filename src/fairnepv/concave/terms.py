@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fairnepv.checks import brief
 from fairnepv.errors import InputError
-from fairnepv.problem import Constraints, Problem, Quotas
+from fairnepv.options import DIVERSE, OBJECTIVES
+from fairnepv.problem import Constraints, Problem, Quotas, calibrated
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
 
@@ -30,6 +31,7 @@ class Terms:
 
     n: int
     k: int
+    objective: str
     tau: float
     eps: Mapping[str, float]  # by view, in the order of the views
     calibration: Calibration
@@ -43,6 +45,7 @@ class Terms:
         return cls(
             n=problem.n,
             k=problem.k,
+            objective=problem.utility,
             tau=float(problem.tau),
             eps={name: float(view.ridge) for name, view in pool.items()},
             calibration=problem.calibration,
@@ -74,12 +77,13 @@ class Terms:
         """The same problem on data handed in anew."""
         self.check_pool(pool)
         return Problem(
-            self.calibration.apply(pool),
+            calibrated(pool, self.calibration, self.objective),
             self.k,
             self.tau,
             self.calibration,
             constraints=self.constraints,
             priorities=self.priorities,
+            utility=self.objective,
         )
 
     def refuse_other(self, expected: Terms, *, names: Collection[str] | None = None) -> None:
@@ -118,6 +122,7 @@ class Terms:
         return {
             "n": self.n,
             "k": self.k,
+            "objective": self.objective,
             "tau": self.tau,
             "eps": dict(self.eps),
             "calibration": {
@@ -150,6 +155,7 @@ class Terms:
         terms = cls(
             n=typed(record, "n", int),
             k=typed(record, "k", int),
+            objective=_known(typed({"objective": DIVERSE, **record}, "objective", str)),
             tau=number(record, "tau"),
             eps=numbers(record, "eps"),
             calibration=Calibration(
@@ -193,6 +199,12 @@ def _shown(value: Any) -> str:
 
 
 # --- stored values --------------------------------------------------------------------------------
+
+
+def _known(objective: str) -> str:
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
+    return objective
 
 
 def typed(record: Mapping[str, Any], name: str, kind: type[T]) -> T:

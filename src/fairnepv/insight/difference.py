@@ -12,7 +12,8 @@ from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
 from fairnepv.io.texts import same_kind
 
-_SCALE = ("k", "tau", "eps", "calibration", "quality", "priorities")  # what scores depend on
+# What scores depend on.
+_SCALE = ("objective", "k", "tau", "eps", "calibration", "quality", "priorities")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from fairnepv.api.selection import Selection
 from fairnepv.compute import block_threads
 from fairnepv.errors import NumericalError
 from fairnepv.insight.given import problem_of
+from fairnepv.objective import utility_of
 from fairnepv.problem import Problem
 from fairnepv.search import misses_floors
 from fairnepv.search.local import best_swaps
@@ -25,9 +26,10 @@ from fairnepv.views.cosines import check_norms
 class Explanation:
     """Every pick in order of selection."""
 
+    objective: str
     indices: Indices  # (k,)
     ids: NDArray[Any]
-    contributions: Mapping[str, Floats]  # (k,) nats of log det that leave with the pick
+    contributions: Mapping[str, Floats]  # (k,) nats of log det, or share, that leave with the pick
     rivals: Indices  # (k,) row of the best other item for the place; -1 where none is allowed
     rival_ids: tuple[Any, ...]  # None likewise
     margins: Floats  # (k,) F_tau minus F_tau with the rival instead; nan likewise
@@ -52,9 +54,10 @@ class Explanation:
 def explain(selection: Selection) -> Explanation:
     """What every pick brings to every view, and how close the next best item for its place is.
 
-    A contribution is what log det L_q[S, S] loses without the pick, -log B_jj for B = L_S^-1. The
-    rival is the allowed one-swap of the place with the highest F_tau, the lowest row of those that
-    are tied. A negative margin means that the swap would improve the selection.
+    A contribution is what log det L_q[S, S] loses without the pick, -log B_jj for B = L_S^-1; for
+    the objective 'representative' it is what the share of the view loses. The rival is the allowed
+    one-swap of the place with the highest F_tau, the lowest row of those that are tied. A negative
+    margin means that the swap would improve the selection.
     """
     problem = problem_of(selection, "explain")
     with block_threads(problem.work()):
@@ -70,11 +73,15 @@ def explain(selection: Selection) -> Explanation:
     pool, ids = problem.pool, problem.pool.ids
     names = rivals if ids is None else ids[rivals].tolist()  # of a row below 0: of none
     named = [None if row < 0 else name for row, name in zip(rivals, names, strict=True)]
-    by_view = zip(pool.names, pool.offsets, subset.pivots, strict=True)
+    utility, by_view = utility_of(problem), zip(pool.items(), subset.pivots, strict=True)
     return Explanation(
+        selection.objective,
         selection.indices,
         selection.ids,
-        {name: offset - np.log(pivots) for name, offset, pivots in by_view},
+        {
+            name: view.offset + utility.removals(view, selection.indices, pivots)
+            for (name, view), pivots in by_view
+        },
         np.array(rivals, dtype=np.int64),
         tuple(named),
         margins,
@@ -91,13 +98,14 @@ def _rivals(problem: Problem, subset: Subset) -> tuple[list[int], Floats]:
         if misses_floors(problem, subset.with_row(place, row)):
             continue  # what misses a floor is not allowed
         rivals[place] = row
-        margins[place] = value - fair.fair_scores(_log_ratios(subset, place, row))
+        margins[place] = value - fair.fair_scores(_gains(subset, place, row))
     return rivals, margins
 
 
-def _log_ratios(subset: Subset, place: int, row: int) -> Floats:
-    """What a swap adds to the log-determinants; of a strained set the inverse does not know it."""
+def _gains(subset: Subset, place: int, row: int) -> Floats:
+    """What a swap adds to the totals; of a strained set the inverse does not know it."""
     if not subset.strained.any():
         return subset.confirm(place, row).gains
-    indices, views = subset.with_row(place, row), subset.problem.pool.views
-    return np.array([view.log_volume(indices) for view in views]) - subset.totals
+    indices, problem = subset.with_row(place, row), subset.problem
+    total = utility_of(problem).total
+    return np.array([total(view, indices) for view in problem.pool.views]) - subset.totals

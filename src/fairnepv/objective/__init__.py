@@ -24,13 +24,16 @@ from fairnepv.objective.subsets import (
     subset_merit,
     subset_scores,
 )
+from fairnepv.objective.units import UNITS, Nats, unsupported
 from fairnepv.objective.utility import UTILITIES, Utility, utility_of
 
 __all__ = [
     "FLOOR_ROUNDING",
+    "UNITS",
     "UTILITIES",
     "FeatureMaps",
     "HeldRows",
+    "Nats",
     "Point",
     "Standing",
     "StiefelObjective",
@@ -50,5 +53,6 @@ __all__ = [
     "subset_gains",
     "subset_merit",
     "subset_scores",
+    "unsupported",
     "utility_of",
 ]

@@ -7,6 +7,8 @@ explains: tr(L_S^-1 K2[S, S]) / tr G, with L_S = K[S, S] + eps I, and G and K2 a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
@@ -45,12 +47,31 @@ class Explained:
     def contributions(self, view: View, indices: Indices) -> Floats:
         """By the rows of R^-T Phi_S for L_S = R^T R, of which each depends on its item and on those
         before it."""
-        place, Phi = view.block_place, columns_of(view, indices)  # (p, k)
-        if view.well_conditioned(indices):
-            R = np.linalg.cholesky(view.ridged(indices)).T
-        else:
-            R = place.get(place.square_root(Phi, view.ridge))
-        made = solve_triangular(R, np.eye(len(R)), check_finite=False)  # R^-1
-        W = Phi @ place.put(made)  # (p, k)
-        shares: Floats = place.get((W * view.moments.apply(W, place)).sum(axis=0))
-        return shares / view.moments.trace
+        Phi = columns_of(view, indices)  # (p, k)
+        return _explained(view, Phi @ view.block_place.put(_inverse_root(view, indices, Phi)))
+
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        """By the columns of E = Phi_S^T T, for T = L_S^-1: T without an item is T less
+        t_j t_j^T / T_jj, for t_j its column."""
+        Phi = columns_of(view, indices)
+        root = _inverse_root(view, indices, Phi)
+        E = Phi @ view.block_place.put(root @ root.T)
+        return np.asarray(_explained(view, E) / np.einsum("ij,ij->i", root, root))
+
+
+def _inverse_root(view: View, indices: Indices, Phi: Any) -> Floats:
+    """R^-1 (k, k) for L_S = R^T R, upper triangular; Phi (p, k) has the rows as columns."""
+    if view.well_conditioned(indices):
+        R = np.linalg.cholesky(view.ridged(indices)).T
+    else:
+        place = view.block_place
+        R = place.get(place.square_root(Phi, view.ridge))
+    made: Floats = solve_triangular(R, np.eye(len(R)), check_finite=False)
+    return made
+
+
+def _explained(view: View, W: Any) -> Floats:
+    """(m,) shares of the variance along columns W (p, m): w^T G w / tr G."""
+    place = view.block_place
+    shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
+    return np.asarray(shares / view.moments.trace)

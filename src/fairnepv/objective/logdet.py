@@ -47,6 +47,9 @@ class LogDet:
     def contributions(self, view: View, indices: Indices) -> Floats:
         return view.gains(indices)
 
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        return -np.log(pivots)
+
     def gains(self, changes: Any, xp: Any = np) -> Any:
         return xp.log(changes)
 

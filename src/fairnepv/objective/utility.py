@@ -43,6 +43,9 @@ class Utility(Protocol):
     def contributions(self, view: View, indices: Indices) -> Floats:
         """(k,) t(s_1 .. s_j) - t(s_1 .. s_{j-1}): what each item in turn adds."""
 
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        """(k,) t(S) - t(S - s_j): what leaves with each item; -log B_jj of the `pivots` B_jj."""
+
     # --- one row more, or one for another ---
 
     def gains(self, changes: Any, xp: Any = np) -> Any:
