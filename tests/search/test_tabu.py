@@ -17,8 +17,9 @@ from fairnepv import problem as problem_module
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import EFFORTS, Found, arena_rows
+from fairnepv.search.arena import DiverseArena as Arena
 from fairnepv.search.effort import Effort, roam
-from fairnepv.search.tabu import Arena, TabuSearch, TabuState, promising_rows
+from fairnepv.search.tabu import TabuSearch, TabuState, promising_rows
 from frame_problems import paper_problem
 from search_problems import (
     STORAGE,

@@ -25,12 +25,13 @@ from fairnepv.objective.subsets import (
     subset_scores,
 )
 from fairnepv.objective.units import UNITS, Nats, unsupported
-from fairnepv.objective.utility import UTILITIES, Utility, utility_of
+from fairnepv.objective.utility import UTILITIES, Determinant, Utility, determinant_of, utility_of
 
 __all__ = [
     "FLOOR_ROUNDING",
     "UNITS",
     "UTILITIES",
+    "Determinant",
     "FeatureMaps",
     "HeldRows",
     "Nats",
@@ -40,6 +41,7 @@ __all__ = [
     "Utility",
     "ViewDual",
     "ViewFactor",
+    "determinant_of",
     "entropy_price",
     "fair_score",
     "fair_value",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
@@ -33,7 +33,7 @@ class Explained:
         explained = place.get((place.put(U) * along).sum(axis=0))
         squares = singular**2
         shares = np.divide(squares, squares + view.ridge, where=squares > 0, out=squares.copy())
-        return float(shares @ explained) / view.moments.trace
+        return float(shares @ explained / view.moments.trace)
 
     def totals(self, view: View, sets: NDArray[np.int64]) -> Floats:
         rows, position = np.unique(sets, return_inverse=True)
@@ -61,12 +61,12 @@ class Explained:
 
 def _inverse_root(view: View, indices: Indices, Phi: Any) -> Floats:
     """R^-1 (k, k) for L_S = R^T R, upper triangular; Phi (p, k) has the rows as columns."""
-    if view.well_conditioned(indices):
-        R = np.linalg.cholesky(view.ridged(indices)).T
-    else:
-        place = view.block_place
-        R = place.get(place.square_root(Phi, view.ridge))
-    made: Floats = solve_triangular(R, np.eye(len(R)), check_finite=False)
+    failed = not view.well_conditioned(indices)
+    if not failed:
+        R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
+    if failed:
+        R = view.block_place.get(view.block_place.square_root(Phi, view.ridge))
+    made: Floats = dtrtri(R)[0]
     return made
 
 

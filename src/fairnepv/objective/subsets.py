@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from fairnepv.compute import Block
 from fairnepv.compute.clock import unlimited
 from fairnepv.objective.softmin import lifted_floors, merit, soft_min, soft_min_weights
-from fairnepv.objective.utility import UTILITIES, Utility, utility_of
+from fairnepv.objective.utility import UTILITIES, Determinant, Utility, utility_of
 from fairnepv.problem import DEFAULT_UTILITY, Problem
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
@@ -85,15 +85,23 @@ class Standing(NamedTuple):
 
         F is concave in the totals, so it rises by at most sum_q w_q gain_q / divisor.
         """
-        return self.utility.swap_ceiling(block, self._slopes, c, pivots, v)
+        return self.determinant.swap_ceiling(block, self.slopes, c, pivots, v)
 
     def needed_rise(self, value: float) -> float:
         """What `rise` must reach for the merit to exceed `value`."""
-        missing = value - float(soft_min(self._d, self.tau))
-        return self.utility.needed_ceiling(self._divisor * missing)
+        return self.determinant.needed_ceiling(self._divisor * self.missing(value))
+
+    def missing(self, value: float) -> float:
+        """By what F_tau of this set is below `value`."""
+        return value - float(soft_min(self._d, self.tau))
 
     @property
-    def _slopes(self) -> Floats:
+    def determinant(self) -> Determinant:
+        """The utility of diverse sets, which alone is asked about determinants."""
+        return cast(Determinant, self.utility)
+
+    @property
+    def slopes(self) -> Floats:
         """(M,) of F_tau in the scores; where a floor is missed, mostly of the views that miss it,
         and then nothing is a bound but a hint: any swap that meets the floor is worth more."""
         w: Floats = soft_min_weights(self._d, self.tau)

@@ -46,24 +46,6 @@ class Utility(Protocol):
     def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
         """(k,) t(S) - t(S - s_j): what leaves with each item; -log B_jj of the `pivots` B_jj."""
 
-    # --- one row more, or one for another ---
-
-    def gains(self, changes: Any, xp: Any = np) -> Any:
-        """t(S + i) - t(S) from what greedy knows of row i: log c of its conditional variance c."""
-
-    def swap_changes(self, c: Any, pivots: Any, v: Any) -> Any:
-        """What decides swaps, where the arrays are: the ratio r = c pivot + v^2 of determinants,
-        for c and v of the row that comes (see `search.table`) and B_jj of the slot."""
-
-    def swap_gains(self, changes: Floats) -> Floats:
-        """t(S - j + i) - t(S) from those, in float64: log r."""
-
-    def swap_ceiling(self, block: Block, w: Floats, c: Any, pivots: Floats, v: Any) -> Any:
-        """(b, k) in place of a bound on sum_q w_q gain_q: sum_q w_q r_q, as log r <= r - 1."""
-
-    def needed_ceiling(self, gain: float) -> float:
-        """What those must reach for sum_q w_q gain_q to reach `gain`: 1 + gain."""
-
     # --- frames ---
 
     def on_frame(self, Z: Floats, eps: float) -> OnFrame:
@@ -83,6 +65,26 @@ class Utility(Protocol):
 
     def bound_by_norms(self, view: View, k: int, shift: float) -> Any:
         """As `Tangent.dual`, on a single row and from the norms of all rows alone: no product."""
+
+
+class Determinant(Utility, Protocol):
+    """What the search for diverse sets asks besides; `search.explained` has formulas of its own."""
+
+    def gains(self, changes: Any, xp: Any = np) -> Any:
+        """t(S + i) - t(S) from what greedy knows of row i: log c of its conditional variance c."""
+
+    def swap_changes(self, c: Any, pivots: Any, v: Any) -> Any:
+        """What decides swaps, where the arrays are: the ratio r = c pivot + v^2 of determinants,
+        for c and v of the row that comes (see `search.table`) and B_jj of the slot."""
+
+    def swap_gains(self, changes: Floats) -> Floats:
+        """t(S - j + i) - t(S) from those, in float64: log r."""
+
+    def swap_ceiling(self, block: Block, w: Floats, c: Any, pivots: Floats, v: Any) -> Any:
+        """(b, k) in place of a bound on sum_q w_q gain_q: sum_q w_q r_q, as log r <= r - 1."""
+
+    def needed_ceiling(self, gain: float) -> float:
+        """What those must reach for sum_q w_q gain_q to reach `gain`: 1 + gain."""
 
 
 class OnFrame(Protocol):
@@ -128,3 +130,10 @@ UTILITIES: Mapping[str, Utility] = {"diverse": LogDet(), "representative": Expla
 
 def utility_of(problem: Problem) -> Utility:
     return UTILITIES[problem.utility]
+
+
+def determinant_of(problem: Problem) -> Determinant:
+    """The utility of a problem that asks for diverse sets."""
+    utility = utility_of(problem)
+    assert isinstance(utility, LogDet)
+    return utility

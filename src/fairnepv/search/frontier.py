@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block, portable
-from fairnepv.objective import Standing, utility_of
+from fairnepv.objective import Standing, determinant_of
 from fairnepv.problem import Problem
 from fairnepv.search.sprint import CLOSED, Foreseen, Sprint
 from fairnepv.search.ties import COARSEST, SLACK, WIDEST_BLUR, blur, coarse_error, lowest_tied
@@ -57,7 +57,7 @@ class Frontier:
     ) -> None:
         pool = problem.pool
         self.problem, self.judge = problem, judge
-        self.utility = utility_of(problem)
+        self.utility = determinant_of(problem)
         self.indices = indices[:0]
         self.totals = np.zeros(len(pool.views))
         # What is known of all rows lies where the engine keeps them.
@@ -101,6 +101,16 @@ class Frontier:
         if not len(self.indices):
             return 0.0
         return float(self.standing(len(self.indices)).fair_scores(np.zeros(len(self.totals))))
+
+    @property
+    def passes(self) -> int:
+        """That are sure to be made for these picks: more depend on where a run resumed."""
+        return len(self.indices) // WINDOW
+
+    def gains(self) -> Floats:
+        """(M, n) what every row would add, as far as that is known."""
+        there, place = self.variances, self._place
+        return np.asarray(self.utility.gains(place.get(there) + self.problem.pool.eps[:, None]))
 
     # --- the next pick --------------------------------------------------------------------------
 

@@ -16,10 +16,12 @@ from fairnepv.loop import run
 from fairnepv.objective import Standing, subset_merit
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
-from fairnepv.search.frontier import OVERFLOWS, WINDOW, Frontier, Judge
+from fairnepv.search.explained.frontier import ExplainedFrontier
+from fairnepv.search.frontier import OVERFLOWS, Frontier, Judge
 from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Floats, Indices
 
+FRONTIERS: Mapping[str, Any] = {"diverse": Frontier, "representative": ExplainedFrontier}
 _SCORING = 2.0  # operations of a score, times k, k and all columns
 _QUICK = 0.02  # seconds of a score that make two of them worth it when time is up
 
@@ -56,9 +58,7 @@ class Greedy:
         with np.errstate(**OVERFLOWS):
             frontier.extend(frontier.best_addition())
         self._frontier = frontier
-        # Those that are sure to be made; how many more there are depends on where a run resumed.
-        passes = len(frontier.indices) // WINDOW
-        return GreedyState(frontier.indices, frontier.value, passes)
+        return GreedyState(frontier.indices, frontier.value, frontier.passes)
 
     def done(self, state: GreedyState) -> Status | None:
         return Status.COMPLETE if len(state.indices) == self.problem.k else None
@@ -69,7 +69,7 @@ class Greedy:
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
         if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
-            self._frontier = self._latest = Frontier(self.problem, self._judge, indices)
+            self._frontier = self._latest = frontier_of(self.problem, self._judge, indices)
         return self._frontier
 
     def filled(self, state: GreedyState, status: Status) -> Indices:
@@ -91,6 +91,11 @@ class Greedy:
         return max((filled, drawn), key=functools.partial(subset_merit, problem))
 
 
+def frontier_of(problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True) -> Any:
+    """What is known of a set, by the utility of the problem."""
+    return FRONTIERS[problem.utility](problem, judge, indices, coarse=coarse)
+
+
 def how_it_ended(status: Status, chosen: int, k: int) -> str:
     """What a user should know of a greedy search that chose fewer than k items."""
     ends = {
@@ -109,14 +114,13 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     knows them; without one after a pass."""
     if len(indices) == problem.k:
         return indices
-    pool, judge = problem.pool, functools.partial(Standing.of, problem)
+    judge = functools.partial(Standing.of, problem)
     with np.errstate(**OVERFLOWS):
         try:
-            frontier = frontier or Frontier(problem, judge, indices, coarse=False)
+            frontier = frontier or frontier_of(problem, judge, indices, coarse=False)
         except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
-            frontier = Frontier(problem, judge, indices[:0], coarse=False)
-        gains = frontier.utility.gains(pool.place.get(frontier.variances) + pool.eps[:, None])
-        scores = frontier.standing(len(indices) + 1).fair_scores(gains)
+            frontier = frontier_of(problem, judge, indices[:0], coarse=False)
+        scores = frontier.standing(len(indices) + 1).fair_scores(frontier.gains())
     scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     if problem.constraints.quotas is None:  # or who may come depends on who came before

@@ -181,7 +181,7 @@ def _confirmed(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadde
     """The ladders of these swaps by scores in float64, from gathered rows."""
     pool, source = subset.problem.pool, RowSource.of(subset, coarse=False)
     moves, ladders = found.by_row(), SwapLadders.none(state.tie)
-    k, utility = len(subset.indices), state.standing.utility
+    k, utility = len(subset.indices), state.standing.determinant
     held = pool.row_width + (len(pool.views) + 1) * k  # numbers by row
     size = max(64, subset.problem.means.confirmed // held)
     for start in range(0, len(moves), size):
@@ -212,7 +212,7 @@ def _rescored(subset: Subset, found: SwapLadders, state: SwapPass) -> SwapLadder
 def _rank_swaps(
     block: Block, state: SwapPass, squared_norms: Any, blocked: Any, groups: Any, *table: Any
 ) -> SwapLadders:
-    utility = state.standing.utility
+    utility = state.standing.determinant
     v, c = table if table else state.source.responses(block, squared_norms)
     rise = state.standing.rise(block, v, c, state.pivots)  # (b, k)
     rise[blocked] = -np.inf

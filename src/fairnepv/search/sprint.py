@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute import in_order
-from fairnepv.objective import lifted_floors, merit, soft_min, soft_min_weights, utility_of
+from fairnepv.objective import determinant_of, lifted_floors, merit, soft_min, soft_min_weights
 from fairnepv.problem import Problem
 from fairnepv.search.ties import SLACK, blur
 from fairnepv.views.base import Floats
@@ -41,7 +41,7 @@ class Sprint:
     def __init__(self, problem: Problem, error: float, rounding: float) -> None:
         pool, k = problem.pool, problem.k
         self._place = place = pool.place
-        self._xp, self._utility = place.xp, utility_of(problem)
+        self._xp, self._utility = place.xp, determinant_of(problem)
         self._k, self._tau, self._rounding = k, problem.tau, rounding
         self._stretch = _STRETCH if place.asynchronous else 1
         self._m = m = min(_ROWS if place.asynchronous else _FEW_ROWS, pool.n)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.compute import Block, Place, RowBlock, few_threads
-from fairnepv.objective import Standing, utility_of
+from fairnepv.objective import Standing, determinant_of
 from fairnepv.problem import Problem
 from fairnepv.views.base import WELL_CONDITIONED, Floats, Indices, View
 
@@ -44,7 +44,7 @@ class Subset:
             inverses.append(B)
         subset = cls(problem, indices, tuple(inverses), np.array(totals))
         for q in np.flatnonzero(subset.strained):  # one Cholesky factor loses as many digits
-            subset.totals[q] = utility_of(problem).total(problem.pool.views[q], indices)
+            subset.totals[q] = determinant_of(problem).total(problem.pool.views[q], indices)
         return subset
 
     @property
@@ -122,7 +122,7 @@ class Subset:
             numbers += [K @ v, B[slot, slot], v[slot]]
         explained, pivots, own = place.get(place.xp.stack(numbers)).reshape(-1, 3).T
         c = np.maximum(pool.squared_norms[row] - explained, 0.0) + pool.eps
-        utility = utility_of(self.problem)
+        utility = determinant_of(self.problem)
         ratios = utility.swap_changes(c, pivots, own)
         gains = utility.swap_gains(ratios)
         scales = (ratios / pivots).tolist()

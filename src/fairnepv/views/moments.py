@@ -152,4 +152,4 @@ def _held_norms(block: Block, own: Moments) -> Any:
 def _target_norms(block: Block, own: Moments) -> Floats:
     (view,) = block.views
     products = view.features() @ own.targets.T
-    return HOST.square_sums(HOST.dense(products))
+    return np.asarray(HOST.square_sums(HOST.dense(products)))

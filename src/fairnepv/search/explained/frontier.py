@@ -1,0 +1,338 @@
+"""Fair greedy for explained variance: what is known of a set and of all rows beside it.
+
+Beside a set every row has c_i, its variance given the set, and b_i, what its residual explains of
+the pool; adding it brings b_i / c_i (docs/method.md#explained-variance). A pick has a direction d
+and a second one, z = N G d, and changes c_i by -f^2 and b_i by -2 f q + f^2 gamma, for the products
+f and q of row i with them. These gains are not submodular, so no old one bounds a new one: some
+picks are made among the rows that score highest, one pass tells all rows of them, and a pick only
+holds if no row beside those would have been better when it was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairnepv.compute import Block, few_threads, portable
+from fairnepv.objective import lifted_floors, merit, soft_min_weights, utility_of
+from fairnepv.problem import Problem
+from fairnepv.search.frontier import Judge, Scores
+from fairnepv.search.ties import COARSEST, coarse_error, lowest_tied
+from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.moments import columns_of, second_norms
+
+_FEW = 1024  # rows that picks are made among between two passes
+_MOST = 32  # picks between two passes
+_SLACK = 1e-9  # rows that come this close to a pick in float64 may be as good
+_BLURRED = 0.05  # of a gain: what float32 may hide of it
+_UNIT = float(np.finfo(np.float64).eps)
+
+
+class Trail:
+    """The directions of the picks in one view, where its blocks are."""
+
+    def __init__(self, view: View, most: int) -> None:
+        self._view, self._place = view, view.block_place
+        xp, like = self._place.xp, {"dtype": self._place.xp.float64, "device": self._place.device}
+        self.first = xp.zeros((most, view.p), **like)  # d
+        self.second = xp.zeros((most, view.p), **like)  # z, over the trace of G
+        self.gammas = np.zeros(most)  # d^T G d over it
+
+    def follow(self, column: Any, f: Any, c: float, t: int) -> tuple[Any, Any, float]:
+        """Note pick number t, its features (p,), its coordinates f (t,) and its c."""
+        place, D = self._place, self.first[:t]
+        d = (column - f @ D) / c**0.5
+        image = self._view.moments.apply(d[:, None], place)[:, 0] / self._view.moments.trace
+        z = image - (D @ image) @ D
+        self.first[t], self.second[t] = d, z
+        self.gammas[t] = float(d @ image)
+        return d, z, float(self.gammas[t])
+
+    def columns(self, start: int, stop: int) -> Any:
+        """(p, 2 (stop - start)) the directions of these picks, then the second ones."""
+        return self._place.xp.concat([self.first[start:stop], self.second[start:stop]]).T
+
+
+class _Told(NamedTuple):
+    """What a pass tells all rows of, by view."""
+
+    columns: tuple[Any, ...]
+    coarse: bool
+
+
+class _Pick(NamedTuple):
+    row: int
+    totals: Floats  # (M,) with it
+    value: float  # the merit with it
+    weights: Floats  # (M,) slopes of F_tau there
+    gains: Floats  # (M,)
+    score: float  # F_tau with it
+
+
+class Runners:
+    """The rows that picks are made among, with all digits."""
+
+    def __init__(self, frontier: ExplainedFrontier, rows: Any) -> None:
+        problem, place = frontier.problem, frontier.problem.pool.place
+        here = place.get(rows)
+        self._frontier, self.rows = frontier, here
+        self._place, self._t = place, len(frontier.indices)
+        self._columns = [columns_of(view, here) for view in problem.pool.views]  # (p, m)
+        norms = problem.pool.squared_norms[here].T + problem.pool.eps[:, None]
+        self.c, self.b = place.put(norms), place.put(frontier.seconds[here].T)
+        self._f = [place.xp.zeros((problem.k, len(here)), **frontier.like) for _ in self._columns]
+        self.open = frontier.open_rows()[here]
+        if self._t:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Tell them of all picks so far."""
+        t, trails = self._t, self._frontier.trails
+        for q, (trail, X) in enumerate(zip(trails, self._columns, strict=True)):
+            f = self._place.put(trail.first[:t] @ X)
+            g = self._place.put(trail.second[:t] @ X)
+            self._f[q][:t] = f
+            gammas = self._place.put(trail.gammas[:t])[:, None]
+            self.c[q] = _above(self.c[q] - (f * f).sum(axis=0), self._eps(q))
+            self.b[q] = (self.b[q] + (f * (gammas * f - 2.0 * g)).sum(axis=0)).clip(0.0)
+
+    def best(self) -> int:
+        """The place of the best among them."""
+        problem, gains = self._frontier.problem, self._place.get(self.b / self.c)
+        scores = self._frontier.merits(gains)
+        scores[~self.open] = -np.inf
+        if np.isnan(scores).any() or not np.isfinite(scores.max()):
+            raise np.linalg.LinAlgError("a score is not a number")
+        return lowest_tied(scores, max(problem.tolerances.tie, self._frontier.unsure))
+
+    def pick(self, at: int) -> Floats:
+        """(M,) what the row at this place adds; the trails and the others know of it then."""
+        t, gains = self._t, self._place.get(self.b[:, at] / self.c[:, at])
+        for q, (trail, X) in enumerate(zip(self._frontier.trails, self._columns, strict=True)):
+            f, c = self._f[q], float(self.c[q, at])
+            own = trail._place.put(f[:t, at])
+            d, z, gamma = trail.follow(X[:, at], own, c, t)
+            along, second = self._place.put(d @ X), self._place.put(z @ X)
+            f[t] = along
+            self.c[q] = _above(self.c[q] - along * along, self._eps(q))
+            self.b[q] = (self.b[q] + along * (gamma * along - 2.0 * second)).clip(0.0)
+        self.open[at] = False
+        self._t += 1
+        return np.asarray(gains)
+
+    def _eps(self, q: int) -> float:
+        return float(self._frontier.problem.pool.eps[q])
+
+
+class ExplainedFrontier:
+    """As `search.frontier.Frontier`: all that it is asked follows from the indices of the set."""
+
+    def __init__(
+        self, problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True
+    ) -> None:
+        pool = problem.pool
+        self.problem, self.judge, self.utility = problem, judge, utility_of(problem)
+        self.indices, self.totals = indices[:0], np.zeros(len(pool.views))
+        self._place = place = pool.place
+        self.like: Any = {"dtype": place.xp.float64, "device": place.device}
+        traces = np.array([view.moments.trace for view in pool.views])
+        self.seconds = second_norms(pool) / traces  # (n, M)
+        self._c = place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))  # (M, n)
+        self._b = place.put(np.array(self.seconds.T, order="C"))
+        self._coarse = coarse and coarse_error(problem) <= COARSEST
+        self._drift = np.zeros(len(pool.views))  # squares of what float32 may have moved b by
+        self.trails = [Trail(view, problem.k) for view in pool.views]
+        self._known = 0  # picks that c and b have heard of
+        self._batch = 1
+        self._foreseen: list[_Pick] = []
+        self._few = min(_FEW, pool.n)
+        for row in indices:
+            self.extend(int(row))
+        self.refresh_all()
+
+    def standing(self, size: int) -> Scores:
+        return self.judge(self.totals, size)
+
+    @property
+    def value(self) -> float:
+        if not len(self.indices):
+            return 0.0
+        return float(self.merits(np.zeros(len(self.totals))))
+
+    @property
+    def passes(self) -> int:
+        """That are sure to be made for these picks."""
+        return -(-len(self.indices) // _MOST)
+
+    @property
+    def unsure(self) -> float:
+        """How far rounding may move a score."""
+        pool = self.problem.pool
+        return 16.0 * _UNIT * float((pool.largest_norms / pool.eps).max())
+
+    def merits(self, gains: Any) -> Any:
+        """The merit once the totals have risen by `gains` (M, ...)."""
+        return self.judge(self.totals, len(self.indices) + 1).fair_scores(gains)
+
+    def gains(self) -> Floats:
+        """(M, n) what every row would add, as far as that is known."""
+        return np.asarray(self._place.get(self._b / self._c))
+
+    def open_rows(self) -> Any:
+        """(n,) rows that the rules allow and that are not chosen."""
+        problem = self.problem
+        return problem.constraints.may_add(self.indices, problem.n, problem.k)
+
+    # --- the next pick --------------------------------------------------------------------------
+
+    def best_addition(self) -> int:
+        if not self._foreseen:
+            with few_threads(float(self._few) * self.problem.pool.width):
+                self._race()
+        return self._foreseen[0].row
+
+    def extend(self, row: int) -> None:
+        """Add a pick: one that was foreseen, or any, of which rows hear when they are refreshed."""
+        if self._foreseen and self._foreseen[0].row == row:
+            self.totals = self._foreseen.pop(0).totals
+        else:
+            assert not self._foreseen, "the picks of a race come in its order"
+            gains = Runners(self, np.array([row])).pick(0)
+            self.totals = self.totals + gains
+        self.indices = np.append(self.indices, np.int64(row))
+
+    def refresh_all(self) -> None:
+        """Tell all rows of the picks that they have not heard of."""
+        self._refresh(len(self.indices))
+
+    def _refresh(self, t: int) -> None:
+        for start in range(self._known, t, _MOST):
+            stop = min(start + _MOST, t)
+            told = self._tell(start, stop)
+            for turn in range(stop - start):
+                self._hear(told, turn, stop - start, start)
+        self._known = t
+
+    def _race(self) -> None:
+        """The next picks, as many as hold."""
+        start, allowed = len(self.indices), self.open_rows()
+        heights = self._heights()
+        heights[self._place.put(~allowed)] = -np.inf
+        rows = self._place.highest(heights, min(self._few, int(allowed.sum())))
+        quotas = self.problem.constraints.quotas is not None  # which forbid others at every pick
+        most = 1 if quotas else min(self._batch, self.problem.k - start)
+        whole = len(rows) == int(allowed.sum()) and not quotas
+        picks = self._picks_among(rows, min(_MOST, self.problem.k - start) if whole else most)
+        told = self._tell(start, start + len(picks))
+        beside = self._place.put(allowed.copy())
+        beside[rows] = False
+        held = 0
+        for turn, pick in enumerate(picks):
+            if turn and not whole and self._is_beaten(pick, beside):
+                break
+            self._hear(told, turn, len(picks), start)
+            held += 1
+        self._foreseen, self._known = picks[:held], start + held
+        self._batch = min(2 * self._batch, _MOST) if held == len(picks) else max(1, held)
+        if self._blur > _BLURRED * float(picks[0].gains.max()):
+            self._look_closer()
+
+    def _heights(self) -> Any:
+        """(n,) merits with every row, where the rows are."""
+        place, problem = self._place, self.problem
+        floors = lifted_floors(problem)
+        least = None if floors is None else place.put(floors)
+        d = place.put((self.totals + problem.offsets)[:, None]) + self._b / self._c
+        return merit(d, problem.tau, least, place.xp)
+
+    @property
+    def _blur(self) -> float:
+        """How far a gain in c and b may be off for what float32 has added up in them."""
+        return float((np.sqrt(self._drift) / self.problem.pool.eps).max())
+
+    def _look_closer(self) -> None:
+        """Go on in float64: what float32 has added up hides which row is the best."""
+        pool, known = self.problem.pool, self._known
+        self._coarse, self._known, self._drift[:] = False, 0, 0.0
+        self._c = self._place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))
+        self._b = self._place.put(np.array(self.seconds.T, order="C"))
+        self._refresh(known)
+
+    def _picks_among(self, rows: Any, most: int) -> list[_Pick]:
+        problem, floors = self.problem, lifted_floors(self.problem)
+        runners, before = Runners(self, rows), (self.indices, self.totals)
+        picks: list[_Pick] = []
+        while len(picks) < most and runners.open.any():
+            at = runners.best()
+            gains = runners.pick(at)
+            self.totals = self.totals + gains
+            d = self.totals + problem.offsets
+            weights, score = soft_min_weights(d, problem.tau), float(merit(d, problem.tau, None))
+            value = float(merit(d, problem.tau, floors))
+            row = int(runners.rows[at])
+            picks.append(_Pick(row, self.totals, value, weights, gains, score))
+            self.indices = np.append(self.indices, np.int64(row))
+        self.indices, self.totals = before
+        return picks
+
+    def _is_beaten(self, pick: _Pick, beside: Any) -> bool:
+        """Whether a row beside those that ran may have been as good: F_tau is below its tangent at
+        the pick, and the few rows that are above that are scored."""
+        xp, place = self._place.xp, self._place
+        gains = self._b / self._c
+        slack = _SLACK + self.unsure + self._blur
+        heights = place.put(pick.weights) @ gains
+        least = float(pick.weights @ pick.gains) - slack
+        near = xp.nonzero((heights >= least) & beside)[0]
+        if not len(near):
+            return False
+        before = (pick.totals - pick.gains + self.problem.offsets)[:, None]
+        floors, tau = lifted_floors(self.problem), self.problem.tau
+        scores = merit(before + place.get(gains[:, near]), tau, floors)
+        return bool(np.max(scores) >= pick.value - slack)
+
+    # --- what rows know -------------------------------------------------------------------------
+
+    def _tell(self, start: int, stop: int) -> Any:
+        """(n, M, 2, s) products of all rows with the directions of these picks: one pass."""
+        pool, width = self.problem.pool, 2 * len(self.trails) * (stop - start)
+        columns = tuple(trail.columns(start, stop) for trail in self.trails)
+        found = pool.map(_products, _Told(columns, self._coarse), width=2 * width, fixed=True)
+        return found.reshape(pool.n, len(self.trails), 2, stop - start)
+
+    def _hear(self, told: Any, turn: int, count: int, start: int) -> None:
+        """Change c and b by one of the picks that a pass was about."""
+        xp = self._place.xp
+        for q, trail in enumerate(self.trails):
+            f = xp.astype(told[:, q, 0, turn], xp.float64)
+            second = xp.astype(told[:, q, 1, turn], xp.float64)
+            gamma = float(trail.gammas[start + turn])
+            if self._coarse:
+                self._drift[q] += self._moved_by(q, start + turn) ** 2
+            self._c[q] = _above(self._c[q] - f * f, float(self.problem.pool.eps[q]))
+            self._b[q] = (self._b[q] + f * (gamma * f - 2.0 * second)).clip(0.0)
+
+    def _moved_by(self, q: int, t: int) -> float:
+        """How far float32 may move b of a row in one view when it hears of pick t: f and q are off
+        by the error of a product, and |f| is at most the length of the row."""
+        pool, trail = self.problem.pool, self.trails[q]
+        length = float(np.linalg.norm(trail._place.get(trail.second[t])))
+        slope = 4.0 * length + 2.0 * trail.gammas[t]
+        return float(pool.views[q].coarse_error * pool.largest_norms[q] * slope)
+
+
+def _above(c: Any, eps: float) -> Any:
+    """A variance is at least its ridge, whatever rounding says."""
+    return c.clip(eps)
+
+
+@portable
+def _products(block: Block, told: _Told) -> Any:
+    found = [
+        view.onto(block.put(columns), told.coarse)
+        for view, columns in zip(block.views, told.columns, strict=True)
+    ]
+    found = [block.put(part) for part in found]
+    kind = block.xp.float32 if told.coarse else block.xp.float64
+    return block.xp.concat([block.xp.astype(part, kind, copy=False) for part in found], axis=1)
