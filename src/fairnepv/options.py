@@ -18,8 +18,8 @@ EFFORTS = ("fast", "balanced", "thorough")
 CALIBRATIONS = ("unit-diagonal", "trace", "none", "efficiency")
 # What the picks are for, and the defaults that depend on it: an option that is None has these.
 OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
-    "diverse": {"tau": 0.05, "eps": 0.1},
-    "representative": {"tau": 0.02, "eps": 1.0},
+    "diverse": {"tau": 0.05, "eps": 0.1, "center": False},
+    "representative": {"tau": 0.02, "eps": 1.0, "center": True},
 }
 DIVERSE, REPRESENTATIVE = OBJECTIVES
 SHARE = 0.1  # of the rows that a FairSelector keeps
@@ -34,6 +34,8 @@ objective: What are the picks for? diverse: to audit, to test, to find rare thin
 views: Columns by view name, if data is one (n, p) array.
 tau: Soft-min temperature; {tau}. -- As it falls, F_tau approaches the worst view's score.
 eps: Ridge, common or by view; {eps}.
+center: Take the mean of all rows off every row of a view, before it is calibrated; {center}. --
+    None is also: as the `calibration` of an earlier result has it.
 calibration: unit-diagonal, trace, none, efficiency, or a factor for each view. -- Factors are
     on L. The `calibration` of an earlier result is taken, too.
 quality: Weights of the rows. -- (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) +
@@ -98,6 +100,7 @@ class Scale(TypedDict, total=False):
     views: Annotated[Mapping[str, Any] | None, Option(None)]
     tau: Annotated[float | None, Option(None, checks.optional(checks.check_positive))]
     eps: Annotated[float | ByView | None, Option(None)]
+    center: Annotated[bool | None, Option(None, checks.optional(checks.check_flag))]
     calibration: Annotated[Any, Option("unit-diagonal")]
     quality: Annotated[Any, Option(None)]
     priorities: Annotated[ByView | None, Option(None)]
@@ -232,6 +235,7 @@ def default(name: str, objective: str = DIVERSE) -> Any:
 
 
 def as_objective_wants(options: Mapping[str, Any]) -> Any:
-    """The same options with the defaults of their objective for those that are None."""
-    usual = OBJECTIVES[options["objective"]]
+    """The same options with the defaults of their objective for those that are None; but for
+    `center`, which the calibration of an earlier result may bring."""
+    usual = {**OBJECTIVES[options["objective"]], "center": None}
     return {n: usual.get(n) if value is None else value for n, value in options.items()}

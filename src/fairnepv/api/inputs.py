@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -16,12 +17,13 @@ from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.loop import Context
-from fairnepv.options import ProblemOptions, SelectOptions, as_objective_wants
+from fairnepv.options import DIVERSE, ProblemOptions, SelectOptions, as_objective_wants, default
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.centering import centered
 from fairnepv.views.ids import check_ids, find_ids
 
 _SUM_ROUNDING = 1e-6
@@ -78,9 +80,28 @@ def with_engine(options: SelectOptions) -> SelectOptions:
 
 
 def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:
-    """The views with their ids, weights and ridges, and who computes."""
+    """The views with their ids, weights and ridges, centred or not, and who computes."""
     named: Any = {name: options.get(name) for name in ("views", "eps", "ids", "quality", "engine")}
-    return Pool.of(data, **named)
+    wanted = wants_center(options)
+    pool = Pool.of(data, **named)
+    return centered(pool) if wanted else pool
+
+
+def wants_center(options: Mapping[str, Any]) -> bool:
+    """Whether views are to be centred: as somebody says, else as the calibration of an earlier
+    result has it, else as the objective wants it."""
+    said, record = options.get("center"), options.get("calibration")
+    said = None if said is None else check_flag("center", said)
+    if not isinstance(record, Calibration):
+        usual = default("center", options.get("objective", DIVERSE))
+        return bool(usual if said is None else said)
+    if said is not None and said != record.center:
+        raise InputError(
+            f"center is {said}, but the calibration that is handed in is one of "
+            f"{'centred views' if record.center else 'views as they came'}; leave center out, or "
+            "name the rule of the calibration"
+        )
+    return record.center
 
 
 def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
@@ -89,6 +110,7 @@ def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     given = as_objective_wants(completed("sketch", ProblemOptions, options))
     check_objective(given)
     pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
+    pool = replace(pool, centered=wants_center(given))
     [k] = sizes_in_all([k], pool.n, given)
     rule = given["calibration"]
     named = Calibration(rule if isinstance(rule, str) else "given")

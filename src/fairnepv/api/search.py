@@ -152,6 +152,7 @@ def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
         "views": {name: view.p for name, view in pool.items()},
         "tau": problem.tau,
         "eps": {name: view.ridge for name, view in pool.items()},
+        "center": problem.calibration.center,
         "calibration": problem.calibration.rule,
         "quality": pool.quality is not None,
         "included": len(rules.fixed_in),

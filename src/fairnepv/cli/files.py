@@ -58,6 +58,7 @@ class ProblemFiles:
         files = {"view": self.views, "ids": self.ids, "quality": self.quality}
         values = {**files, **self.rules, **self.knobs}
         more = ["--k-more"] if values.pop("include_counts", True) is False else []
+        more += ["--center" if values.pop("center") else "--no-center"]
         return [*more, *words.arguments_of(values)]
 
     def checksums(self) -> dict[str, str]:
@@ -147,6 +148,7 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
         "objective": objective,
         "tau": default("tau", objective) if given["tau"] is None else given["tau"],
         "eps": words.eps_of(given["eps"], names) or default("eps", objective),
+        "center": default("center", objective) if given["center"] is None else given["center"],
         "calibration": words.calibration_of(given["calibration"], names),
     }
     if given["priority"]:

@@ -65,6 +65,7 @@ _POSING = {
     "objective": library_option("objective", type=click.Choice(list(OBJECTIVES))),
     "tau": library_option("tau", type=float),
     "eps": library_option("eps", multiple=True, metavar="VALUE|NAME=VALUE"),
+    "center": library_option("center", "--center/--no-center"),
     "calibration": library_option("calibration", multiple=True, metavar="RULE|NAME=FACTOR"),
     "quality": library_option(
         "quality", multiple=True, metavar=_FILE, note="NAME=FILE for one view alone."

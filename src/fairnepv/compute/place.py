@@ -57,6 +57,15 @@ class Place:
         """An array of this place in float32; the same one where it is that already."""
         return np.asarray(array, dtype=np.float32)
 
+    def less(self, rows: Any, mean: Any) -> Any:
+        """rows (b, p) of any type - mean (p,), in float64."""
+        return np.subtract(rows, mean, dtype=np.float64)
+
+    def less_single(self, rows: Any, mean: Any) -> Any:
+        """The same rounded to float32: rows may be far from zero beside what is left of them."""
+        out = np.empty(rows.shape, dtype=np.float32)
+        return np.subtract(rows, mean, out=out, dtype=np.float64, casting="same_kind")
+
     def weighted(self, weights: Any, rows: Any) -> Any:
         """weights (m,) @ rows (m, b), to all digits of float32."""
         return weights @ rows

@@ -66,7 +66,7 @@ class Count:
         self.n, self.k, self.M = rows or problem.n, problem.k, len(pool.views)
         share = self.n / problem.n
         self.work = share * problem.work()
-        self.views = [ViewFacts(view) for view in pool.views]
+        self.views = [ViewFacts(view, pool.centered) for view in pool.views]
         self.P = pool.width
         self.engine = engine if isinstance(engine, LocalEngine) else LocalEngine()
         self.threads = self.engine.threads_for(self.work)
@@ -84,16 +84,19 @@ class Count:
     # The stages, in the order in which they run.
 
     def check(self) -> Stage:
-        """One pass: are values finite, and how long are rows."""
+        """One pass: are values finite, and how long are rows; two more where these are centred, for
+        the means and for what is left."""
         memory = 16.0 * self.n * (self.M + 1)  # what calibration makes on its way to `kept`
         memory += sum(2.0 * v.stored for v in self.views if v.sparse)  # finite or not
         # A kernel is factored, and held against the product of its factors.
         memory += sum(40.0 * v.n**2 for v in self.views if v.kernel)
-        return self.stage("check and norms", memory, Work(1, columns=1))
+        passes = 3 if self.problem.pool.centered else 1
+        return self.stage("check and norms", memory, Work(passes, columns=passes))
 
     def kept(self) -> float:
         """Bytes from the first stage to the last."""
-        return float(_KEPT * self.n * self.M + _THREAD * self.threads)
+        copies = sum(8.0 * v.n**2 for v in self.views if v.kernel and v.centered)
+        return float(_KEPT * self.n * self.M + _THREAD * self.threads) + copies
 
     def greedy(self, *, supported: bool = False) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner.
@@ -222,7 +225,7 @@ class Count:
 
     def _solving(self, pool: Pool, m: int) -> float:
         """Bytes of one relaxation that is solved on m rows."""
-        views, width = [ViewFacts(view) for view in pool.views], self.k * len(pool.views)
+        views, width = [ViewFacts(v, pool.centered) for v in pool.views], self.k * len(pool.views)
         images = (8.0 + 8.0) * m * _RANK * width  # of two points; dual variables
         rows = min(self.engine.rows_of_block(pool, width), self.n)
         looked_at = sum(view.block_bytes(self.single, self.k) for view in views)

@@ -188,6 +188,8 @@ def terms_lines(terms: Terms, sources: Mapping[str, str] | None = None) -> Itera
     for name, eps in terms.eps.items():
         source = f", {sources[name]}" if sources else ""
         yield f"view {name!r}{source}: eps = {eps!r} (of the certificate)"
+    if terms.calibration.center:
+        yield "center: rows less the mean of all rows handed in now (of the certificate)"
     origin = _ORIGINS.get(terms.calibration.rule, "computed again")
     yield f"calibration: {described(terms.calibration)} ({origin})"
     if terms.priorities is not None:
