@@ -40,6 +40,7 @@ NO_NUMBERS_BY_VIEW = [
 BAD: dict[str, list[Any]] = {
     "k": [None, *NOT_WHOLE[:-2], -HUGE, HUGE, 1.0, N, {3}, "3"],
     "objective": NO_NAME,
+    "center": [flag for flag in NO_FLAG if flag is not None],
     "tau": NOT_POSITIVE,
     "eps": NOT_POSITIVE + NO_NUMBERS_BY_VIEW,
     "views": [*NO_MAP, {}, {"a": "x"}, {"a": 99}, {"a": None}, {3: [0]}, {"a": [0.5]}],

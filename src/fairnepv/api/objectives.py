@@ -17,8 +17,6 @@ def check_objective(options: Mapping[str, Any]) -> None:
     """Refuse options that do not go with the objective, before any data is looked at."""
     if options["objective"] == DIVERSE:
         return
-    if options.get("hierarchical"):
-        raise unsupported("hierarchical", "leave it out")
     rule = options["calibration"]
     factors = isinstance(rule, Mapping) or (isinstance(rule, Calibration) and bool(rule.offsets))
     if factors or (isinstance(rule, str) and rule == "efficiency"):

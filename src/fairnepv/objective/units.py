@@ -26,6 +26,10 @@ class Nats:
     def shown(self, score: float) -> str:
         return f"{score:.4f}"
 
+    def short(self, score: float) -> str:
+        """For tables, where there is little room."""
+        return f"{score:.3f}"
+
     def rounded_up(self, bound: float) -> str:
         """A bound as text that still holds as printed."""
         if not math.isfinite(bound):
@@ -56,6 +60,9 @@ class Shares(Nats):
 
     def shown(self, score: float) -> str:
         return f"{100.0 * score:.2f}%"
+
+    def short(self, score: float) -> str:
+        return f"{100.0 * score:.1f}%"
 
     def length(self, score: float) -> float:
         return score

@@ -68,7 +68,7 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     for row in comparison:
         table.add_row(
             row.method,
-            *(units.shown(value) for value in row.scores.values()),
+            *(units.short(value) for value in row.scores.values()),
             row.worst_view,
             units.shown(row.fair_score),
             *(f"{row.coverage[name]:.3f}" for name in covered),

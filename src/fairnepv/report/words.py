@@ -33,7 +33,7 @@ def selection_summary(selection: Selection) -> list[str]:
     units, objective = selection.units, selection.objective
     worst = f"worst view {selection.worst_view!r} at {units.shown(selection.minimum)}"
     fair = f"fair score {units.shown(selection.fair_score)} {units.unit}"
-    lines = [f"Chose {k} of {n:,} items, objective {objective}: {fair}, {worst}."]
+    lines = [f"Chose {k} of {n:,} items: {fair}, {worst} (objective {objective})."]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
     lines.append(f"Why the search stopped: {selection.status.value}.")
