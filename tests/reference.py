@@ -420,6 +420,16 @@ def one_swap_search(Ls: Kernels, S: Subset, tau: float, tol: float = TIE) -> lis
 # --- Metrics and neighbours of the method (Sections 2, 3.1, 6.2; docs/method.md#concave-bound) ----
 
 
+def explained(Phi: Array, eps: float, S: Subset, weights: Array | None = None) -> float:
+    """The share of the rows' (weighted) squared lengths that ridge regression on rows S explains:
+    1 - eps tr(C (M_S + eps I)^-1) / tr C, M_S = sum of phi_i phi_i^T over S (DESIGN 3.9)."""
+    w = np.ones(len(Phi)) if weights is None else weights
+    C = sum(w[t] * np.outer(Phi[t], Phi[t]) for t in range(len(Phi)))
+    M = sum((np.outer(Phi[i], Phi[i]) for i in S), np.zeros_like(C))
+    inverse = np.linalg.inv(M + eps * np.eye(len(C)))
+    return float(1.0 - eps * np.trace(C @ inverse) / np.trace(C))
+
+
 def coverage(K: Array, S: Subset) -> float:
     """C_q(S) = (1/n) sum_i min_{j in S} (1 - cos(b_i, b_j)) (Section 6.2); K has no ridge.
 

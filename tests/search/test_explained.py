@@ -1,0 +1,272 @@
+"""The search for representative sets: every pick and every swap against dense twins."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from cases import Array
+from fairnepv import KernelView
+from fairnepv.errors import Status
+from fairnepv.loop import Context, run
+from fairnepv.objective import Standing, subset_gains, subset_merit, subset_scores
+from fairnepv.problem import Constraints, Problem, Quotas
+from fairnepv.search import EFFORTS, Greedy, greedy, refine
+from fairnepv.search.arena import arena_of, held_kernels
+from fairnepv.search.explained import frontier as frontiers
+from fairnepv.search.explained import swaps
+from fairnepv.search.explained.frontier import ExplainedFrontier
+from fairnepv.search.explained.swaps import ExplainedLocal, ExplainedSet, best_swaps
+from fairnepv.views import moments
+from fairnepv.views.moments import second_norms, with_moments
+from search_problems import examples, indices, pose
+
+TAU = 0.05
+STORAGE = {
+    "dense": lambda Phi: Phi,
+    "sparse": sp.csr_array,
+    "kernel": lambda Phi: KernelView(Phi @ Phi.T),
+}
+NAME = "representative"
+
+
+def views_of(seed: int, n: int = 18, widths=(4, 9)) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    views = [rng.standard_normal((n, p)) / np.sqrt(p) for p in widths]
+    if seed % 3 == 1:  # copies
+        for Phi in views:
+            Phi[5:8] = Phi[4]
+    if seed % 3 == 2:
+        views[0][3] = 0.0
+    return views
+
+
+def posed(views, k: int, eps, weights=None, storage: str = "dense", **rules) -> Problem:
+    problem = pose([STORAGE[storage](Phi) for Phi in views], k, TAU, eps, **rules)
+    names = problem.pool.names
+    own = None if weights is None else dict.fromkeys(names, weights)
+    return replace(problem, pool=with_moments(problem.pool, own), utility=NAME)
+
+
+def scores(views, eps, S, weights=None) -> Array:
+    own = zip(views, eps, strict=True)
+    return np.array([reference.explained(Phi, e, S, weights) for Phi, e in own])
+
+
+def merit(views, eps, S, weights=None) -> float:
+    return reference.soft_min(scores(views, eps, S, weights), TAU)
+
+
+def greedy_twin(views, eps, k, weights=None) -> list[int]:
+    S: list[int] = []
+    for _ in range(k):
+        rows = [i for i in range(len(views[0])) if i not in S]
+        merits = np.array([merit(views, eps, [*S, i], weights) for i in rows])
+        S.append(rows[int(np.argmax(merits >= merits.max() - 1e-10))])
+    return S
+
+
+@pytest.fixture(params=[4096, 0], ids=["held", "through rows"])
+def moments_by(request, monkeypatch):
+    """G as a matrix, and acting through the rows."""
+    monkeypatch.setattr(moments, "WIDEST_MOMENTS", request.param)
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+@pytest.mark.parametrize("eps", [(1.0, 0.1), (1e-9, 1e-3)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.usefixtures("moments_by")
+def test_scores_and_gains(storage, eps, weighted):
+    views = views_of(1)
+    w = np.linspace(0.5, 2.0, 18) if weighted else None
+    problem = posed(views, 5, eps, w, storage)
+    S = [4, 9, 5, 0, 17]
+    expected = scores(views, eps, S, w)
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if storage == "kernel" else {"rtol": 1e-9}
+    np.testing.assert_allclose(
+        subset_scores(problem.pool, indices(*S), NAME), expected, **tolerance
+    )
+    grown = [scores(views, eps, S[:j], w) if j else np.zeros(2) for j in range(6)]
+    gains = subset_gains(problem.pool, indices(*S), NAME)
+    np.testing.assert_allclose(gains, np.diff(grown, axis=0), atol=1e-7)
+
+
+def test_a_sample_of_the_rows_stands_for_all(monkeypatch):
+    """Of a wide view with many rows: the share of what the sample has."""
+    monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
+    monkeypatch.setattr(moments, "TARGETS", 10)
+    monkeypatch.setattr(moments, "_SAMPLE", 10)
+    views, eps = views_of(0), (0.5, 0.5)
+    problem = posed(views, 3, eps)
+    assert [view.moments.sampled for view in problem.pool.views] == [10, 10]
+    rows = np.sort(np.random.default_rng(0).choice(18, 10, replace=False))
+    w = np.zeros(18)
+    w[rows] = 1.0
+    S = [2, 7, 11]
+    np.testing.assert_allclose(
+        subset_scores(problem.pool, indices(*S), NAME), scores(views, eps, S, w), rtol=1e-10
+    )
+
+
+@pytest.mark.usefixtures("moments_by")
+@pytest.mark.parametrize("storage", STORAGE)
+def test_second_norms(storage):
+    views = views_of(0)
+    w = np.linspace(0.5, 2.0, 18)
+    problem = posed(views, 3, (1.0, 1.0), w, storage)
+    for q, Phi in enumerate(views):
+        K = Phi @ Phi.T
+        expected = np.diagonal(K @ np.diag(w) @ K)
+        np.testing.assert_allclose(second_norms(problem.pool)[:, q], expected, rtol=1e-9)
+
+
+# --- greedy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("few", [1024, 3], ids=["all rows run", "three do"])
+@pytest.mark.parametrize("seed", range(6))
+def test_greedy_is_the_twin(seed, few, monkeypatch):
+    monkeypatch.setattr(frontiers, "_FEW", few)
+    views, eps = views_of(seed), [(1.0, 1.0), (0.1, 0.02)][seed % 2]
+    w = np.linspace(0.5, 2.0, 18) if seed > 3 else None
+    problem = posed(views, 7, eps, w)
+    state = run(Greedy(problem)).state
+    assert state.indices.tolist() == greedy_twin(views, eps, 7, w)
+    assert state.value == pytest.approx(merit(views, eps, state.indices, w), abs=1e-10)
+
+
+def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
+    """After a batch, after a rebuild, in float32 and in float64."""
+    monkeypatch.setattr(frontiers, "_FEW", 5)
+    rng = np.random.default_rng(3)
+    views = [rng.standard_normal((300, p)).astype(np.float32) / p**0.5 for p in (6, 12)]
+    problem = posed(views, 12, (1.0, 0.5))
+    judge = partial(Standing.of, problem)
+    grown = ExplainedFrontier(problem, judge, indices())
+    for _ in range(10):
+        grown.extend(grown.best_addition())
+    if grown._known == 10:
+        rebuilt = ExplainedFrontier(problem, judge, grown.indices, coarse=False)
+        np.testing.assert_allclose(grown.gains(), rebuilt.gains(), rtol=1e-4, atol=1e-7)
+    rebuilt = ExplainedFrontier(problem, judge, grown.indices)
+    rebuilt._look_closer()
+    exact = ExplainedFrontier(problem, judge, grown.indices, coarse=False)
+    np.testing.assert_allclose(rebuilt.gains(), exact.gains(), rtol=1e-9)
+    assert rebuilt.best_addition() == grown.best_addition()
+
+
+def test_float32_decides_nothing(monkeypatch):
+    rng = np.random.default_rng(5)
+    views = [rng.standard_normal((800, p)).astype(np.float32) for p in (8, 16)]
+    problem = posed([Phi / np.linalg.norm(Phi, axis=1)[:, None] for Phi in views], 40, (1.0, 1.0))
+    found = run(Greedy(problem)).state.indices
+    monkeypatch.setattr(frontiers, "_FEW", 16)
+    assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
+    monkeypatch.setattr(frontiers, "COARSEST", -1.0)
+    assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
+
+
+def test_greedy_keeps_the_rules():
+    views, eps = views_of(0), (1.0, 1.0)
+    groups = np.arange(18) % 3
+    quotas = Quotas(groups, np.array([2, 0, 1]), np.array([2, 3, 9]))
+    rules = Constraints(indices(4), indices(1, 2), quotas)
+    chosen = run(Greedy(posed(views, 6, eps, rules=rules))).state.indices
+    assert chosen[0] == 4
+    assert not set(chosen) & {1, 2}
+    assert rules.is_met(chosen)
+
+
+# --- swaps ----------------------------------------------------------------------------------------
+
+
+def all_swaps(views, eps, S, w=None) -> Array:
+    """(n, k, M) gains of exchanging slot j for row i."""
+    here = scores(views, eps, S, w)
+    found = np.full((len(views[0]), len(S), len(views)), np.nan)
+    for i in range(len(views[0])):
+        for j in range(len(S)):
+            if i not in S:
+                found[i, j] = scores(views, eps, [*S[:j], i, *S[j + 1 :]], w) - here
+    return found
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("moments_by")
+def test_gains_of_all_swaps(seed, storage):
+    views, eps, S = views_of(seed), (1.0, 0.05), [4, 9, 5, 0, 17]
+    w = np.linspace(0.5, 2.0, 18)
+    problem = posed(views, 5, eps, w, storage)
+    chosen = ExplainedSet.of(problem, indices(*S))
+    expected, rows = all_swaps(views, eps, S, w), np.setdiff1d(np.arange(18), S)
+    sizes = swaps._sizes(problem)
+    found = chosen.look(coarse=False).gains(problem.pool.block(0, 18), *sizes)
+    for q in range(2):
+        np.testing.assert_allclose(found[q][rows], expected[rows, :, q], atol=1e-9)
+    merits = [[merit(views, eps, chosen.with_row(j, i), w) for j in range(5)] for i in rows]
+    best = best_swaps(chosen, above=-np.inf, coarse=False)
+    tops = {slot: tops[0] for slot, tops in best.moves()}
+    for j in range(5):
+        column = np.array(merits)[:, j]
+        assert tops[j] == rows[int(np.argmax(column >= column.max() - 1e-10))]
+
+
+def test_an_arena_stays_what_it_would_be_made_anew():
+    views, eps = views_of(1, n=30), (0.5, 1.0)
+    problem = posed(views, 6, eps, np.linspace(0.5, 2.0, 30))
+    arena = arena_of(problem, held_kernels(problem), indices(3, 9, 1, 22, 28, 17))
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        move = arena.best_swap(rng.random(30) < 0.3, np.zeros(6, dtype=bool))
+        assert move is not None
+        arena.swap(move)
+        fresh = arena_of(problem, arena.kernels, arena.indices)
+        for own, other in zip(arena.views, fresh.views, strict=True):
+            for name in ("v", "y", "c", "b", "T", "H"):
+                np.testing.assert_allclose(getattr(own, name), getattr(other, name), atol=1e-10)
+        np.testing.assert_allclose(
+            arena.totals,
+            scores(views, eps, arena.indices.tolist(), np.linspace(0.5, 2.0, 30)),
+            atol=1e-10,
+        )
+        assert move.value == pytest.approx(subset_merit(problem, arena.indices), abs=1e-10)
+
+
+@examples(30)
+@given(st.integers(0, 10_000), st.sampled_from([1e-6, 0.01, 0.3, 1.0, 10.0]))
+def test_no_one_swap_improves_a_local_optimum(seed, eps):
+    views = views_of(seed, n=14)
+    problem = posed(views, 4, (eps, eps))
+    rng = np.random.default_rng(seed)
+    start = rng.permutation(14)[:4]
+    outcome = run(ExplainedLocal(problem, start))
+    S = outcome.state.indices.tolist()
+    assert outcome.state.value == pytest.approx(merit(views, (eps, eps), S), abs=1e-7)
+    if outcome.status is Status.LOCAL_OPTIMUM:
+        best = max(
+            merit(views, (eps, eps), [*S[:j], i, *S[j + 1 :]])
+            for i in range(14)
+            if i not in S
+            for j in range(4)
+        )
+        assert best <= outcome.state.value + 1e-8
+
+
+@examples(15)
+@given(st.integers(0, 10_000))
+def test_refined_sets_are_mostly_the_optimum(seed):
+    views, eps = views_of(seed, n=12), (1.0, 0.3)
+    problem, context = posed(views, 3, eps), Context()
+    found = refine(problem, greedy(problem, context), EFFORTS["balanced"], context)
+    best = max(merit(views, eps, list(S)) for S in combinations(range(12), 3))
+    assert subset_merit(problem, found.indices) >= best - 1e-9
