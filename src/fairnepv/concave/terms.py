@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fairnepv.checks import brief
 from fairnepv.errors import InputError
-from fairnepv.options import DIVERSE, OBJECTIVES
-from fairnepv.problem import Constraints, Problem, Quotas, calibrated
+from fairnepv.objective import UTILITIES
+from fairnepv.problem import DEFAULT_UTILITY, Constraints, Problem, Quotas, calibrated
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
 
@@ -31,13 +31,13 @@ class Terms:
 
     n: int
     k: int
-    objective: str
     tau: float
     eps: Mapping[str, float]  # by view, in the order of the views
     calibration: Calibration
     constraints: Constraints
     priorities: Floats | None
     quality: bool  # whether rows were weighted; the weights themselves belong to the data
+    objective: str = DEFAULT_UTILITY  # what a view is asked for, by its name in `objective`
 
     @classmethod
     def of(cls, problem: Problem) -> Terms:
@@ -45,13 +45,13 @@ class Terms:
         return cls(
             n=problem.n,
             k=problem.k,
-            objective=problem.utility,
             tau=float(problem.tau),
             eps={name: float(view.ridge) for name, view in pool.items()},
             calibration=problem.calibration,
             constraints=problem.constraints,
             priorities=problem.priorities,
             quality=pool.quality is not None,
+            objective=problem.utility,
         )
 
     def check_pool(self, pool: Pool) -> None:
@@ -126,9 +126,9 @@ class Terms:
         """The part that is text and numbers."""
         rule = self.calibration
         return {
+            "objective": self.objective,
             "n": self.n,
             "k": self.k,
-            "objective": self.objective,
             "tau": self.tau,
             "eps": dict(self.eps),
             "center": rule.center,
@@ -162,7 +162,6 @@ class Terms:
         terms = cls(
             n=typed(record, "n", int),
             k=typed(record, "k", int),
-            objective=_known(typed({"objective": DIVERSE, **record}, "objective", str)),
             tau=number(record, "tau"),
             eps=numbers(record, "eps"),
             calibration=Calibration(
@@ -176,6 +175,7 @@ class Terms:
             constraints=Constraints(included, excluded, quotas),
             priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,
             quality=typed(record, "quality", bool),
+            objective=typed(record, "objective", str),
         )
         terms._check()
         return terms
@@ -183,6 +183,7 @@ class Terms:
     def _check(self) -> None:
         weights, quotas = self.priorities, self.constraints.quotas
         sound = 1 <= self.k <= self.n and self.tau > 0 and len(self.eps) > 0
+        sound = sound and self.objective in UTILITIES
         if weights is not None:
             sound &= weights.shape == (len(self.eps),) and bool((weights > 0).all())
             # A large tau multiplies what is missing from one.
@@ -208,12 +209,6 @@ def _shown(value: Any) -> str:
 
 
 # --- stored values --------------------------------------------------------------------------------
-
-
-def _known(objective: str) -> str:
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
-    return objective
 
 
 def typed(record: Mapping[str, Any], name: str, kind: type[T]) -> T:
