@@ -146,6 +146,20 @@ def calibrated(pool: Pool, calibration: Calibration, utility: str = DEFAULT_UTIL
     return replace(with_moments(bare, pool.quality), quality=pool.quality)
 
 
+def with_weighed_rows(problem: Problem) -> Problem:
+    """The problem that frames are asked about. Where quality w says how much there is to be
+    explained of a row, K becomes diag(sqrt w) K diag(sqrt w), and its trace that of the moments;
+    for the diverse utility calibration has done so already."""
+    pool = problem.pool
+    if problem.utility == DEFAULT_UTILITY or pool.quality is None:
+        return problem
+    views = []
+    for name, view in pool.items():
+        root = np.sqrt(pool.quality[name])
+        views.append(view.scaled(root if view.scale is None else view.scale * root, view.offset))
+    return replace(problem, pool=pool.with_views(pool.names, tuple(views)))
+
+
 def check_k(k: Any, n: int) -> int:
     """k as an integer from 1 to n - 1; a fraction between 0 and 1 counts of n."""
     if isinstance(k, bool | np.bool_) or not isinstance(k, int | float | np.integer | np.floating):

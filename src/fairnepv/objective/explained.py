@@ -3,10 +3,15 @@
 Of a set it is the share of a view's variance over the pool that ridge regression on the chosen rows
 explains: tr(L_S^-1 K2[S, S]) / tr G, with L_S = K[S, S] + eps I, and G and K2 as in
 `views.moments`. Scores are these shares, so that nothing is divided by the number of items.
+
+Of a frame V it is the share tr(V^T K V) / tr K of the variance along V: fair PCA. Rows count by
+their quality there, too: the feature maps that a frame is asked about hold sqrt(w_t) phi_t.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,8 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of, second_inner
+
+_TINY = np.finfo(np.float64).tiny
 
 
 class Explained:
@@ -57,6 +64,68 @@ class Explained:
         root = _inverse_root(view, indices, Phi)
         E = Phi @ view.block_place.put(root @ root.T)
         return np.asarray(_explained(view, E) / np.einsum("ij,ij->i", root, root))
+
+    # --- frames ---
+
+    linear_on_frames = True
+
+    def on_frame(self, Z: Floats, eps: float, trace: float) -> ViewShare:
+        return ViewShare(Z, trace)
+
+    def on_range(self, Z: Floats, eps: float, trace: float, k: int) -> float:
+        return ViewShare(Z, trace).total
+
+    def along_frame(self, X: Floats, terms: Sequence[Any], shares: Floats) -> Floats:
+        return np.asarray(X @ sum(c * term.along for c, term in zip(shares, terms, strict=True)))
+
+    def unit(self, terms: Sequence[Any], shares: Floats) -> float:
+        level = float(shares @ [term.total for term in terms])  # tr (V^T A)
+        k: int = terms[0].Z.shape[1]
+        return k / max(level, _TINY)
+
+    def across_frame(
+        self,
+        terms: Sequence[Any],
+        weights: Floats,
+        squares: Iterable[Floats],
+        traces: Floats,
+        room: int,
+    ) -> Floats:
+        """V^T H V less the mean eigenvalue of H off V, for H = sum_q w_q K_q / tr K_q."""
+        D = self.along_frame(np.eye(terms[0].Z.shape[1]), terms, weights)
+        left = 1.0 - float(weights @ [term.total for term in terms])
+        D.flat[:: len(D) + 1] -= max(left, 0.0) / max(room, 1)
+        return D
+
+
+class ViewShare:
+    """The share of a view's variance along a frame, |Z|^2 / tr K for Z = Phi^T V (p, k)."""
+
+    rounding = float(np.finfo(np.float64).eps)
+
+    def __init__(self, Z: Floats, trace: float) -> None:
+        self.Z = Z
+        self._trace = trace if trace > 0 else 1.0  # of a view of zeros, nothing is explained
+
+    @functools.cached_property
+    def total(self) -> float:
+        return float(np.vdot(self.Z, self.Z)) / self._trace
+
+    @functools.cached_property
+    def J(self) -> Floats:
+        return self.Z / self._trace
+
+    @functools.cached_property
+    def N(self) -> Floats:
+        """Without a ridge nothing is added along V."""
+        return np.zeros((self.Z.shape[1], self.Z.shape[1]))
+
+    @functools.cached_property
+    def along(self) -> Floats:
+        return self.Z.T @ self.J
+
+    def hessian(self, Y: Floats) -> Floats:
+        return Y / self._trace
 
 
 def _inverse_root(view: View, indices: Indices, Phi: Any) -> Floats:
