@@ -82,7 +82,8 @@ method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or 
     k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
-solver: accelerated, or Algorithm 1 of the paper: plain, damped, shifted, damped-shifted.
+solver: accelerated, dual (solved globally, for representative), or Algorithm 1 of the paper:
+    plain, damped, shifted, damped-shifted.
 start: Where to begin: spectral or random. -- Or a frame (n, k), or k rows.
 tol: Residual at which to stop; the paper's unscaled one for Algorithm 1. -- That is k
     ||A_perp||_F for 'accelerated', ||A - V/k||_F for the others.

@@ -251,3 +251,44 @@ def test_floors_are_shares(least):
 
 def test_efforts_do_not_depend_on_the_objective():
     assert all(found(effort=name).objective == "representative" for name in EFFORTS)
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def test_bounds_are_shares_too(tmp_path):
+    selection = fairnepv.select(DATA, K, **ASKED)
+    best = fairnepv.exhaustive(DATA, K, **ASKED)
+    assert best.fair_score <= selection.upper_bound + 1e-12
+    assert 0 < selection.efficiency <= 1
+    ratio = selection.fair_score / selection.upper_bound
+    assert selection.efficiency == pytest.approx(min(ratio, 1.0))
+    certificate = fairnepv.certify(DATA, K, **ASKED)
+    verified = fairnepv.verify_bound(DATA, certificate, k=K, **ASKED)
+    assert verified.holds
+    assert verified.claimed.terms.objective == "representative"
+    with pytest.raises(InputError, match="objective is 'representative', expected 'diverse'"):
+        fairnepv.verify_bound(DATA, certificate, objective="diverse")
+
+
+def test_targets_are_shares_of_the_bound():
+    options = {**ASKED, "target_efficiency": 0.5}
+    selection = fairnepv.select(DATA, K, **options)
+    assert selection.efficiency >= 0.5
+
+
+def test_compare_leaves_determinants_out_and_says_so():
+    rows = fairnepv.compare(DATA, K, effort="fast", **ASKED)
+    assert not {"softmax", "d-optimal", "saturate", "k-dpp"} & {row.method for row in rows}
+    assert any(
+        "softmax, d-optimal, saturate, k-dpp: left out" in note for note in rows["auto"].notes
+    )
+    with pytest.raises(UnsupportedError, match="does not support method 'saturate'"):
+        fairnepv.compare(DATA, K, methods=["auto", "saturate"], **ASKED)
+
+
+def test_exact_finds_the_optimum():
+    exact = fairnepv.select(DATA, K, method="exact", **ASKED)
+    best = fairnepv.exhaustive(DATA, K, **ASKED)
+    assert exact.fair_score == pytest.approx(best.fair_score, abs=1e-12)
+    assert exact.status is fairnepv.Status.OPTIMAL

@@ -96,3 +96,32 @@ def test_what_is_not_supported_is_one_line(command, pool):
     assert (code, out) == (2, "")
     assert "does not support calibration 'efficiency'" in err
     assert err.count("\n") == 1
+
+
+def test_bounds_are_stored_and_verified_with_their_objective(command, pool):
+    said = command(f"certify {POSED} --out bound.npz").out
+    assert "of variance explained, objective representative" in said
+    line = next(line for line in said.splitlines() if "verify-bound" in line)
+    assert "--objective representative" in line
+    verified = command(line.strip().removeprefix("fairnepv "))
+    assert verified.code == 0
+    assert "objective: representative, in share of variance explained" in verified.out
+    bare = command(f"verify-bound bound.npz {VIEWS} --json").document
+    assert bare["terms"]["objective"] == "representative"
+    other = command(f"verify-bound bound.npz {VIEWS} --objective diverse")
+    assert other.code == 2
+    assert "objective is 'representative'" in other.err
+
+
+def test_compare_tells_shares(command, pool):
+    out = command(f"compare {POSED} --effort fast --plot bars.png --out table.csv").out
+    assert "objective representative" in out
+    assert "left out" in out
+    assert "share_text" in Path("table.csv").read_text()
+    assert Path("bars.png").exists()
+
+
+def test_relax_tells_shares(command, pool):
+    out = command(f"relax {POSED}").out
+    assert "of variance explained" in out
+    assert "objective representative" in out
