@@ -7,10 +7,19 @@ explains: tr(L_S^-1 K2[S, S]) / tr G, with L_S = K[S, S] + eps I, and G and K2 a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from fairnepv.objective.explained_bound import (
+    HeldVariance,
+    VarianceDual,
+    VarianceSlope,
+    norm_bound,
+)
+from fairnepv.objective.shrinkage import axes_worth, ky_fan
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of, second_inner
@@ -18,6 +27,9 @@ from fairnepv.views.moments import columns_of, second_inner
 
 class Explained:
     """The answers of explained variance to what a `Utility` is asked."""
+
+    unit = "of the variance"
+    dual_type = VarianceDual
 
     def divisor(self, size: int) -> float:
         return 1.0
@@ -54,3 +66,34 @@ class Explained:
         W = Phi @ place.put(dtrtri(R)[0])  # (p, k)
         shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
         return np.asarray(shares / view.moments.trace)
+
+    # --- the concave majorant ---
+
+    def held(
+        self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
+    ) -> HeldVariance:
+        return HeldVariance.of(view, rows, axes_worth(view, k), dtype)
+
+    def majorant(
+        self, rows: HeldVariance, x: Floats, k: int, each: Any = None, near: Any = None
+    ) -> VarianceSlope:
+        return VarianceSlope.at(rows, x, k)
+
+    def least_majorant(self, rows: HeldVariance, x: Floats, k: int, near: Any) -> float:
+        return VarianceSlope.at(rows, x, k).least
+
+    def bound_by_norms(self, view: View, k: int, shift: float) -> VarianceDual:
+        return VarianceDual.by_norms(view, k)
+
+    def norm_bound(self, view: View, k: int) -> float:
+        return norm_bound(view, k)
+
+    def spectral_gram(self, view: View) -> Any:
+        return view.moments.gram
+
+    def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
+        """Ky Fan: the sum of the k largest eigenvalues of C, which fair PCA would explain."""
+        allowance = 4.0 * len(lam) * min(k, len(lam)) * np.finfo(np.float64).eps * lam[0]
+        return (
+            ky_fan(np.maximum(lam, 0.0), k) + float(allowance)
+        ) / view.moments.trace + view.offset
