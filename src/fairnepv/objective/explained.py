@@ -15,9 +15,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from fairnepv.objective.explained_bound import (
+    HeldVariance,
+    VarianceDual,
+    VarianceSlope,
+    norm_bound,
+)
+from fairnepv.objective.shrinkage import axes_worth, ky_fan
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of, second_inner
@@ -27,6 +34,8 @@ _TINY = np.finfo(np.float64).tiny
 
 class Explained:
     """The answers of explained variance to what a `Utility` is asked."""
+
+    dual_type = VarianceDual
 
     def divisor(self, size: int) -> float:
         return 1.0
@@ -96,6 +105,36 @@ class Explained:
         left = 1.0 - float(weights @ [term.total for term in terms])
         D.flat[:: len(D) + 1] -= max(left, 0.0) / max(room, 1)
         return D
+
+    # --- the concave majorant ---
+
+    def held(
+        self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
+    ) -> HeldVariance:
+        return HeldVariance.of(view, rows, axes_worth(view, k), dtype)
+
+    def majorant(
+        self, rows: HeldVariance, x: Floats, k: int, each: Any = None, near: Any = None
+    ) -> VarianceSlope:
+        return VarianceSlope.at(rows, x, k)
+
+    def least_majorant(self, rows: HeldVariance, x: Floats, k: int, near: Any) -> float:
+        return VarianceSlope.at(rows, x, k).least
+
+    def bound_by_norms(self, view: View, k: int, shift: float) -> VarianceDual:
+        return VarianceDual.by_norms(view, k)
+
+    def norm_bound(self, view: View, k: int) -> float:
+        return norm_bound(view, k)
+
+    def spectral_gram(self, view: View) -> Any:
+        return view.moments.gram
+
+    def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
+        """Ky Fan: the sum of the k largest eigenvalues of C, which fair PCA would explain."""
+        allowance = 4.0 * len(lam) * min(k, len(lam)) * np.finfo(np.float64).eps * lam[0]
+        explained = ky_fan(np.maximum(lam, 0.0), k) + float(allowance)
+        return float(explained / view.moments.trace + view.offset)
 
 
 class ViewShare:
