@@ -11,6 +11,7 @@ import math
 from fairnepv.errors import UnsupportedError
 from fairnepv.options import DIVERSE, REPRESENTATIVE
 
+_ROUNDING = 1e-9  # by which a proven bound may exceed the largest share
 _WIDEST = 1e9  # a bound beyond this has no digits to round
 
 
@@ -22,6 +23,9 @@ class Nats:
     best = "the best possible per item"
     axis = "volume per item, exp(d)"
     noticeable = "1%"  # what a difference of 0.01 is
+    # Bounds without a solver, by eigenvalues and by the lengths of rows: in a sentence, in tables.
+    spectral, by_lengths = "the paper's spectral bound", "Hadamard's"
+    spectral_mark, lengths_mark = "spectral", "Hadamard"
 
     def shown(self, score: float) -> str:
         return f"{score:.4f}"
@@ -57,12 +61,18 @@ class Shares(Nats):
     best = "the best possible"
     axis = "share of variance explained"
     noticeable = "1 percentage point"
+    spectral, by_lengths = "Ky Fan's bound", "the row lengths'"
+    spectral_mark, lengths_mark = "Ky Fan", "lengths"
 
     def shown(self, score: float) -> str:
         return f"{100.0 * score:.2f}%"
 
     def short(self, score: float) -> str:
         return f"{100.0 * score:.1f}%"
+
+    def rounded_up(self, bound: float) -> str:
+        # No share exceeds the whole, whatever rounding has added.
+        return super().rounded_up(1.0 if 1.0 < bound < 1.0 + _ROUNDING else bound)
 
     def length(self, score: float) -> float:
         return score

@@ -114,12 +114,13 @@ def score_table(score: Score) -> RichTable:
 
 def certificate_table(certificate: Certificate) -> RichTable:
     """One row per view: its weight in the proof, and what it could at most reach alone."""
-    rounded_up = units_of(certificate).rounded_up
-    table = _table_of("view", "weight in the proof", "bound alone", "spectral", "Hadamard")
+    units = units_of(certificate)
+    alone = ("bound alone", units.spectral_mark, units.lengths_mark)
+    table = _table_of("view", "weight in the proof", *alone)
     for name, bound in certificate.by_view.items():
         table.add_row(
             name,
             f"{certificate.weights[name]:.3f}",
-            *map(rounded_up, (bound, certificate.spectral[name], certificate.diagonal[name])),
+            *map(units.rounded_up, (bound, certificate.spectral[name], certificate.diagonal[name])),
         )
     return table

@@ -70,14 +70,15 @@ def _tightness(certificate: Certificate) -> str:
 
 def _without_solver(certificate: Certificate) -> str:
     """The paper's bound, or what stands in its place where eigenvalues would have taken long."""
-    bound = units_of(certificate).rounded_up(certificate.spectral_bound)
+    units = units_of(certificate)
+    bound = units.rounded_up(certificate.spectral_bound)
     others = [name for name, rule in certificate.rules.items() if rule == "diagonal"]
     if not others:
-        return f"the paper's spectral bound is {bound}"
+        return f"{units.spectral} is {bound}"
     if len(others) == len(certificate.rules):
-        return f"Hadamard's bound is {bound}"
+        return f"{units.by_lengths} bound is {bound}"
     named = ", ".join(map(repr, others))
-    return f"the paper's spectral bound, with Hadamard's for {named}, is {bound}"
+    return f"{units.spectral}, with {units.by_lengths} for {named}, is {bound}"
 
 
 def forecast_summary(forecast: Forecast) -> list[str]:
