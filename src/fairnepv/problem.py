@@ -15,7 +15,7 @@ from fairnepv.constraints import Mask as Mask
 from fairnepv.constraints import Quotas as Quotas
 from fairnepv.constraints import largest as largest
 from fairnepv.errors import InputError
-from fairnepv.options import default
+from fairnepv.options import DIVERSE, default
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import with_moments
@@ -25,7 +25,7 @@ WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a
 _MOST_LIFT = 1e5  # nats beside which float64 still tells scores apart by the tie tolerance
 _MANY = 256  # picks among few rows that a device makes sooner than the host
 
-DEFAULT_UTILITY = "diverse"  # of `objective.UTILITIES`: log-determinants
+DEFAULT_UTILITY = DIVERSE  # of `objective.UTILITIES`: log-determinants
 
 
 class Stream(IntEnum):

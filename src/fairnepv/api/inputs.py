@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
+from fairnepv.api.objectives import check_floors, check_objective, pool_as_asked
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_flag, is_finite
@@ -16,7 +17,7 @@ from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.loop import Context
-from fairnepv.options import ProblemOptions, SelectOptions
+from fairnepv.options import DIVERSE, ProblemOptions, SelectOptions, as_objective_wants, default
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
@@ -40,7 +41,9 @@ def pose(
 
     With a session its limit holds, and what it should tell the user goes there.
     """
-    given = checked("pose", ProblemOptions, options)
+    given = as_objective_wants(checked("pose", ProblemOptions, options))
+    objective = given["objective"]
+    check_objective(given)
     with nullcontext() if session is None else session.needed("rows were read and checked"):
         pool = pool_of(data, given)
     fixed_in = rows_named(pool, given["include"], "include")
@@ -52,10 +55,11 @@ def pose(
     weights = check_priorities(given["priorities"], pool.names)
     floors = _by_view("floors", given["floors"], pool.names)
     least = np.array([floors.get(name, -np.inf) for name in pool.names]) if floors else None
+    check_floors(least, pool.names, objective)
     means = means or Means()
     rule = calibrate(pool, given["calibration"], k, rules, means, session)
     return Problem(
-        rule.apply(pool),
+        pool_as_asked(pool, rule, objective),
         k,
         given["tau"],
         rule,
@@ -64,6 +68,7 @@ def pose(
         priorities=weights,
         floors=least,
         means=means,
+        utility=objective,
     )
 
 
@@ -83,12 +88,13 @@ def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:
 
 
 def wants_center(options: Mapping[str, Any]) -> bool:
-    """Whether views are to be centred: as somebody says, or as the calibration of an earlier result
-    has it."""
+    """Whether views are to be centred: as somebody says, else as the calibration of an earlier
+    result has it, else as the objective wants it."""
     said, record = options.get("center"), options.get("calibration")
     said = None if said is None else check_flag("center", said)
     if not isinstance(record, Calibration):
-        return bool(said)
+        usual = default("center", options.get("objective", DIVERSE))
+        return bool(usual if said is None else said)
     if said is not None and said != record.center:
         raise InputError(
             f"center is {said}, but the calibration that is handed in is one of "
@@ -101,12 +107,14 @@ def wants_center(options: Mapping[str, Any]) -> bool:
 def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     """The problem as far as shapes and headers tell, for a plan: no row is read, and neither rules
     nor ids are checked."""
-    given = completed("sketch", ProblemOptions, options)
+    given = as_objective_wants(completed("sketch", ProblemOptions, options))
+    check_objective(given)
     pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
     pool = replace(pool, centered=wants_center(given))
     [k] = sizes_in_all([k], pool.n, given)
     rule = given["calibration"]
-    return Problem(pool, k, 1.0, Calibration(rule if isinstance(rule, str) else "given"))
+    named = Calibration(rule if isinstance(rule, str) else "given")
+    return Problem(pool, k, 1.0, named, utility=given["objective"])
 
 
 def sizes_in_all(sizes: Sequence[Any], n: int, options: Mapping[str, Any]) -> list[int]:

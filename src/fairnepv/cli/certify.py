@@ -90,7 +90,8 @@ def verify_bound(
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
     terms = problem.read()
-    for name in ("tau", "eps", "calibration"):  # what nobody named is no term to compare
+    # What nobody named is no term to compare.
+    for name in ("objective", "tau", "eps", "center", "calibration"):
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
             del terms[name]
     verified = fairnepv.verify_bound(certificate=proof, k=k, **terms)

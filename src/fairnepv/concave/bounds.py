@@ -16,12 +16,12 @@ from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
 from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import MOMENT, Context
-from fairnepv.objective import soft_min
+from fairnepv.objective import UNITS, soft_min, utility_of
 from fairnepv.options import default
 from fairnepv.problem import Problem, by_view
 from fairnepv.views.base import Floats, Indices
 
-GAP: float = default("gap")  # nats per item
+GAP: float = default("gap")  # nats per item, or a share of variance
 _MOST_STEPS = 200
 _APART = 10.0  # times the gap, for the bounds of views alone: nothing is decided by these
 _CHEAP = 1e7  # multiply-adds of an evaluation on all rows, up to which they are as precise
@@ -116,7 +116,7 @@ def certify(
         proof=Proof(Terms.of(problem), upper, views, joint.dual, proofs),
         support=support,
         relaxed=relaxed,
-        notes=_notes(joint, status, gap)
+        notes=_notes(joint, status, gap, UNITS[problem.utility].unit)
         + _notes_apart(dict(zip(pool.names, alone, strict=True)), _APART * gap),
     )
 
@@ -136,7 +136,7 @@ def view_bound(
     prove something about any problem, and about the same one nearly the same.
     """
     alone = problem.over(problem.pool.only(name))
-    hadamard = diagonal_bound(alone.pool.views[0], problem.k)
+    hadamard = diagonal_bound(alone.pool.views[0], problem.k, utility_of(problem))
     dual = problem.calibration.evidence.get(name)
     if dual is not None and not (session and session.stopped):
         with contextlib.suppress(InputError):  # a calibration may come from other data
@@ -152,9 +152,9 @@ def _views_alone(
 ) -> list[Solved]:
     """The bound and the proof of every view, from the joint solution on; each gets its share of the
     time that is left, and the spectral bounds one, too."""
-    names, k = problem.pool.names, problem.k
+    names, k, utility = problem.pool.names, problem.k, utility_of(problem)
     if len(names) == 1:
-        hadamard = diagonal_bound(problem.pool.views[0], k)
+        hadamard = diagonal_bound(problem.pool.views[0], k, utility)
         return [replace(joint, bound=min(joint.bound, hadamard))]
     found = []
     for q, name in enumerate(names):
@@ -164,7 +164,7 @@ def _views_alone(
                 solved = _view_alone(problem, q, joint, gap, session, products)
         if solved is None:
             alone = problem.over(problem.pool.only(name))
-            hadamard = diagonal_bound(alone.pool.views[0], k)
+            hadamard = diagonal_bound(alone.pool.views[0], k, utility)
             solved = _by_norms(alone, session.stopped or Status.TIME_LIMIT)
             solved = replace(solved, bound=min(solved.bound, hadamard))
         found.append(solved)
@@ -269,7 +269,7 @@ def _by_norms(problem: Problem, status: Status) -> Solved:
     return Solved(price(problem, dual).bound, dual, status)
 
 
-def _notes(joint: Solved, status: Status, gap: float) -> tuple[str, ...]:
+def _notes(joint: Solved, status: Status, gap: float, unit: str) -> tuple[str, ...]:
     if status is Status.CONVERGED:
         return ()
     because = {
@@ -282,7 +282,7 @@ def _notes(joint: Solved, status: Status, gap: float) -> tuple[str, ...]:
             f"any set can score, because {because} before there was a better one"
         )
         return (note,)
-    reached = f"{joint.bound - joint.value:.2g} nats per item"
+    reached = f"{joint.bound - joint.value:.2g} {unit}"
     note = (
         f"the bound is proven, but a longer run could lower it by up to {reached}: {because} "
         f"before the gap was {gap:.2g}"

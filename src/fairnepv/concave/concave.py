@@ -27,7 +27,7 @@ from fairnepv.concave.costs import (
 from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
-from fairnepv.objective import HeldRows, utility_of
+from fairnepv.objective import utility_of
 from fairnepv.objective.majorant import LEAST_WEIGHT, one_by_one
 from fairnepv.objective.ritz import CRUDE
 from fairnepv.problem import Mask, Problem, largest
@@ -243,14 +243,14 @@ class Concave:
 
     def _hold(self, rows: Indices, dtype: DTypeLike, rough: float = 0.0) -> TopK:
         problem = self.problem
+        k, utility = problem.k, utility_of(problem)
         views = tuple(
-            HeldRows.of(view, rows, shift, dtype, rough)
+            utility.held(view, rows, k, shift, dtype, rough)
             for view, shift in zip(problem.pool.views, self._shifts, strict=True)
         )
         rules = problem.constraints.take(rows)
         here = all(view.place is HOST for view in problem.pool.views)
         each = in_order if here else one_by_one  # a device has its threads inside
-        k, utility = problem.k, utility_of(problem)
         return TopK(views, problem.offsets, problem.tau, k, k, rules, each, utility)
 
     @property

@@ -27,13 +27,13 @@ __all__ = ["Dual", "Priced", "ViewDual", "price", "row_prices"]
 class Dual:
     weights: Floats  # (M,) omega
     rows: Indices  # (m,) T, ascending
-    views: tuple[ViewDual, ...]
+    views: tuple[Any, ...]  # of the type that the utility has for them, such as `ViewDual`
 
     @classmethod
     def by_norms(cls, problem: Problem) -> Dual:
         """What the norms of the rows prove by themselves, without a product; also to check it."""
         views, utility, k = problem.pool.views, utility_of(problem), problem.k
-        bounds = np.array([diagonal_bound(view, k) for view in views]) + problem.lifts
+        bounds = np.array([diagonal_bound(view, k, utility) for view in views]) + problem.lifts
         shifts = [view.smallest_eigenvalue(margin=2.0) for view in views]
         own = zip(views, shifts, strict=True)
         duals = tuple(utility.bound_by_norms(view, k, shift) for view, shift in own)

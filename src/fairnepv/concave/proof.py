@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.concave.dual import Dual, ViewDual, price
+from fairnepv.concave.dual import Dual, price
 from fairnepv.concave.spectral import diagonal_bound, score_rounding
 from fairnepv.concave.terms import Arrays, Terms, number, real_numbers, whole_numbers
 from fairnepv.errors import InputError
 from fairnepv.io.documents import parse_document
-from fairnepv.objective import fair_value
-from fairnepv.problem import Problem
+from fairnepv.objective import UTILITIES, Utility, fair_value, utility_of
+from fairnepv.problem import DEFAULT_UTILITY, Problem
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats
 
-_FORMAT = "fairnepv bound 1"
+_FORMAT = "fairnepv bound 2"
+_BEFORE_OBJECTIVES = "fairnepv bound 1"  # always about the diverse one
 _ROUNDING = 1e-9  # by which two machines may differ
 
 
@@ -71,25 +72,22 @@ def best_apart(problem: Problem, bounds: Floats) -> float:
 def proven_alone(problem: Problem, name: str, dual: Dual) -> float:
     """What dual variables prove of one view alone, or Hadamard's bound where that is lower."""
     alone = problem.over(problem.pool.only(name))
-    return min(proven(alone, dual), diagonal_bound(alone.pool.views[0], problem.k))
+    by_norms = diagonal_bound(alone.pool.views[0], problem.k, utility_of(problem))
+    return min(proven(alone, dual), by_norms)
 
 
 def proven(problem: Problem, dual: Dual) -> float:
     """The bound of dual variables that may come from anywhere."""
     views = problem.pool.views
-    m = len(dual.rows)
     sound = (
         len(dual.views) == len(views) == len(dual.weights)
-        and m > 0
+        and len(dual.rows) > 0
         and bool((np.diff(dual.rows) > 0).all())
         and dual.rows[0] >= 0
         and dual.rows[-1] < problem.n
         and all(
-            # More columns prove nothing more, and ask for the memory of their square.
-            own.combine.shape[1] <= min(m, problem.k)
-            and len(own.combine) == m
-            and np.isfinite(own.combine).all()
-            for own in dual.views
+            own.fits(view, dual.rows, problem.k)
+            for own, view in zip(dual.views, views, strict=True)
         )
         and bool((dual.weights >= 0).all())
         and abs(float(dual.weights.sum()) - 1.0) < _ROUNDING
@@ -124,16 +122,21 @@ def read_proof(arrays: Arrays) -> Proof:
     """The inverse of `proof_arrays`; anything else is refused."""
     try:
         about = parse_document(str(arrays["about"]).encode())
-        if about["format"] != _FORMAT:
+        if about["format"] not in (_FORMAT, _BEFORE_OBJECTIVES):
             raise InputError(f"this is no bound that we can read: {about['format']!r}")
-        terms = Terms.read(about["terms"], arrays)
-        names = list(terms.eps)
+        record = about["terms"]
+        if about["format"] == _BEFORE_OBJECTIVES:
+            if "objective" in record:
+                raise ValueError("'objective' is not expected")
+            record = {**record, "objective": DEFAULT_UTILITY}
+        terms = Terms.read(record, arrays)
+        names, utility = list(terms.eps), UTILITIES[terms.objective]
         proof = Proof(
             terms,
             number(about, "upper_bound"),
             {name: number(about["by_view"], name) for name in names},
-            _read_dual("joint", arrays, len(names)),
-            {name: _read_dual(f"alone-{i}", arrays, 1) for i, name in enumerate(names)},
+            _read_dual("joint", arrays, len(names), utility),
+            {name: _read_dual(f"alone-{i}", arrays, 1, utility) for i, name in enumerate(names)},
         )
         _refuse_more(proof, about, arrays)
         return proof
@@ -158,21 +161,27 @@ def _refuse_more(proof: Proof, about: Any, arrays: Arrays) -> None:
 
 
 def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
-    arrays = {
-        f"{name}/weights": dual.weights,
-        f"{name}/rows": dual.rows,
-        f"{name}/levels": np.array([view.level for view in dual.views]),
-        f"{name}/shifts": np.array([view.shift for view in dual.views]),
-    }
-    return arrays | {f"{name}/combine-{q}": v.combine for q, v in enumerate(dual.views)}
+    kind = type(dual.views[0])
+    arrays = {f"{name}/weights": dual.weights, f"{name}/rows": dual.rows}
+    for array, number_of in kind.numbers.items():
+        arrays[f"{name}/{array}"] = np.array([getattr(view, number_of) for view in dual.views])
+    for q, view in enumerate(dual.views):
+        arrays[f"{name}/{kind.array}-{q}"] = getattr(view, kind.array)
+    return arrays
 
 
-def _read_dual(name: str, arrays: Arrays, views: int) -> Dual:
-    weights, levels, shifts = (
-        real_numbers(arrays, f"{name}/{what}", (views,)) for what in ("weights", "levels", "shifts")
-    )
+def _read_dual(name: str, arrays: Arrays, views: int, utility: Utility) -> Dual:
+    kind = utility.dual_type
+    weights = real_numbers(arrays, f"{name}/weights", (views,))
     rows = whole_numbers(arrays, f"{name}/rows")
-    shape = (len(rows), -1)
-    combines = [real_numbers(arrays, f"{name}/combine-{q}", shape) for q in range(views)]
-    own = zip(levels.tolist(), combines, shifts.tolist(), strict=True)
-    return Dual(weights, rows, tuple(ViewDual(*view) for view in own))
+    columns = {
+        number_of: real_numbers(arrays, f"{name}/{array}", (views,)).tolist()
+        for array, number_of in kind.numbers.items()
+    }
+    shape = (len(rows), *kind.array_shape)
+    found = []
+    for q in range(views):
+        array = real_numbers(arrays, f"{name}/{kind.array}-{q}", shape)
+        own = {number_of: column[q] for number_of, column in columns.items()}
+        found.append(kind(**own, **{kind.array: array}))
+    return Dual(weights, rows, tuple(found))

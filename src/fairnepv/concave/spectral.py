@@ -1,19 +1,21 @@
 """Bounds without a solver: eigenvalues [FairNEPv, appendix B], and Hadamard's inequality."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairnepv.compute import few_threads
 from fairnepv.compute.clock import expect
 from fairnepv.loop import Context
-from fairnepv.problem import WIDEST_GRAM, Problem
+from fairnepv.objective import UTILITIES, Utility, utility_of
+from fairnepv.problem import DEFAULT_UTILITY, WIDEST_GRAM, Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats
 
 _CHEAP = 1.2e10  # multiply-adds of eigenvalues that any problem is worth: a fraction of a second
 _EIGENVALUES = 4.0 / 3.0  # operations, times the cube of the columns
 _PRODUCTS = 10.0  # and besides so many of its products of all features with k vectors
+_DIVERSE = UTILITIES[DEFAULT_UTILITY]
 
 
 class Spectral(NamedTuple):
@@ -26,22 +28,24 @@ class Spectral(NamedTuple):
 
 def spectral_bounds(problem: Problem, session: Context) -> Spectral:
     """The bounds of every view that need no solver; what there is no time for is left out."""
-    pool, k = problem.pool, problem.k
-    diagonal = np.array([diagonal_bound(view, k) for view in pool.views])
+    pool, k, utility = problem.pool, problem.k, utility_of(problem)
+    diagonal = np.array([diagonal_bound(view, k, utility) for view in pool.views])
     bounds = diagonal.copy()
     ranks: list[int | None] = [None] * len(bounds)
     for q, view in enumerate(pool.views):
         if not knows_spectrum(problem, view) or session.stopped:
             continue
         with session.absorbing_interruption():
-            lam = _kernel_eigenvalues(pool, q)
-            bounds[q] = spectral_bound(lam, view, k)
+            lam = _eigenvalues(pool, q, utility.spectral_gram(view))
+            bounds[q] = spectral_bound(lam, view, k, utility)
             ranks[q] = int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())
     return Spectral(bounds, diagonal, ranks)
 
 
 def knows_spectrum(problem: Problem, view: View) -> bool:
     """Whether eigenvalues of a view, which only the paper's bound needs, are worth their work."""
+    if view.moments is not None and view.moments.gram is None:  # G acts through rows, or a sample
+        return False
     work = spectral_work(view)
     return min(view.n, view.p) <= WIDEST_GRAM and work <= affordable_spectrum(problem)
 
@@ -57,29 +61,14 @@ def affordable_spectrum(problem: Problem) -> float:
     return _CHEAP + _PRODUCTS * problem.work()
 
 
-def spectral_bound(lam: Floats, view: View, k: int) -> float:
-    """U_{k,q} = (1/k) sum of the k largest log eigenvalues of L_q [FairNEPv, appendix B].
-
-    `lam` holds the eigenvalues of the feature Gram matrix, descending. They carry an error of the
-    order of rounding times the largest, which is added, so that the bound stays a bound; so is what
-    the features of a kernel leave out.
-    """
-    top = np.zeros(k)
-    top[: min(k, len(lam))] = np.maximum(lam[:k], 0.0)
-    allowance = len(lam) * np.finfo(np.float64).eps * top[0]
-    return float(np.log(top + allowance + view.tail + view.ridge).mean() + view.offset)
+def spectral_bound(lam: Floats, view: View, k: int, utility: Utility = _DIVERSE) -> float:
+    """U_{k,q} by the eigenvalues `lam` that the utility asks for, descending."""
+    return utility.spectral_bound(lam, view, k)
 
 
-def diagonal_bound(view: View, k: int) -> float:
-    """Hadamard: log det L[S, S] is at most the sum of the k largest log L_ii.
-
-    A norm carries the rounding of p products, a mean that of k terms, which are added. Of a kernel
-    that was rounded and lost eigenvalues below zero, the diagonal is too small by what it lacks.
-    """
-    largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
-    logs = np.log(largest + view.lack() + view.ridge)
-    rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
-    bound = float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
+def diagonal_bound(view: View, k: int, utility: Utility = _DIVERSE) -> float:
+    """What the norms of rows prove by themselves: Hadamard's bound, for log-determinants."""
+    bound = utility.norm_bound(view, k)
     return bound + score_rounding(bound)
 
 
@@ -88,11 +77,14 @@ def score_rounding(score: float) -> float:
     return 1e-12 * (1.0 + abs(score))
 
 
-def _kernel_eigenvalues(pool: Pool, q: int) -> Floats:
-    """Nonzero eigenvalues of K_q, descending, from a Gram matrix of its smaller side."""
+def _eigenvalues(pool: Pool, q: int, gram: Any) -> Floats:
+    """Eigenvalues of a matrix, or the nonzero ones of K_q, descending, from a Gram matrix of its
+    smaller side."""
     view = pool.views[q]
-    expect(_EIGENVALUES * min(view.n, view.p) ** 3)
-    if view.n < view.p:  # K_q itself is the smaller one
+    expect(_EIGENVALUES * (min(view.n, view.p) if gram is None else view.p) ** 3)
+    if gram is not None:
+        gram = view.place.put(gram)
+    elif view.n < view.p:  # K_q itself is the smaller one
         gram = view.whole_kernel()
     elif "gram" in vars(pool):  # the joint one, which the relaxation has left here
         start = sum(view.p for view in pool.views[:q])

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fairnepv.checks import brief
 from fairnepv.errors import InputError
-from fairnepv.problem import Constraints, Problem, Quotas
+from fairnepv.objective import UTILITIES
+from fairnepv.problem import DEFAULT_UTILITY, Constraints, Problem, Quotas, calibrated
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
 
@@ -36,6 +37,7 @@ class Terms:
     constraints: Constraints
     priorities: Floats | None
     quality: bool  # whether rows were weighted; the weights themselves belong to the data
+    objective: str = DEFAULT_UTILITY  # what a view is asked for, by its name in `objective`
 
     @classmethod
     def of(cls, problem: Problem) -> Terms:
@@ -49,6 +51,7 @@ class Terms:
             constraints=problem.constraints,
             priorities=problem.priorities,
             quality=pool.quality is not None,
+            objective=problem.utility,
         )
 
     def check_pool(self, pool: Pool) -> None:
@@ -80,12 +83,13 @@ class Terms:
         """The same problem on data handed in anew."""
         self.check_pool(pool)
         return Problem(
-            self.calibration.apply(pool),
+            calibrated(pool, self.calibration, self.objective),
             self.k,
             self.tau,
             self.calibration,
             constraints=self.constraints,
             priorities=self.priorities,
+            utility=self.objective,
         )
 
     def refuse_other(self, expected: Terms, *, names: Collection[str] | None = None) -> None:
@@ -122,6 +126,7 @@ class Terms:
         """The part that is text and numbers."""
         rule = self.calibration
         return {
+            "objective": self.objective,
             "n": self.n,
             "k": self.k,
             "tau": self.tau,
@@ -170,6 +175,7 @@ class Terms:
             constraints=Constraints(included, excluded, quotas),
             priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,
             quality=typed(record, "quality", bool),
+            objective=typed(record, "objective", str),
         )
         terms._check()
         return terms
@@ -177,6 +183,7 @@ class Terms:
     def _check(self) -> None:
         weights, quotas = self.priorities, self.constraints.quotas
         sound = 1 <= self.k <= self.n and self.tau > 0 and len(self.eps) > 0
+        sound = sound and self.objective in UTILITIES
         if weights is not None:
             sound &= weights.shape == (len(self.eps),) and bool((weights > 0).all())
             # A large tau multiplies what is missing from one.

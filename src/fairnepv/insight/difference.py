@@ -13,7 +13,7 @@ from fairnepv.insight.given import check_selection
 from fairnepv.io.texts import same_kind
 
 # What scores depend on; a stored selection may know of less.
-_SCALE = ("k", "tau", "eps", "center", "calibration", "quality", "priorities")
+_SCALE = ("objective", "k", "tau", "eps", "center", "calibration", "quality", "priorities")
 
 
 @dataclass(frozen=True, eq=False)

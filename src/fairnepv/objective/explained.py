@@ -15,9 +15,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from fairnepv.objective.explained_bound import (
+    HeldVariance,
+    VarianceDual,
+    VarianceSlope,
+    norm_bound,
+)
+from fairnepv.objective.shrinkage import axes_worth, ky_fan
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of, second_inner
@@ -27,6 +34,8 @@ _TINY = np.finfo(np.float64).tiny
 
 class Explained:
     """The answers of explained variance to what a `Utility` is asked."""
+
+    dual_type = VarianceDual
 
     def divisor(self, size: int) -> float:
         return 1.0
@@ -54,15 +63,16 @@ class Explained:
     def contributions(self, view: View, indices: Indices) -> Floats:
         """By the rows of R^-T Phi_S for L_S = R^T R, of which each depends on its item and on those
         before it."""
-        place, Phi = view.block_place, columns_of(view, indices)  # (p, k)
-        failed = not view.well_conditioned(indices)
-        if not failed:
-            R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
-        if failed:
-            R = place.get(place.square_root(Phi, view.ridge))
-        W = Phi @ place.put(dtrtri(R)[0])  # (p, k)
-        shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
-        return np.asarray(shares / view.moments.trace)
+        Phi = columns_of(view, indices)  # (p, k)
+        return _explained(view, Phi @ view.block_place.put(_inverse_root(view, indices, Phi)))
+
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        """By the columns of E = Phi_S^T T, for T = L_S^-1: T without an item is T less
+        t_j t_j^T / T_jj, for t_j its column."""
+        Phi = columns_of(view, indices)
+        root = _inverse_root(view, indices, Phi)
+        E = Phi @ view.block_place.put(root @ root.T)
+        return np.asarray(_explained(view, E) / np.einsum("ij,ij->i", root, root))
 
     # --- frames ---
 
@@ -96,6 +106,36 @@ class Explained:
         D.flat[:: len(D) + 1] -= max(left, 0.0) / max(room, 1)
         return D
 
+    # --- the concave majorant ---
+
+    def held(
+        self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
+    ) -> HeldVariance:
+        return HeldVariance.of(view, rows, axes_worth(view, k), dtype)
+
+    def majorant(
+        self, rows: HeldVariance, x: Floats, k: int, each: Any = None, near: Any = None
+    ) -> VarianceSlope:
+        return VarianceSlope.at(rows, x, k)
+
+    def least_majorant(self, rows: HeldVariance, x: Floats, k: int, near: Any) -> float:
+        return VarianceSlope.at(rows, x, k).least
+
+    def bound_by_norms(self, view: View, k: int, shift: float) -> VarianceDual:
+        return VarianceDual.by_norms(view, k)
+
+    def norm_bound(self, view: View, k: int) -> float:
+        return norm_bound(view, k)
+
+    def spectral_gram(self, view: View) -> Any:
+        return view.moments.gram
+
+    def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
+        """Ky Fan: the sum of the k largest eigenvalues of C, which fair PCA would explain."""
+        allowance = 4.0 * len(lam) * min(k, len(lam)) * np.finfo(np.float64).eps * lam[0]
+        explained = ky_fan(np.maximum(lam, 0.0), k) + float(allowance)
+        return float(explained / view.moments.trace + view.offset)
+
 
 class ViewShare:
     """The share of a view's variance along a frame, |Z|^2 / tr K for Z = Phi^T V (p, k)."""
@@ -125,3 +165,21 @@ class ViewShare:
 
     def hessian(self, Y: Floats) -> Floats:
         return Y / self._trace
+
+
+def _inverse_root(view: View, indices: Indices, Phi: Any) -> Floats:
+    """R^-1 (k, k) for L_S = R^T R, upper triangular; Phi (p, k) has the rows as columns."""
+    failed = not view.well_conditioned(indices)
+    if not failed:
+        R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
+    if failed:
+        R = view.block_place.get(view.block_place.square_root(Phi, view.ridge))
+    made: Floats = dtrtri(R)[0]
+    return made
+
+
+def _explained(view: View, W: Any) -> Floats:
+    """(m,) shares of the variance along columns W (p, m): w^T G w / tr G."""
+    place = view.block_place
+    shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
+    return np.asarray(shares / view.moments.trace)

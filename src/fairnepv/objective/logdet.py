@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import svdvals
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
@@ -26,6 +26,8 @@ _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no mor
 
 class LogDet:
     """The answers of log det (K + eps I) to what a `Utility` is asked."""
+
+    dual_type = ViewDual
 
     def divisor(self, size: int) -> float:
         return size
@@ -47,6 +49,9 @@ class LogDet:
 
     def contributions(self, view: View, indices: Indices) -> Floats:
         return view.gains(indices)
+
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        return -np.log(pivots)
 
     def gains(self, changes: Any, xp: Any = np) -> Any:
         return xp.log(changes)
@@ -114,8 +119,39 @@ class LogDet:
     def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
         return least_gamma(rows, x, k, near)
 
+    def held(
+        self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
+    ) -> HeldRows:
+        return HeldRows.of(view, rows, shift, dtype, rough)
+
     def bound_by_norms(self, view: View, k: int, shift: float) -> ViewDual:
         return ViewDual.by_norms(view, k, shift)
+
+    def norm_bound(self, view: View, k: int) -> float:
+        """Hadamard: log det L[S, S] is at most the sum of the k largest log L_ii.
+
+        A norm carries the rounding of p products, a mean that of k terms, which are added. Of a
+        kernel that was rounded and lost eigenvalues below zero, the diagonal is too small by what
+        it lacks.
+        """
+        largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
+        logs = np.log(largest + view.lack() + view.ridge)
+        rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
+        return float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
+
+    def spectral_gram(self, view: View) -> Any:
+        return None
+
+    def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
+        """U_{k,q} = (1/k) sum of the k largest log eigenvalues of L_q [FairNEPv, appendix B].
+
+        They carry an error of the order of rounding times the largest, which is added, so that the
+        bound stays a bound; so is what the features of a kernel leave out.
+        """
+        top = np.zeros(k)
+        top[: min(k, len(lam))] = np.maximum(lam[:k], 0.0)
+        allowance = len(lam) * np.finfo(np.float64).eps * top[0]
+        return float(np.log(top + allowance + view.tail + view.ridge).mean() + view.offset)
 
 
 # --- frames ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -283,6 +283,11 @@ class ViewDual:
     # has made K indefinite, what it lacks; scores count negative eigenvalues as zero.
     shift: float = 0.0
 
+    # how it is stored: numbers of all views together, by the names of their arrays, and an array
+    numbers: ClassVar[dict[str, str]] = {"levels": "level", "shifts": "shift"}
+    array: ClassVar[str] = "combine"
+    array_shape: ClassVar[tuple[int, ...]] = (-1,)  # beside the rows; -1 for any length
+
     @classmethod
     def by_norms(cls, view: View, k: int, shift: float) -> ViewDual:
         """W = level I, for a single row: what Gamma has for a slope where all eigenvalues are the
@@ -300,6 +305,12 @@ class ViewDual:
     def published(self, view: View) -> ViewDual:
         """The same on the host, to be stored or checked without the device."""
         return replace(self, combine=view.place.get(self.combine))
+
+    def fits(self, view: View, rows: Indices, k: int) -> bool:
+        """Whether this can be about such a view. More columns than k prove nothing more, and ask
+        for the memory of their square."""
+        m, r = self.combine.shape
+        return m == len(rows) and r <= min(m, k) and bool(np.isfinite(self.combine).all())
 
     def constant(self, view: View, rows: Indices, k: int) -> float:
         """sum_j h(w_j), with every eigenvalue moved down by what rounding may hide."""

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fairnepv.compute import Block
 from fairnepv.objective.explained import Explained
 from fairnepv.objective.logdet import LogDet
-from fairnepv.objective.majorant import Each, HeldRows
+from fairnepv.objective.majorant import Each
 from fairnepv.problem import Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
@@ -42,6 +42,9 @@ class Utility(Protocol):
 
     def contributions(self, view: View, indices: Indices) -> Floats:
         """(k,) t(s_1 .. s_j) - t(s_1 .. s_{j-1}): what each item in turn adds."""
+
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        """(k,) t(S) - t(S - s_j): what leaves with each item; -log B_jj of the `pivots` B_jj."""
 
     # --- frames ---
 
@@ -74,13 +77,31 @@ class Utility(Protocol):
         units of 2 / divisor and apart from the change of the weights: with what views have off V
         replaced by its mean over `room` directions. `squares` are (Phi J)^T Phi J by view."""
 
+    # --- bounds ---
+
+    dual_type: type[Any]  # of the variables of one view, such as `majorant.ViewDual`
+
+    def norm_bound(self, view: View, k: int) -> float:
+        """No k rows have a score above this, for their norms alone."""
+
+    def spectral_gram(self, view: View) -> Any:
+        """The matrix whose eigenvalues bound scores, if it is held; None: that of all features."""
+
+    def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
+        """No k rows have a score above this, by those eigenvalues, descending."""
+
     # --- the concave majorant ---
 
-    def majorant(self, rows: HeldRows, x: Floats, k: int, each: Each, near: Any = None) -> Tangent:
+    def held(
+        self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
+    ) -> Any:
+        """Few rows as `majorant` takes them; see `majorant.HeldRows.of`."""
+
+    def majorant(self, rows: Any, x: Floats, k: int, each: Each, near: Any = None) -> Tangent:
         """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S; where
         rows may be rough, it may be too large by that. `near` is one at a point like x."""
 
-    def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Any) -> float:
+    def least_majorant(self, rows: Any, x: Floats, k: int, near: Any) -> float:
         """At most that function, in float64 and next to it; `near` is a rough one at x."""
 
     def bound_by_norms(self, view: View, k: int, shift: float) -> Any:

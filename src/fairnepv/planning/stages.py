@@ -12,6 +12,7 @@ from fairnepv.compute.rates import Rates
 from fairnepv.concave.costs import evaluation_work, first_size, most_rows
 from fairnepv.concave.spectral import affordable_spectrum, knows_spectrum, spectral_work
 from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
+from fairnepv.options import DIVERSE
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import Stage
 from fairnepv.problem import WIDEST_GRAM, Problem
@@ -20,6 +21,7 @@ from fairnepv.stiefel.coordinates import coordinate_work
 from fairnepv.stiefel.iteration import affordable
 from fairnepv.stiefel.rows import converts_rows
 from fairnepv.views import Pool
+from fairnepv.views.moments import TARGETS, WIDEST_MOMENTS
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
@@ -96,7 +98,27 @@ class Count:
     def kept(self) -> float:
         """Bytes from the first stage to the last."""
         copies = sum(8.0 * v.n**2 for v in self.views if v.kernel and v.centered)
-        return float(_KEPT * self.n * self.M + _THREAD * self.threads) + copies
+        moments = self._moments() if self.problem.utility != DIVERSE else 0.0
+        return float(_KEPT * self.n * self.M + _THREAD * self.threads) + copies + moments
+
+    def _moments(self) -> float:
+        """Bytes of second moments, of the rows that those of wide views act through, and of the
+        features of kernels."""
+        through = min(self.n, TARGETS)
+        held = 8.0 * self.n * self.M + sum(8.0 * v.n**2 for v in self.views if v.kernel)
+        for v in self.views:
+            narrow = v.p <= WIDEST_MOMENTS
+            held += 8.0 * v.p**2 if narrow else 16.0 * v.stored * through / v.n
+        return held
+
+    def moments(self) -> Stage:
+        """Second moments of the views, and with them those of every row: two passes."""
+        narrow = [v.p for v in self.views if v.p <= WIDEST_MOMENTS]
+        memory = max([self._gram(p, 16.0 * p) for p in narrow], default=0.0) + 8.0 * self.n
+        between = 2.0 * self.n * sum(float(p) ** 2 for p in narrow)
+        wide = sum(v.stored for v in self.views if v.p > WIDEST_MOMENTS)
+        between += float(wide) * min(self.n, TARGETS)
+        return self.stage("second moments", memory, Work(2, between=between, double=True))
 
     def greedy(self, *, supported: bool = False) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner.
