@@ -94,6 +94,5 @@ class Explained:
     def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
         """Ky Fan: the sum of the k largest eigenvalues of C, which fair PCA would explain."""
         allowance = 4.0 * len(lam) * min(k, len(lam)) * np.finfo(np.float64).eps * lam[0]
-        return (
-            ky_fan(np.maximum(lam, 0.0), k) + float(allowance)
-        ) / view.moments.trace + view.offset
+        explained = ky_fan(np.maximum(lam, 0.0), k) + float(allowance)
+        return float(explained / view.moments.trace) + view.offset
