@@ -6,6 +6,7 @@ rules of `Constraints` are restated here as plain loops over subsets.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from cases import Array, Case, random_views
 from fairnepv import Calibration, DiagonalView, KernelView, LocalEngine, Pool
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.views.dense import DenseView
+from fairnepv.views.moments import with_moments
 from fairnepv.views.sparse import SparseView
 
 STORAGE = {
@@ -65,6 +67,12 @@ def pose(
     return Problem(
         none.apply(pool), k, tau, none, constraints=rules or Constraints(), random_state=seed
     )
+
+
+def representative(problem: Problem, weights: Sequence[Array] | None = None) -> Problem:
+    """The same rows, asked for a representative set; `weights` say how much each row counts."""
+    own = None if weights is None else dict(zip(problem.pool.names, weights, strict=True))
+    return replace(problem, pool=with_moments(problem.pool, own), utility="representative")
 
 
 def views_of(pool: Pool) -> tuple[Any, ...]:
@@ -253,3 +261,42 @@ def _hostile_view(rng: np.random.Generator, n: int, copies: Any) -> tuple[Any, A
     values = 10.0 ** rng.uniform(-1, 2, size=n)
     ridge = 0.0 if rng.random() < 0.5 else eps
     return DiagonalView(values, ridge), np.diag(values + ridge)
+
+
+def hostile_shares(seed: int, most_rows: int = 11) -> Hostile:
+    """Representative sets of small pools: duplicates, zero rows, collinear rows, ridges from tiny
+    to huge, one to three views of any storage, k from 1 to n - 1, weights, rules, priorities."""
+    rng = np.random.default_rng([21, seed])
+    n, M = int(rng.integers(4, most_rows + 1)), int(rng.integers(1, 4))
+    k = int(rng.choice([1, n - 1, int(rng.integers(1, n)), int(rng.integers(1, n))]))
+    tau = float(10.0 ** rng.uniform(-2, 0))
+    views, eps, stored = [], [], []
+    for _ in range(M):
+        Phi = rng.standard_normal((n, int(rng.integers(1, 8)))) * 10.0 ** rng.uniform(-1, 1)
+        twist = rng.choice(["plain", "doubled", "zero", "collinear", "uneven"])
+        if twist == "doubled":
+            Phi[-1], Phi[1] = Phi[0], Phi[0]
+        if twist == "zero":
+            Phi[rng.integers(n)] = 0.0
+        if twist == "collinear":
+            Phi = Phi[:, :1] * rng.standard_normal(Phi.shape[1])
+        if twist == "uneven":
+            Phi *= 10.0 ** rng.uniform(-1, 1, size=(n, 1))
+        views.append(Phi)
+        eps.append(float(10.0 ** rng.uniform(-5, 3)))
+        stored.append(STORAGE[str(rng.choice(list(STORAGE)))](Phi))
+    weights = [rng.uniform(0.1, 2.0, n) for _ in range(M)] if rng.random() < 0.3 else None
+    rules = random_rules(rng, n, k) if rng.random() < 0.5 else Constraints()
+    pi = rng.dirichlet(np.ones(M)) * 0.9 + 0.1 / M if rng.random() < 0.4 else None
+    posed = replace(pose(stored, k, tau, eps, rules=rules), priorities=pi)
+    subsets = feasible_subsets(rules, n, k)
+    own = [None] * M if weights is None else weights
+    d = np.array(
+        [
+            [reference.explained(Phi, e, S, w) for Phi, e, w in zip(views, eps, own, strict=True)]
+            for S in subsets
+        ]
+    )
+    pi = np.full(M, 1 / M) if pi is None else pi
+    F = np.array([reference.prioritized(row, tau, pi) for row in d])
+    return Hostile(representative(posed, weights), [], subsets, d, F)

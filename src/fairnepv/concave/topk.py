@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute.clock import EIGENVECTORS, expect
-from fairnepv.objective import UTILITIES, HeldRows, Standing, Utility, soft_min, soft_min_weights
+from fairnepv.objective import UTILITIES, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.majorant import Each, one_by_one
 from fairnepv.objective.ritz import CRUDE, factored
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
@@ -43,7 +43,7 @@ class TopK:
     part stands in the offsets.
     """
 
-    views: tuple[HeldRows, ...]
+    views: tuple[Any, ...]  # rows as the utility holds them, such as `HeldRows`
     offsets: Floats  # (M,)
     tau: float
     k: int
@@ -91,7 +91,7 @@ class TopK:
         crude = replace(self, views=tuple(replace(view, rough=CRUDE) for view in self.views))
         return crude.at(x).weights
 
-    def _weighing(self, weights: Floats | None) -> tuple[HeldRows, ...]:
+    def _weighing(self, weights: Floats | None) -> tuple[Any, ...]:
         """The views, each as rough as its weight allows."""
         if weights is None:
             return self.views
@@ -106,7 +106,7 @@ class TopK:
         """How far values that are equal may differ."""
         if all(view.exact for view in self.views):
             return 1e-14
-        return max(1e-6, _ROUGHNESS * max(view.rough for view in self.views))
+        return max(1e-6, _ROUGHNESS * float(max(view.rough for view in self.views)))
 
     def start(self) -> Floats:
         """The flattest point that the rules allow."""
@@ -166,18 +166,15 @@ def ascend(point: ConcavePoint, eta: float) -> tuple[ConcavePoint, float]:
 
 
 def price_candidates(
-    kernels: Floats, eps: Floats, standing: Standing, room: int, best: float, sure: float
+    views: tuple[Any, ...], standing: Standing, room: int, best: float, sure: float
 ) -> tuple[Floats, float]:
     """Prices (m,) and a constant: a set with `room` of these candidates scores at most the sum of
     their prices plus the constant.
 
-    `standing` is that of what is chosen already, and `kernels` (M, m, m) are conditional on it. The
-    relaxation is left once its bound exceeds `best` by at most `sure`, or is seen to stay above.
+    `standing` is that of what is chosen already, and `views` are the candidates conditional on it.
+    The relaxation is left once its bound exceeds `best` by at most `sure`, or is seen to stay
+    above.
     """
-    views = tuple(
-        HeldRows(float(e), np.diagonal(K).copy(), kernel=K)
-        for e, K in zip(eps, kernels, strict=True)
-    )
     size, utility = standing.size, standing.utility
     offsets = standing.offsets + standing.totals / utility.divisor(size)
     topk = TopK(views, offsets, standing.tau, room, size, Constraints(), utility=utility)

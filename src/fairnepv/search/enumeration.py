@@ -84,7 +84,8 @@ def _unsure(problem: Problem) -> float:
     """How far determinants of kernels may be from scores."""
     pool, held = problem.pool, problem.pool.eps > 0
     noise = rounding(pool.largest_norms[held], pool.eps[held], 1) + lost_below_zero(pool)
-    return steepness(problem) * noise
+    # What is per item in nats is added up in shares of variance.
+    return steepness(problem) * noise * problem.k / utility_of(problem).divisor(problem.k)
 
 
 def _contenders(

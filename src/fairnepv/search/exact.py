@@ -2,8 +2,9 @@
 
 A node has chosen some items and may choose further ones from its candidates; its children choose
 one candidate each and give up those before it. Conditional on the chosen the problem has the same
-form, so every bound applies: Hadamard's inequality first, then the concave relaxation, whose prices
-also bound every child. Small subtrees are searched to the end, the last two items at once.
+form, so every bound applies: one by norms first (Hadamard's inequality, for log-determinants), then
+the concave relaxation, whose prices also bound every child. Small subtrees are searched to the end,
+the last two items at once.
 """
 
 import math
@@ -16,9 +17,15 @@ from numpy.typing import NDArray
 
 from fairnepv.compute.clock import OutOfTime, check_time
 from fairnepv.errors import InputError, Status
-from fairnepv.objective import Standing, entropy_price, soft_min_weights, subset_merit
+from fairnepv.objective import (
+    Standing,
+    entropy_price,
+    soft_min_weights,
+    subset_merit,
+    utility_of,
+)
 from fairnepv.problem import Problem
-from fairnepv.search.ties import lost_below_zero, rounding
+from fairnepv.search.branches import Branch, algebra_of
 from fairnepv.views.base import Floats, Indices
 
 MOST_ROWS = 2000
@@ -30,10 +37,10 @@ _PROVEN = 1e-6  # a proof that may be off by more is none
 
 
 # A relaxation that bounds what some candidates can still bring, by prices (m,) and a constant: from
-# their kernels (M, m, m) conditional on the chosen items, eps (M,), how the chosen stand, the room
-# left, and `best` and `sure`, whose sum a bound need not fall below. It is handed in, since this
-# room knows none.
-PriceCandidates = Callable[[Floats, Floats, Standing, int, float, float], tuple[Floats, float]]
+# their kernels conditional on the chosen items, by view as `Algebra.held` has them, how the chosen
+# stand, the room left, and `best` and `sure`, whose sum a bound need not fall below. It is handed
+# in, since this room knows none.
+PriceCandidates = Callable[[tuple[Any, ...], Standing, int, float, float], tuple[Floats, float]]
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,8 @@ class Exact:
         self.problem, self.node_limit, self.goal = problem, node_limit, goal
         self._start = np.asarray(start, dtype=np.int64)
         self._tree = Tree(problem, price)
-        # Determinants are conditioned step by step, each with the rounding of one comparison.
-        noise = rounding(problem.pool.largest_norms, self._tree.eps, 1)
-        self._rounding = _SURE + noise + lost_below_zero(problem.pool)
+        # Kernels are conditioned step by step, each with the rounding of one comparison.
+        self._rounding = _SURE + self._tree.algebra.rounding
         self.proves = self._rounding <= _PROVEN
 
     def init(self) -> ExactState:
@@ -146,30 +152,15 @@ class Best(NamedTuple):
     value: float
 
 
-class Branch(NamedTuple):
-    """A node with the kernels of its candidates, conditional on what is chosen."""
-
-    chosen: Indices  # rows
-    rows: Indices  # (m,) candidates
-    room: int  # how many of them are still to be chosen
-    base: Floats  # (M,) log det of the chosen
-    K: Floats  # (M, m, m), without the ridge
-
-
 class Tree:
     """What all nodes share."""
 
     def __init__(self, problem: Problem, price: PriceCandidates) -> None:
         self.problem, self.price = problem, price
+        self.algebra = algebra_of(problem)
         views = problem.pool.views
-        shifts = np.array([max(view.smallest_eigenvalue(), 0.0) for view in views])
-        self.kernels = np.empty((len(views), problem.n, problem.n))
-        for kernel, view in zip(self.kernels, views, strict=True):
-            check_time()
-            kernel[:] = view.whole_kernel()
-        self.kernels -= shifts[:, None, None] * np.eye(problem.n)
-        self.eps = problem.pool.eps + shifts
         self.empty = Standing.of(problem, np.zeros(len(views)), problem.k)  # no items of k
+        self.tau, self.divisor = problem.tau, utility_of(problem).divisor(problem.k)
 
     # --- a node -----------------------------------------------------------------------------------
 
@@ -190,8 +181,8 @@ class Tree:
         few = room <= DEEPEST and math.comb(len(branch.rows), room) <= _SMALL
         if few or room <= 2:
             return self.search(branch, best), *none
-        branch, hadamard = self._thinned(branch, best)
-        if len(branch.rows) < room or min(bound, hadamard) <= best.value + _SURE:
+        branch, plain = self._thinned(branch, best)
+        if len(branch.rows) < room or min(bound, plain) <= best.value + _SURE:
             return best, *none
         prices, constant = self.prices(branch, best)
         return best, *self._children(node, branch, prices, constant, best)
@@ -200,51 +191,42 @@ class Tree:
         chosen = np.flatnonzero(node == 1)
         n, k = self.problem.n, self.problem.k
         rows = np.flatnonzero((node == 0) & self.problem.constraints.may_add(chosen, n, k))
-        K = self.kernels[:, rows[:, None], rows]
-        base = np.zeros(len(K))
-        if len(chosen):
-            L = self.kernels[:, chosen[:, None], chosen]
-            L = L + self.eps[:, None, None] * np.eye(len(chosen))
-            C = np.linalg.cholesky(L)
-            base = 2.0 * np.log(np.diagonal(C, axis1=1, axis2=2)).sum(axis=1)
-            V = np.linalg.solve(C, self.kernels[:, chosen[:, None], rows])
-            K = K - V.swapaxes(1, 2) @ V
-        return Branch(chosen, rows, k - len(chosen), base, K)
+        return self.algebra.branch(chosen, rows, k - len(chosen))
 
     # --- bounds -----------------------------------------------------------------------------------
 
     def _thinned(self, branch: Branch, best: Best) -> tuple[Branch, float]:
-        """The branch without candidates that cannot be in a better set, and Hadamard's bound."""
+        """The branch without candidates that cannot be in a better set, and a bound on them all."""
         while len(branch.rows) >= branch.room:
-            gains = np.log(_diagonals(branch.K) + self.eps[:, None])  # (M, m)
-            with_each = self._hadamard(branch.base, gains, branch.room)
+            with_each = self._with_each(branch)
             keep = with_each > best.value + _SURE
             if keep.all():
                 return branch, float(with_each.max())
-            branch = _restrict(branch, np.flatnonzero(keep))
+            branch = branch.restrict(np.flatnonzero(keep))
         return branch, -np.inf
 
-    def _hadamard(self, base: Floats, gains: Floats, room: int) -> Floats:
-        """(m,) bound on every set that has a given candidate.
+    def _with_each(self, branch: Branch) -> Floats:
+        """(m,) bound on every set that has a given candidate, such as Hadamard's.
 
-        View by view: its own gain and the room - 1 best others. For all views together: for any
+        View by view: its own measure and the room - 1 best others. For all views together: for any
         weights, F is at most the weighted mean of d plus an entropy, and there the same items
         count in every view.
         """
-        tops = _top_sums(gains, room - 1)  # (M, m) of the others, for every candidate
-        by_view = self.empty.fair_scores(base[:, None] + gains + tops)
-        d = (base + gains.mean(axis=1) * room) / self.problem.k + self.empty.offsets
-        w = soft_min_weights(d, self.problem.tau)
-        joint = (w @ gains)[None, :]
-        entropy = entropy_price(w, self.problem.tau)
-        fixed = w @ (base / self.problem.k + self.empty.offsets) + entropy
-        together = fixed + (joint + _top_sums(joint, room - 1))[0] / self.problem.k
+        measures, room = self.algebra.measures(branch), branch.room
+        sums = measures + _top_sums(measures, room - 1)  # (M, m) with the best others
+        by_view = self.empty.fair_scores(self.algebra.ceiling(branch, sums))
+        divisor, at = self.divisor, measures.mean(axis=1) * room
+        constants, slopes = self.algebra.tangent(branch, at)
+        w = soft_min_weights((constants + slopes * at) / divisor + self.empty.offsets, self.tau)
+        joint = ((w * slopes) @ measures)[None, :]
+        fixed = w @ (constants / divisor + self.empty.offsets) + entropy_price(w, self.tau)
+        together = fixed + (joint + _top_sums(joint, room - 1))[0] / divisor
         return np.asarray(np.minimum(by_view, together))
 
     def prices(self, branch: Branch, best: Best) -> tuple[Floats, float]:
         """By candidate (m,), and a constant: a set that has `room` of them scores at most that."""
         standing = self.empty._replace(totals=branch.base)
-        return self.price(branch.K, self.eps, standing, branch.room, best.value, _SURE)
+        return self.price(self.algebra.held(branch), standing, branch.room, best.value, _SURE)
 
     def _children(
         self, node: NDArray[np.int8], branch: Branch, prices: Floats, constant: float, best: Best
@@ -270,40 +252,26 @@ class Tree:
     # --- to the end -------------------------------------------------------------------------------
 
     def search(self, branch: Branch, best: Best) -> Best:
-        """The best set of a subtree, by depth-first search with Hadamard's bound."""
+        """The best set of a subtree, by depth-first search with the bound by norms."""
         check_time()
         branch, bound = self._thinned(branch, best)
         if len(branch.rows) < branch.room or bound <= best.value + _SURE:
             return best
         if branch.room <= 2:
             return self._finish(branch, best)
-        order = np.argsort(-np.log(_diagonals(branch.K) + self.eps[:, None]).sum(axis=0))
-        branch = _restrict(branch, order)
+        branch = branch.restrict(np.argsort(-self.algebra.measures(branch).sum(axis=0)))
         for j in range(len(branch.rows) - branch.room + 1):
-            best = self.search(self._condition(branch, j), best)
+            best = self.search(self.algebra.condition(branch, j), best)
         return best
-
-    def _condition(self, branch: Branch, j: int) -> Branch:
-        """Candidate j chosen, those before it given up."""
-        c = branch.K[:, j, j] + self.eps
-        v = branch.K[:, j, j + 1 :]
-        K = branch.K[:, j + 1 :, j + 1 :] - (v / c[:, None])[:, :, None] * v[:, None, :]
-        chosen = np.append(branch.chosen, branch.rows[j])
-        return Branch(chosen, branch.rows[j + 1 :], branch.room - 1, branch.base + np.log(c), K)
 
     def _finish(self, branch: Branch, best: Best) -> Best:
         """The last one or two items, all at once."""
-        diagonals = _diagonals(branch.K)
         if branch.room == 1:
-            dets = diagonals + self.eps[:, None]
-            picks = np.arange(len(branch.rows))[:, None]
+            totals, picks = self.algebra.singles(branch), np.arange(len(branch.rows))[:, None]
         else:
             i, j = np.triu_indices(len(branch.rows), 1)
-            # (a + eps)(b + eps) - v^2 without cancelling what a small ridge contributes.
-            a, b, e = diagonals[:, i], diagonals[:, j], self.eps[:, None]
-            dets = np.maximum(a * b - branch.K[:, i, j] ** 2, 0.0) + e * (a + b + e)
-            picks = np.stack([i, j], axis=1)
-        values = self.empty.fair_scores(branch.base[:, None] + np.log(dets))
+            totals, picks = self.algebra.pairs(branch, i, j), np.stack([i, j], axis=1)
+        values = self.empty.fair_scores(totals)
         rules = self.problem.constraints
         for t in np.argsort(-values, kind="stable") if rules else [int(np.argmax(values))]:
             if values[t] <= best.value + _SURE:
@@ -312,15 +280,6 @@ class Tree:
             if not rules or rules.is_met(indices):
                 return Best(indices, float(values[t]))
         return best
-
-
-def _restrict(branch: Branch, keep: Indices) -> Branch:
-    K = branch.K[:, keep[:, None], keep]
-    return branch._replace(rows=branch.rows[keep], K=K)
-
-
-def _diagonals(K: Floats) -> Floats:
-    return np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0)
 
 
 def _top_sums(gains: Floats, count: int) -> Floats:

@@ -37,6 +37,13 @@ def rounding(norms: Floats, eps: Floats, size: int) -> float:
     return 16.0 * float(np.finfo(np.float64).eps) * worst / size
 
 
+def set_rounding(problem: Problem, eps: Floats) -> float:
+    """How far totals of sets that are made of kernels may be from scores, per item, for views of
+    these ridges."""
+    pool = problem.pool
+    return rounding(pool.largest_norms, eps, 1) + lost_below_zero(pool)
+
+
 def lost_below_zero(pool: Pool, margin: float = 1.0) -> float:
     """How far determinants of K + eps I may be from scores, per item, where a kernel was rounded:
     scores count its eigenvalues below zero as zero. `margin`: as of `View.smallest_eigenvalue`."""

@@ -1,0 +1,213 @@
+"""The certificate and the exact search of representative sets, against enumeration by the twin."""
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cases
+import reference
+from fairnepv import Calibration, InputError, Pool
+from fairnepv.concave import certify, check_proof, proof_arrays, read_proof
+from fairnepv.concave.dual import Dual, price
+from fairnepv.concave.topk import TopK, price_candidates
+from fairnepv.loop import run
+from fairnepv.objective import UTILITIES
+from fairnepv.objective.explained_bound import HeldVariance, VarianceDual
+from fairnepv.problem import Constraints, Problem, calibrated
+from fairnepv.search.enumeration import enumerate_subsets
+from fairnepv.search.exact import Exact
+from search_problems import feasible_subsets, hostile_shares, pose, representative
+
+EXPLAINED = UTILITIES["representative"]
+EPS = {"text": 0.4, "vision": 1.0}
+N, K, TAU = 14, 4, 0.1
+
+
+def hostile_twin(seed):
+    pool = hostile_shares(seed)
+    rounding = 1e-8 * max(1.0, 1e-2 / min(pool.problem.pool.eps))
+    return pool, rounding
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_exact_and_exhaustive_find_every_optimum_and_no_bound_is_below(seed):
+    pool, rounding = hostile_twin(seed)
+    problem = pool.problem
+    certificate = certify(problem)
+    assert certificate.upper_bound >= pool.best - 1e-12
+    for name, own in zip(problem.pool.names, pool.d.max(axis=0), strict=True):
+        assert certificate.by_view[name] >= own - 1e-12
+        assert certificate.spectral[name] >= own - 1e-12
+        assert certificate.diagonal[name] >= own - 1e-12
+    everything = enumerate_subsets(problem)
+    assert everything.value == pytest.approx(pool.best, abs=rounding)
+    tied = {tuple(sorted(S)) for S in everything.tied.tolist()}
+    clear = {S for S, F in zip(pool.subsets, pool.F, strict=True) if pool.best - 1e-11 <= F}
+    assert len(tied & clear) or rounding > 1e-8
+    outcome = run(Exact(problem, np.array(pool.subsets[0]), price_candidates))
+    assert outcome.state.value == pytest.approx(pool.best, abs=rounding)
+    assert outcome.state.upper >= pool.best - 1e-12
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_dual_variables_prove_something_true(seed):
+    """Whatever x, level, mass and axes: forged ones as well."""
+    pool, _ = hostile_twin(seed)
+    problem, rng = pool.problem, np.random.default_rng(seed)
+    for _ in range(4):
+        rows = np.sort(rng.permutation(problem.n)[: rng.integers(1, problem.n + 1)])
+        views = tuple(
+            VarianceDual(
+                float(rng.choice([0.0, 10.0 ** rng.uniform(-6, 0)])),
+                rng.exponential(size=len(rows)) * 10.0 ** rng.uniform(-2, 2),
+                float(10.0 ** rng.uniform(-8, 1)),
+                int(rng.integers(view.p + 1)),
+            )
+            for view in problem.pool.views
+        )
+        weights = rng.dirichlet(np.ones(len(views)))
+        assert price(problem, Dual(weights, rows, views)).bound >= pool.best
+
+
+def features(seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return dict(zip(EPS, cases.random_views(rng, N, [6, 9]), strict=True))
+
+
+def posed(data: dict[str, np.ndarray]) -> Problem:
+    none, raw = Calibration("none"), Pool.of(data, eps=EPS)
+    pool = calibrated(raw, none, "representative")
+    return Problem(pool, K, TAU, none, utility="representative")
+
+
+@pytest.fixture(scope="module")
+def proof():
+    return certify(posed(features())).proof
+
+
+def stored(proof) -> dict[str, np.ndarray]:
+    file = io.BytesIO()
+    np.savez(file, **proof_arrays(proof))
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def best_of(data: dict[str, np.ndarray]) -> float:
+    own = [(data[name], eps) for name, eps in EPS.items()]
+    scores = [
+        reference.soft_min(np.array([reference.explained(Phi, eps, S) for Phi, eps in own]), TAU)
+        for S in feasible_subsets(Constraints(), N, K)
+    ]
+    return max(scores)
+
+
+def test_a_proof_is_stored_read_and_checked(proof):
+    verified = check_proof(Pool.of(features(), eps=EPS), read_proof(stored(proof)))
+    assert verified.holds
+    assert verified.upper_bound == pytest.approx(proof.upper_bound, abs=1e-12)
+    assert best_of(features()) <= verified.upper_bound <= best_of(features()) + 0.15
+
+
+def test_the_objective_is_a_term(proof):
+    arrays = stored(proof)
+    about = json.loads(str(arrays["about"]))
+    assert about["terms"]["objective"] == "representative"
+    for name in ("diverse", "other", 3, None):
+        about["terms"]["objective"] = name
+        with pytest.raises(InputError):
+            read_proof({**arrays, "about": np.array(json.dumps(about))})
+    with pytest.raises(InputError, match="objective"):
+        proof.terms.refuse_other(replace(proof.terms, objective="diverse"))
+
+
+def test_old_proofs_of_diverse_sets_are_read():
+    data = features()
+    none = Calibration("none")
+    problem = Problem(none.apply(Pool.of(data, eps=EPS)), K, TAU, none)
+    arrays = stored(certify(problem).proof)
+    about = json.loads(str(arrays["about"]))
+    about["format"] = "fairnepv bound 1"
+    with pytest.raises(InputError, match="objective"):
+        read_proof({**arrays, "about": np.array(json.dumps(about))})
+    del about["terms"]["objective"]
+    read = read_proof({**arrays, "about": np.array(json.dumps(about))})
+    assert read.terms.objective == "diverse"
+    assert check_proof(Pool.of(data, eps=EPS), read).holds
+
+
+CHANGES = {
+    "x": lambda x: 0.5 * x,
+    "level": lambda x: 0.3 * x + 0.01,
+    "mass": lambda x: x + 0.5,
+    "axes": lambda x: 1,
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_forged_dual_variables_prove_no_less_than_the_truth(proof, field):
+    dual, own = proof.dual, proof.dual.views[0]
+    changed = replace(own, **{field: CHANGES[field](getattr(own, field))})
+    forged = replace(proof, dual=replace(dual, views=(changed, *dual.views[1:])))
+    verified = check_proof(Pool.of(features(), eps=EPS), forged)
+    assert verified.upper_bound >= best_of(features())
+    smaller = replace(proof, upper_bound=proof.upper_bound - 1e-6)
+    assert not check_proof(Pool.of(features(), eps=EPS), smaller).holds
+
+
+DAMAGE = {
+    "joint/x-0": [lambda x: -x, lambda x: x[1:], lambda x: x[:, None], lambda x: x * np.nan],
+    "joint/levels": [lambda x: x - 9, lambda x: x[:1], lambda x: x * np.inf],
+    "joint/masses": [lambda x: x - 9, lambda x: x[:1], lambda x: x + np.nan],
+    "joint/axes": [lambda x: x + 99, lambda x: x - 99, lambda x: x + 0.5, lambda x: x[:1]],
+    "alone-1/x-0": [lambda x: x.astype(str), lambda x: x[:0]],
+    "alone-0/rows": [lambda x: x + N, lambda x: x[::-1]],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_arrays_are_refused(proof, name):
+    for change in DAMAGE[name]:
+        arrays = stored(proof)
+        arrays[name] = change(arrays[name])
+        with pytest.raises(InputError):
+            check_proof(Pool.of(features(), eps=EPS), read_proof(arrays))
+
+
+def test_every_array_is_needed(proof):
+    arrays = stored(proof)
+    for name in arrays:
+        rest = {key: value for key, value in arrays.items() if key != name}
+        with pytest.raises(InputError):
+            read_proof(rest)
+
+
+def test_other_data_does_not_bear_the_claim_out(proof):
+    assert not check_proof(Pool.of(features(seed=1), eps=EPS), proof).holds
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_majorant_is_above_every_set_and_next_to_its_lower_bound(seed):
+    rng = np.random.default_rng(seed)
+    n, p, k = 12, int(rng.integers(2, 16)), int(rng.integers(1, 8))
+    Phi, eps = cases.random_views(rng, n, [p])[0], float(10.0 ** rng.uniform(-1, 1))
+    problem = representative(pose([Phi], k, 1.0, [eps]))
+    view = problem.pool.views[0]
+    rows = HeldVariance.of(view, np.arange(n), p)
+    kernels = HeldVariance.of_kernels(eps, Phi @ Phi.T, Phi @ Phi.T @ Phi @ Phi.T / np.sum(Phi**2))
+    subsets = feasible_subsets(Constraints(), n, k)[:: max(1, 2 * k)]
+    for held in (rows, kernels):
+        x = 0.7 * reference.capped_simplex(rng.standard_normal(n), k) + 0.3 * k / n
+        slope = EXPLAINED.majorant(held, x, k, None)
+        constant = slope.value - slope.prices @ x
+        for S in subsets:
+            assert constant + slope.prices[list(S)].sum() >= reference.explained(Phi, eps, S) - 1e-9
+        assert slope.least <= slope.value + 1e-12
+        assert slope.least >= slope.value - 0.1  # exact where M and C commute
+    topk = TopK((rows,), np.zeros(1), 1.0, k, k, Constraints(), utility=EXPLAINED)
+    for S in subsets[:5]:
+        value = topk.at(np.isin(np.arange(n), S).astype(float)).value
+        assert value == pytest.approx(reference.explained(Phi, eps, S), abs=0.1)
