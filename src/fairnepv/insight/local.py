@@ -18,6 +18,7 @@ from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, View, inverse_norms
+from fairnepv.views.centering import centered
 
 _FAINTEST = 1e-6  # of the largest eigenvalue between landmarks: what is below is left out
 
@@ -42,7 +43,7 @@ def local_features(
     """
     share = _check_share(company)
     degree, most = check_count("power", power), check_count("landmarks", landmarks)
-    pool = Pool.of(data, views=views, engine=engine, center=True)
+    pool = centered(Pool.of(data, views=views, engine=engine))
     units = (view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in pool.views)
     pool = pool.with_views(pool.names, tuple(units))
     rows = np.arange(pool.n)
