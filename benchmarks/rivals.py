@@ -34,8 +34,8 @@ def medoids(rows: Rows, k: int, seed: int) -> Indices:
 
 
 def k_center(rows: Rows, k: int, seed: int) -> Indices:
-    """Farthest first [Gonzalez 1985; as core-set in Sener and Savarese 2018]: begun at the row
-    nearest to the mean, always the row farthest from all picks."""
+    """Farthest first [Gonzalez]: the row nearest to the mean, then always the row farthest from all
+    picks."""
     picks = [int(squared_distances(rows, rows.mean(axis=0)[None]).argmin())]
     nearest = squared_distances(rows, rows[picks])[:, 0]
     while len(picks) < k:
@@ -59,7 +59,7 @@ def facility_location(rows: Rows, k: int, seed: int) -> Indices:
 
 
 def typiclust(rows: Rows, k: int, seed: int) -> Indices:
-    """The most typical row of each of k clusters [Hacohen, Dekel and Weinshall 2022].
+    """The most typical row of each of k clusters [TypiClust].
 
     Typical is a row with a small mean distance to its nearest neighbours within the cluster.
     """
@@ -73,8 +73,8 @@ def typiclust(rows: Rows, k: int, seed: int) -> Indices:
 
 
 def herding(rows: Rows, k: int, seed: int) -> Indices:
-    """Kernel herding [Chen, Welling and Smola 2010]: the row that is most like the pool and least
-    like the picks, by a Gaussian kernel as wide as the median distance."""
+    """The row that is most like the pool and least like the picks, by a Gaussian kernel as wide as
+    the median distance [Herding]."""
     squared = squared_distances(rows, rows)
     kernel = np.exp(-0.5 * squared / np.median(squared))
     mean, of_picks = kernel.mean(axis=0), np.zeros(len(rows))
