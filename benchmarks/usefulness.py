@@ -45,7 +45,8 @@ MEASURES = {
 }
 OURS, DIVERSE = "representative", "diverse"
 TYPICAL = "diverse, typicality"
-DRAWN = ("random", "k-means medoids", DIVERSE, TYPICAL, OURS, f"{OURS}, averaged")
+RIVALS_DRAWN = ("random", "k-means medoids", "facility location")
+DRAWN = (*RIVALS_DRAWN, DIVERSE, TYPICAL, OURS, f"{OURS}, averaged")  # in the figure
 
 
 class Setting(NamedTuple):
@@ -244,7 +245,7 @@ def draw(results: Results) -> bytes:
             axes.set_xticks([case.k for case in cases], [str(case.k) for case in cases])
             axes.minorticks_off()
             axes.set_title(pool, fontsize=9)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=7)
         figure.supxlabel("k", fontsize=9)
         figure.supylabel("accuracy on all other rows", fontsize=9)
         return png_of(figure)
