@@ -5,23 +5,22 @@ so far. Partial sets are scored with 1/|S|; the `Frontier` says which row is the
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fairnepv.compute.clock import seconds_for, unlimited
+from fairnepv.compute.clock import now, unlimited
 from fairnepv.errors import Status
-from fairnepv.loop import run
-from fairnepv.objective import Standing, subset_merit
+from fairnepv.loop import MOMENT, Budget, run
+from fairnepv.objective import Standing
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
 from fairnepv.search.frontier import OVERFLOWS, WINDOW, Frontier, Judge
 from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Floats, Indices
 
-_SCORING = 2.0  # operations of a score, times k, k and all columns
-_QUICK = 0.02  # seconds of a score that make two of them worth it when time is up
+_FEW = 4.0  # times k rows that a set is filled up from when time is up
 
 
 @dataclass(frozen=True)
@@ -72,23 +71,30 @@ class Greedy:
             self._frontier = self._latest = Frontier(self.problem, self._judge, indices)
         return self._frontier
 
-    def filled(self, state: GreedyState, status: Status) -> Indices:
-        """The picks of a run that ended so, filled up to k where they are fewer.
+    def filled(self, state: GreedyState, status: Status) -> tuple[Indices, bool]:
+        """The picks of a run that ended so, filled up to k where they are fewer; and whether they
+        are in greedy order.
 
-        After an interruption or the deadline no row is looked at again: what is known of the rows
-        by then is a bound on what they would bring, and rows that are drawn by lot may be better.
+        After an interruption or the deadline not all rows are looked at again: greedy goes on for a
+        part of a moment among few, of which half are the best by what is known of them, a bound on
+        what they would bring, and half are drawn by lot, as the best by a bound are often alike.
         """
         problem, indices = self.problem, state.indices
         if not status.stops_everything or len(indices) == problem.k:
-            return complete(problem, indices)
-        filled = complete(problem, indices, self._latest)
-        if seconds_for(_SCORING * problem.k**2 * problem.pool.width) > _QUICK:
-            return filled
-        lots = problem.rng(Stream.FILLED).random(problem.n)
-        lots[indices] += 1.0
-        others = np.setdiff1d(problem.constraints.best_set(lots, problem.k), indices)
-        drawn = np.concatenate([indices, others]).astype(np.int64)
-        return max((filled, drawn), key=functools.partial(subset_merit, problem))
+            return complete(problem, indices), len(indices) == problem.k
+        preference = problem.rng(Stream.FILLED).random(problem.n)
+        known = _by_known_scores(problem, indices, self._latest or self._at(indices))
+        preference[known[: int(_FEW / 2 * problem.k)]] += 1.0
+        preference[indices] += 2.0
+        rows = shortlist(problem, preference, _FEW)
+        few = Greedy(problem.take(rows), self._judge)
+        begun = replace(state, indices=np.searchsorted(rows, indices))
+        with unlimited():
+            outcome = run(few, budget=Budget(deadline=now() + MOMENT / 2), state=begun)
+            if few._latest is None:  # nothing was looked at
+                return complete(problem, indices, self._latest), False
+            chosen = outcome.state.indices
+            return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
 
 
 def how_it_ended(status: Status, chosen: int, k: int) -> str:
@@ -99,8 +105,8 @@ def how_it_ended(status: Status, chosen: int, k: int) -> str:
     }
     return (
         f"{ends.get(status, 'rounding in float64 ended the search')} after {chosen} of {k} items "
-        "were chosen by greedy; the rest are the best rows by the scores known then, or rows drawn "
-        "by lot where these score higher"
+        "were chosen by greedy from all rows; the others are from few rows, some of them drawn by "
+        "lot"
     )
 
 
@@ -109,16 +115,7 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     knows them; without one after a pass."""
     if len(indices) == problem.k:
         return indices
-    pool, judge = problem.pool, functools.partial(Standing.of, problem)
-    with np.errstate(**OVERFLOWS):
-        try:
-            frontier = frontier or Frontier(problem, judge, indices, coarse=False)
-        except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
-            frontier = Frontier(problem, judge, indices[:0], coarse=False)
-        gains = frontier.utility.gains(pool.place.get(frontier.variances) + pool.eps[:, None])
-        scores = frontier.standing(len(indices) + 1).fair_scores(gains)
-    scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
-    order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
+    order = _by_known_scores(problem, indices, frontier)
     if problem.constraints.quotas is None:  # or who may come depends on who came before
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
         others = order[allowed[order]]
@@ -130,6 +127,23 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
         indices = np.append(indices, order[np.argmax(allowed[order])])
     return indices
+
+
+def _by_known_scores(
+    problem: Problem, indices: Indices, frontier: Frontier | None = None
+) -> Indices:
+    """All rows, the best addition first, by the scores that a frontier knows; without one after a
+    pass."""
+    pool, judge = problem.pool, functools.partial(Standing.of, problem)
+    with np.errstate(**OVERFLOWS):
+        try:
+            frontier = frontier or Frontier(problem, judge, indices, coarse=False)
+        except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
+            frontier = Frontier(problem, judge, indices[:0], coarse=False)
+        gains = frontier.utility.gains(pool.place.get(frontier.variances) + pool.eps[:, None])
+        scores = frontier.standing(len(indices) + 1).fair_scores(gains)
+    scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
+    return ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
 
 
 def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:
