@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.compute.clock import now, unlimited
+from fairnepv.compute.clock import check_time, now, unlimited
 from fairnepv.errors import Status
 from fairnepv.loop import MOMENT, Budget, run
 from fairnepv.objective import Standing
@@ -68,7 +68,13 @@ class Greedy:
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
         if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
-            self._frontier = self._latest = Frontier(self.problem, self._judge, indices)
+            frontier = Frontier(self.problem, self._judge, indices[:0])
+            for row in indices:  # one by one, so that a resumed run goes on to the last bit
+                check_time()
+                frontier.extend(int(row))
+            if len(indices):
+                frontier.refresh_all()
+            self._frontier = self._latest = frontier
         return self._frontier
 
     def filled(self, state: GreedyState, status: Status) -> tuple[Indices, bool]:
@@ -76,14 +82,15 @@ class Greedy:
         are in greedy order.
 
         After an interruption or the deadline not all rows are looked at again: greedy goes on for a
-        part of a moment among few, of which half are the best by what is known of them, a bound on
-        what they would bring, and half are drawn by lot, as the best by a bound are often alike.
+        part of a moment among few, of which half are the best by what is known of them and half are
+        drawn by lot. What is known is a bound, and the best by a bound are often alike; so whatever
+        is still missing then is drawn by lot.
         """
         problem, indices = self.problem, state.indices
         if not status.stops_everything or len(indices) == problem.k:
             return complete(problem, indices), len(indices) == problem.k
-        preference = problem.rng(Stream.FILLED).random(problem.n)
-        known = _by_known_scores(problem, indices, self._latest or self._at(indices))
+        lots = problem.rng(Stream.FILLED).random(problem.n)
+        preference, known = lots.copy(), _by_known_scores(problem, indices, self._latest)
         preference[known[: int(_FEW / 2 * problem.k)]] += 1.0
         preference[indices] += 2.0
         rows = shortlist(problem, preference, _FEW)
@@ -91,10 +98,10 @@ class Greedy:
         begun = replace(state, indices=np.searchsorted(rows, indices))
         with unlimited():
             outcome = run(few, budget=Budget(deadline=now() + MOMENT / 2), state=begun)
-            if few._latest is None:  # nothing was looked at
-                return complete(problem, indices, self._latest), False
-            chosen = outcome.state.indices
-            return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
+        chosen = rows[outcome.state.indices]
+        lots[chosen] += 1.0
+        drawn = np.setdiff1d(problem.constraints.best_set(lots, problem.k), chosen)
+        return np.concatenate([chosen, drawn]).astype(np.int64), not len(drawn)
 
 
 def how_it_ended(status: Status, chosen: int, k: int) -> str:
