@@ -16,8 +16,10 @@ import cases
 import reference
 from cases import Array, Case
 from fairnepv import relax as relax_data
+from fairnepv.api.inputs import pose
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
+from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem
 from fairnepv.stiefel import SOLVERS, Relaxation, lbfgs, make_solver, relax
@@ -1110,3 +1112,35 @@ def test_wide_pools_of_many_rows_are_relaxed_in_the_span():
     dense = rng.standard_normal((60_000, 5))
     problem = Problem(Pool.of({"wide": wide, "dense": dense}), 300, 0.05, Calibration("none"))
     assert isinstance(choose_coordinates(problem), Spanned)
+
+
+def test_a_point_that_an_iteration_has_reported_is_not_computed_again(monkeypatch):
+    """Nor is any product made for the record of a solve that time or Ctrl-C has cut."""
+    problem = pose(cases.random_views(np.random.default_rng(5), 30, [6, 7]), 4)
+    frames, at = [], StiefelObjective.at
+
+    def counted(objective, V):
+        frames.append(V)
+        return at(objective, V)
+
+    monkeypatch.setattr(StiefelObjective, "at", counted)
+    for steps in (2, 300):
+        frames.clear()
+        relax(problem, make_solver(k=4, max_steps=steps))
+        assert len({id(V) for V in frames}) == len(frames)  # all are alive
+    step = lbfgs.Lbfgs.step
+    for lost in (2, 4):
+        frames.clear()
+        monkeypatch.setattr(
+            lbfgs.Lbfgs,
+            "step",
+            lambda *a, at=lost: step(*a) if a[1].steps < at else interrupted(*a),
+        )
+        assert relax(problem, session=Context()).status is Status.INTERRUPTED
+        assert len({id(V) for V in frames}) == len(frames)
+
+
+def interrupted(iteration, state):
+    """A step that Ctrl-C ends after its first product."""
+    iteration._point(state.V.copy())
+    raise KeyboardInterrupt
