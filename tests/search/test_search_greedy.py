@@ -408,7 +408,7 @@ def test_what_time_has_cut_is_filled_by_the_rules(seed):
         assert obeys(rules, filled)
 
 
-def test_where_no_row_can_be_looked_at_in_time_the_rest_is_drawn(monkeypatch):
+def test_where_no_row_can_be_looked_at_in_time_what_is_known_decides(monkeypatch):
     monkeypatch.setattr(greedy_module, "MOMENT", -1.0)
     rng = np.random.default_rng(1)
     problem = pose([rng.standard_normal((60, 5))], 9, 0.1, [0.1])

@@ -83,25 +83,26 @@ class Greedy:
 
         After an interruption or the deadline not all rows are looked at again: greedy goes on for a
         part of a moment among few, of which half are the best by what is known of them and half are
-        drawn by lot. What is known is a bound, and the best by a bound are often alike; so whatever
-        is still missing then is drawn by lot.
+        drawn by lot: what is known is a bound, and the best by a bound are often alike. What is
+        still missing then are the best of the few by what is known of them by now.
         """
         problem, indices = self.problem, state.indices
         if not status.stops_everything or len(indices) == problem.k:
             return complete(problem, indices), len(indices) == problem.k
-        lots = problem.rng(Stream.FILLED).random(problem.n)
-        preference, known = lots.copy(), _by_known_scores(problem, indices, self._latest)
-        preference[known[: int(_FEW / 2 * problem.k)]] += 1.0
+        preference = problem.rng(Stream.FILLED).random(problem.n)
+        known = _known_scores(problem, indices, self._latest)
+        best = min(int(_FEW / 2 * problem.k), problem.n)
+        preference[np.argpartition(known, -best)[-best:]] += 1.0
         preference[indices] += 2.0
         rows = shortlist(problem, preference, _FEW)
         few = Greedy(problem.take(rows), self._judge)
         begun = replace(state, indices=np.searchsorted(rows, indices))
         with unlimited():
             outcome = run(few, budget=Budget(deadline=now() + MOMENT / 2), state=begun)
-        chosen = rows[outcome.state.indices]
-        lots[chosen] += 1.0
-        drawn = np.setdiff1d(problem.constraints.best_set(lots, problem.k), chosen)
-        return np.concatenate([chosen, drawn]).astype(np.int64), not len(drawn)
+            chosen = outcome.state.indices
+            if few._latest is None:  # not even the picks could be looked at once more
+                return complete(problem, indices, self._latest), False
+            return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
 
 
 def how_it_ended(status: Status, chosen: int, k: int) -> str:
@@ -122,7 +123,8 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     knows them; without one after a pass."""
     if len(indices) == problem.k:
         return indices
-    order = _by_known_scores(problem, indices, frontier)
+    scores = _known_scores(problem, indices, frontier)
+    order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     if problem.constraints.quotas is None:  # or who may come depends on who came before
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
         others = order[allowed[order]]
@@ -136,11 +138,9 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     return indices
 
 
-def _by_known_scores(
-    problem: Problem, indices: Indices, frontier: Frontier | None = None
-) -> Indices:
-    """All rows, the best addition first, by the scores that a frontier knows; without one after a
-    pass."""
+def _known_scores(problem: Problem, indices: Indices, frontier: Frontier | None) -> Floats:
+    """(n,) scores of the set with each row, as far as a frontier knows them; without one after a
+    pass. Those of rows that are chosen mean nothing."""
     pool, judge = problem.pool, functools.partial(Standing.of, problem)
     with np.errstate(**OVERFLOWS):
         try:
@@ -149,8 +149,7 @@ def _by_known_scores(
             frontier = Frontier(problem, judge, indices[:0], coarse=False)
         gains = frontier.utility.gains(pool.place.get(frontier.variances) + pool.eps[:, None])
         scores = frontier.standing(len(indices) + 1).fair_scores(gains)
-    scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
-    return ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
+    return np.asarray(np.nan_to_num(scores, nan=-1e300, neginf=-1e300))  # unknown scores go last
 
 
 def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:
