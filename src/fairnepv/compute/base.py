@@ -59,6 +59,11 @@ class RowBlock(Protocol):
         """`cross` in float32 where that is quicker, good to `View.coarse_error`."""
         return self.cross(anchor)
 
+    def unscaled(self, anchor: Any, coarse: bool) -> tuple[Array, Array | None]:
+        """`cross` or `coarse`, and (b, 1) scales of the rows that are still to be multiplied in,
+        if any: whoever sums over the columns has less to multiply."""
+        return (self.coarse(anchor) if coarse else self.cross(anchor)), None
+
 
 @dataclass(frozen=True)
 class Block:
