@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from fairnepv.report.words import rounded_up
+from fairnepv.objective import UNITS
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence
 from fairnepv_studies.protocol.results import BOUND, Unit, best_methods
@@ -31,7 +31,7 @@ def table(run: Run, k: int) -> str:
     rows = cells(run.results, run.seconds, k)
     bold = [[name, f"**{fair}**" if name in best else fair, *rest] for name, fair, *rest in rows]
     bound, seconds = run.proof(k).upper_bound, run.seconds[Unit(k, BOUND, 0)]
-    proven = f"no set scores above {rounded_up(bound)}, proven in {seconds:.1f} s"
+    proven = f"no set scores above {UNITS['diverse'].rounded_up(bound)}, proven in {seconds:.1f} s"
     return f"k = {k:,} of {run.settings.n:,}; {proven}.\n\n{markdown(headings(run.results), bold)}"
 
 

@@ -65,7 +65,7 @@ def _greedy_with_swaps(data: Any, k: int, tau: float, calibration: str) -> float
     problem = pose(data, k, tau, calibration)
     session = Context()
     found = improve(problem, greedy(problem, session), check_effort("balanced"), session)
-    return fair_score(problem.pool, found.indices, tau)
+    return fair_score(problem.pool, found.indices, tau, problem.utility)
 
 
 def main() -> None:

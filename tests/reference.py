@@ -26,6 +26,12 @@ TIE = 1e-10  # scores closer than this are tied (docs/method.md#ties)
 # --- Views: calibration and kernels (Remark 1, Assumption 1) --------------------------------------
 
 
+def centered(Phi: Array) -> Array:
+    """Rows less the mean of all rows (docs/method.md#centred-views)."""
+    mean = sum(row.astype(np.float64) for row in Phi) / len(Phi)
+    return np.array([row - mean for row in Phi])
+
+
 def unit_diagonal(Phi: Array) -> Array:
     """Rows of length one, so that Phi Phi^T has unit diagonal (Remark 1); a zero row stays zero."""
     return np.array([row / (np.linalg.norm(row) or 1.0) for row in Phi])

@@ -48,6 +48,11 @@ class Status(Enum):
     """How a run ended; the value is the message, with the remedy where there is one."""
 
     CONVERGED = "converged: the residual is below the tolerance"
+    GLOBAL = "solved globally: by the dual no frame has more, but for the tolerance"
+    MIXED = (
+        "the dual is solved, but at its optimum an eigenvalue is repeated and frames are mixed; "
+        "this frame is the best that ascent found, and how far the bound is above it is reported"
+    )
     SADDLE = (
         "stationary, but the curvature check found a direction of ascent, so this is a saddle and "
         "not a maximum: start elsewhere (start='random') or use solver='accelerated'"
@@ -128,6 +133,8 @@ class Status(Enum):
 
 _SUCCESS = {
     Status.CONVERGED,
+    Status.GLOBAL,
+    Status.MIXED,
     Status.ROUNDING_FLOOR,
     Status.DEGENERATE,
     Status.COMPLETE,

@@ -16,19 +16,31 @@ from fairnepv.signatures import Option, options_of
 
 EFFORTS = ("fast", "balanced", "thorough")
 CALIBRATIONS = ("unit-diagonal", "trace", "none", "efficiency")
+# What the picks are for, and the defaults that depend on it: an option that is None has these.
+OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
+    "diverse": {"tau": 0.05, "eps": 0.1, "center": False},
+    "representative": {"tau": 0.02, "eps": 1.0, "center": True},
+}
+DIVERSE, REPRESENTATIVE = OBJECTIVES
 SHARE = 0.1  # of the rows that a FairSelector keeps
 ByView = Mapping[str, float]
 _METHOD = Option("auto")
 
 # What each option is for: one line for the command line and for Python; after " -- ", for Python.
 _TEXTS = """
+objective: What are the picks for? diverse: to audit, to test, to find rare things;
+    representative: to train on or to label. -- Scores of diverse picks are volumes, in nats per
+    item; of representative ones the share of a view's variance over the pool that they explain.
 views: Columns by view name, if data is one (n, p) array.
-tau: Soft-min temperature. -- As it falls, F_tau approaches the worst view's score.
-eps: Ridge, common or by view.
+tau: Soft-min temperature; {tau}. -- As it falls, F_tau approaches the worst view's score.
+eps: Ridge, common or by view; {eps}.
+center: Take the mean of all rows off every row of a view, before it is calibrated; {center}. --
+    None is also: as the `calibration` of an earlier result has it.
 calibration: unit-diagonal, trace, none, efficiency, or a factor for each view. -- Factors are
     on L. The `calibration` of an earlier result is taken, too.
 quality: Weights of the rows. -- (n,), common or by view name: L = diag(sqrt q) K diag(sqrt q) +
-    eps I; `fairnepv.typicality(data)` makes some that keep junk outliers out.
+    eps I; of representative picks, how much there is to be explained of each row.
+    `fairnepv.typicality(data)` makes some that keep junk outliers out.
 priorities: Weight of a view in the soft-min; they sum to 1.
 engine: Who computes: local, torch, torch:cuda, ray (the cluster of this machine),
     ray://HOST:PORT or local-ray. -- Or an engine; None is local, or the device where tensors
@@ -40,13 +52,13 @@ exclude: Items that must not be chosen. -- Named as those of include.
 groups: A group label for every row.
 quotas: How many of a group. -- By label a number or (least, most) with None for free, or
     'proportional' for all of them, which is the default.
-floors: The least d that a view must keep.
+floors: The least score that a view must keep; a share for representative.
 random_state: Random state.
 ids: Row ids. -- (n,), or by view name, and then the views are aligned by them.
 effort: How hard to search. -- 'fast' (fair greedy), 'balanced' (also tabu search and swaps, about
     a second and some hundred products) or 'thorough' (more of each, and more starts).
 oversampling: The NEPv start has a shortlist of so many times k items.
-gap: Duality gap of the bound, in nats per item.
+gap: Duality gap of the bound, in nats per item, or in shares.
 memory_limit: Keep to so much memory besides the data, such as 2GiB, by keeping less. -- Bytes
     or text, at the cost of time; `plan` says beforehand what is then done.
 time_limit: Seconds for the whole call; the best found until then is returned. -- And marked. The
@@ -70,10 +82,12 @@ method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or 
     k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
-solver: accelerated, or Algorithm 1 of the paper: plain, damped, shifted, damped-shifted.
+solver: accelerated, dual (solved globally, for representative), or Algorithm 1 of the paper:
+    plain, damped, shifted, damped-shifted.
 start: Where to begin: spectral or random. -- Or a frame (n, k), or k rows.
 tol: Residual at which to stop; the paper's unscaled one for Algorithm 1. -- That is k
-    ||A_perp||_F for 'accelerated', ||A - V/k||_F for the others.
+    ||A_perp||_F for 'accelerated', ||A - V/k||_F for Algorithm 1, and for 'dual' how far the bound
+    is above the value.
 max_steps: At most so many steps.
 alpha: Damping of Algorithm 1, below 1.
 sigma: Level shift of Algorithm 1.
@@ -84,9 +98,11 @@ limit: Most subsets to look at.
 class Scale(TypedDict, total=False):
     """Views and how their scores become one."""
 
+    objective: Annotated[str, Option(DIVERSE, checks.one_of(*OBJECTIVES))]
     views: Annotated[Mapping[str, Any] | None, Option(None)]
-    tau: Annotated[float, Option(0.05, checks.check_positive)]
-    eps: Annotated[float | ByView, Option(0.1)]
+    tau: Annotated[float | None, Option(None, checks.optional(checks.check_positive))]
+    eps: Annotated[float | ByView | None, Option(None)]
+    center: Annotated[bool | None, Option(None, checks.optional(checks.check_flag))]
     calibration: Annotated[Any, Option("unit-diagonal")]
     quality: Annotated[Any, Option(None)]
     priorities: Annotated[ByView | None, Option(None)]
@@ -204,10 +220,24 @@ ALL: dict[str, Option] = {
     for kind in (SelectOptions, CompareOptions, ScoreOptions, RelaxOptions, ExhaustiveOptions)
     for name, option in options_of(kind).items()
 }
-for _name, _text in re.findall(r"^(\w+): (.+(?:\n +.+)*)", _TEXTS, re.MULTILINE):
+_usual, *_others = OBJECTIVES.items()
+_DEFAULTS = {
+    name: "; ".join([f"by default {value}", *(f"{own[name]} for {o}" for o, own in _others)])
+    for name, value in _usual[1].items()
+}
+for _name, _text in re.findall(
+    r"^(\w+): (.+(?:\n +.+)*)", _TEXTS.format(**_DEFAULTS), re.MULTILINE
+):
     ALL[_name].help, _, ALL[_name].more = " ".join(_text.split()).partition(" -- ")
 
 
-def default(name: str) -> Any:
-    """The default of an option."""
-    return ALL[name].default
+def default(name: str, objective: str = DIVERSE) -> Any:
+    """The default of an option; where that depends on the objective, with this one."""
+    return OBJECTIVES[objective].get(name, ALL[name].default)
+
+
+def as_objective_wants(options: Mapping[str, Any]) -> Any:
+    """The same options with the defaults of their objective for those that are None; but for
+    `center`, which the calibration of an earlier result may bring."""
+    usual = {**OBJECTIVES[options["objective"]], "center": None}
+    return {n: usual.get(n) if value is None else value for n, value in options.items()}

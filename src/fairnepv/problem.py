@@ -15,7 +15,7 @@ from fairnepv.constraints import Mask as Mask
 from fairnepv.constraints import Quotas as Quotas
 from fairnepv.constraints import largest as largest
 from fairnepv.errors import InputError
-from fairnepv.options import default
+from fairnepv.options import DIVERSE, default
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import with_moments
@@ -25,7 +25,7 @@ WIDEST_GRAM = 4096  # a (P, P) Gram matrix and its eigenvectors: 256 MiB, half a
 _MOST_LIFT = 1e5  # nats beside which float64 still tells scores apart by the tie tolerance
 _MANY = 256  # picks among few rows that a device makes sooner than the host
 
-DEFAULT_UTILITY = "diverse"  # of `objective.UTILITIES`: log-determinants
+DEFAULT_UTILITY = DIVERSE  # of `objective.UTILITIES`: log-determinants
 
 
 class Stream(IntEnum):
@@ -144,6 +144,20 @@ def calibrated(pool: Pool, calibration: Calibration, utility: str = DEFAULT_UTIL
         return calibration.apply(pool)
     bare = calibration.apply(replace(pool, quality=None))
     return replace(with_moments(bare, pool.quality), quality=pool.quality)
+
+
+def with_weighed_rows(problem: Problem) -> Problem:
+    """The problem that frames are asked about. Where quality w says how much there is to be
+    explained of a row, K becomes diag(sqrt w) K diag(sqrt w), and its trace that of the moments;
+    for the diverse utility calibration has done so already."""
+    pool = problem.pool
+    if problem.utility == DEFAULT_UTILITY or pool.quality is None:
+        return problem
+    views = []
+    for name, view in pool.items():
+        root = np.sqrt(pool.quality[name])
+        views.append(view.scaled(root if view.scale is None else view.scale * root, view.offset))
+    return replace(problem, pool=pool.with_views(pool.names, tuple(views)))
 
 
 def check_k(k: Any, n: int) -> int:

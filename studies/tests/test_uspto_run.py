@@ -451,7 +451,7 @@ def test_nothing_is_less_than_zero_by_rounding_and_what_prints_the_same_is_as_go
 
 
 def test_a_bound_below_a_score_is_no_bound():
-    scored = SubsetScore({"a": -1.0}, -1.0, {"a": 1.0}, {"a": 0.5})
+    scored = SubsetScore("diverse", {"a": -1.0}, -1.0, {"a": 1.0}, {"a": 0.5})
     assert measures(scored, -1.0 - 1e-12)["efficiency"] == 1.0
     with pytest.raises(NumericalError, match=r"bound -1\.01 is no bound"):
         measures(scored, -1.01)

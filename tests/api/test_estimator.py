@@ -28,7 +28,9 @@ EXPECTED = fairnepv.select(DATA, 4).indices
 
 PARAMS = {
     "k": 4,
+    "objective": "diverse",
     "views": COLUMNS,
+    "center": True,
     "tau": 0.2,
     "eps": {"text": 0.1, "vision": 0.3},
     "calibration": "trace",

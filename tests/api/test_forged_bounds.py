@@ -46,6 +46,8 @@ def certified(calibration: Any = "unit-diagonal", **options: Any) -> Proof:
 
 def scaled(Phi: np.ndarray, name: str, calibration: Calibration) -> np.ndarray:
     """Features as the terms of a certificate would have them."""
+    if calibration.center:
+        Phi = reference.centered(Phi)
     if calibration.normalize:
         return reference.unit_diagonal(Phi)
     return math.sqrt(calibration.factors.get(name, 1.0)) * Phi
@@ -149,11 +151,13 @@ def forgeries(proof: Proof) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     [
         *((calibration, False) for calibration in [*CALIBRATIONS, "cut short"]),
         ("unit-diagonal", True),
+        ("trace", "centred"),
     ],
     ids=str,
 )
 def test_every_field_is_computed_again_checked_or_printed(calibration, ruled):
-    options = {**RULED, "priorities": {"text": 0.3, "vision": 0.7}} if ruled else {}
+    options = {**RULED, "priorities": {"text": 0.3, "vision": 0.7}} if ruled is True else {}
+    options |= {"center": True} if ruled == "centred" else {}
     proof = certified(cut_short() if calibration == "cut short" else calibration, **options)
     honest = verified_summary(verify_bound(DATA, proof))
     accepted, refused = 0, 0

@@ -39,8 +39,10 @@ NO_NUMBERS_BY_VIEW = [
 ]
 BAD: dict[str, list[Any]] = {
     "k": [None, *NOT_WHOLE[:-2], -HUGE, HUGE, 1.0, N, {3}, "3"],
-    "tau": NOTHING + NOT_POSITIVE,
-    "eps": NOTHING + NOT_POSITIVE + NO_NUMBERS_BY_VIEW,
+    "objective": NO_NAME,
+    "center": [flag for flag in NO_FLAG if flag is not None],
+    "tau": NOT_POSITIVE,
+    "eps": NOT_POSITIVE + NO_NUMBERS_BY_VIEW,
     "views": [*NO_MAP, {}, {"a": "x"}, {"a": 99}, {"a": None}, {3: [0]}, {"a": [0.5]}],
     "calibration": [None, 3, "x", [], math.nan, True, {}, {"text": 1.0}, *NO_NUMBERS_BY_VIEW],
     "quality": ["x", 3, [1.0], [[1.0] * N], [-1.0] * N, [math.nan] * N, ["x"] * N, [None] * N,

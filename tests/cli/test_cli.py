@@ -833,6 +833,7 @@ def test_an_output_that_cannot_be_written_does_not_take_the_others_along(run, fo
             {"priorities": {"text": 0.9, "vision": 0.1}, "tau": 0.5},
         ),
         ("--quality weights.npy --eps 0.5", {"quality": WEIGHTS, "eps": 0.5}),
+        ("--center", {"center": True}),
     ],
 )
 def test_certify_is_the_library_call_and_its_proof_holds(run, ruled, pool, options, knobs):
@@ -864,6 +865,7 @@ def test_certify_is_the_library_call_and_its_proof_holds(run, ruled, pool, optio
         "--include chosen.txt --k-more --quality weights.npy",
         "--exclude barred.csv --groups groups.txt --quota a=1 --quota b=..5",
         "--priority text=0.9 --priority vision=0.1 --calibration trace",
+        "--center",
     ],
 )
 def test_the_command_that_certify_prints_expects_the_terms_that_were_asked_for(run, ruled, options):
@@ -893,6 +895,7 @@ def test_what_a_verifier_names_is_what_the_bound_is_about(run, ruled):
         "--tau 0.2",
         "--eps 1",
         "--calibration none",
+        "--center",
         f"-k {K + 1}",
         "--include chosen.txt",
     ):

@@ -108,9 +108,9 @@ def test_a_set_in_hand_is_scored_though_time_is_up(eps):
     pool, S = pose(data, K, eps=eps).pool, np.arange(K)
     together = SumView(pool.views, (0.5, 0.25, 0.25))
     for own in (pool, pool.with_views(("sum",), (together,))):
-        expected = [subset_scores(own, S), *subset_gains(own, S)]
+        expected = [subset_scores(own, S, "diverse"), *subset_gains(own, S, "diverse")]
         with clock.limited(clock.Limit(clock.now() - 1.0)):
-            found = [subset_scores(own, S), *subset_gains(own, S)]
+            found = [subset_scores(own, S, "diverse"), *subset_gains(own, S, "diverse")]
         np.testing.assert_array_equal(np.stack(found), np.stack(expected))
 
 

@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import fairnepv
+import reference
+from fairnepv.compute import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io.read import open_rows
 from fairnepv.io.rows import Reordered
 from fairnepv.views import DenseView, DiagonalView, KernelView, Pool, SparseView, SumView, View
+from fairnepv.views.centering import centered
 
 Array = NDArray[np.float64]
 
@@ -341,7 +344,31 @@ CONSTRUCTORS: list[Callable[[Any], Given]] = [
 ]
 
 
-@pytest.fixture(params=CONSTRUCTORS, ids=lambda make: make.__name__)
+def about_the_mean(make: Callable[[Any], Given]) -> Callable[[Any], Given]:
+    """The same view under center=True, and the literal centred rows."""
+
+    def made(tmp: Any) -> Given:
+        given = make(tmp)
+        features = None if given.features is None else reference.centered(given.features)
+        K = reference.centered(reference.centered(given.K).T)
+        rank, stored = given.rank, given.stored
+        view: Any = centered(Pool(("v",), (given.view,), LocalEngine())).views[0]
+        if isinstance(given.view, KernelView):  # of full rank no longer
+            rank = min(given.rank, N - 1)
+            stored = N * rank
+        parts = tuple(replace(part, rank=min(part.rank, N - 1)) for part in given.parts)
+        return replace(
+            given, view=view, K=K, features=features, rank=rank, stored=stored, parts=parts
+        )
+
+    made.__name__ = f"centered_{make.__name__}"
+    return made
+
+
+CENTERED = [about_the_mean(make) for make in CONSTRUCTORS if make is not sum_of_scaled]
+
+
+@pytest.fixture(params=CONSTRUCTORS + CENTERED, ids=lambda make: make.__name__)
 def unscaled(request: Any, tmp_path: Any) -> Given:
     return request.param(tmp_path)
 
@@ -360,7 +387,7 @@ def given_view(request: Any, unscaled: Given) -> Given:
 
 
 def _dense(x: Any) -> Array:
-    return x.toarray() if sp.issparse(x) else x
+    return x.toarray() if hasattr(x, "toarray") else x
 
 
 def _close(actual: Any, expected: Array, given: Given, precision: float | None = None) -> None:

@@ -857,7 +857,7 @@ def test_the_knee_is_farthest_from_the_chord(values):
 def bare_curve(sizes: Any, values: Any) -> Any:
     sizes = np.asarray(sizes)
     return fairnepv.Curve(
-        sizes, np.asarray(values, dtype=float), {}, {}, sizes, sizes, Status.COMPLETE
+        "diverse", sizes, np.asarray(values, dtype=float), {}, {}, sizes, sizes, Status.COMPLETE
     )
 
 
@@ -875,6 +875,8 @@ def test_the_largest_size_with_a_score():
     assert found.largest_with(fair_score=0.31) == 2
     assert found.largest_with(fair_score=-7) == 8
     assert found.largest_with(fair_score=0.6) is None
+    assert found.smallest_with(fair_score=0.2) == 2
+    assert found.smallest_with(fair_score=0.6) is None
     for wrong in ("a", None, True):
         with pytest.raises(InputError, match="fair_score must be a number"):
             found.largest_with(fair_score=wrong)

@@ -144,9 +144,9 @@ def test_subset_scores_are_the_papers(case):
     rng = np.random.default_rng(3)
     for size in range(1, case.k + 2):
         S = rng.choice(problem.n, size=min(size, problem.n), replace=False)
-        d = subset_scores(problem.pool, S)
+        d = subset_scores(problem.pool, S, "diverse")
         np.testing.assert_allclose(d, reference.subset_scores(Ls, S), rtol=1e-10, atol=1e-10)
-        F = fair_score(problem.pool, S, case.tau)
+        F = fair_score(problem.pool, S, case.tau, "diverse")
         assert pytest.approx(reference.fair_score(Ls, S, case.tau), rel=1e-10, abs=1e-10) == F
 
 
@@ -157,7 +157,7 @@ def test_subset_scores_keep_their_digits_at_a_small_ridge(eps):
     pool = Pool.of({"view": np.tile(x, (10, 1))}, eps=eps)
     expected = (math.log(k * 169 + eps) + (k - 1) * math.log(eps)) / k
     # a row that is computed as 1e-16 of the largest still counts beside a ridge of 1e-15
-    assert subset_scores(pool, np.arange(k))[0] == pytest.approx(expected, abs=1e-12)
+    assert subset_scores(pool, np.arange(k), "diverse")[0] == pytest.approx(expected, abs=1e-12)
 
 
 # --- what each item of a subset adds --------------------------------------------------------------
@@ -170,11 +170,13 @@ def test_gains_are_differences_of_log_determinants(case):
     rng = np.random.default_rng(4)
     for size in range(1, case.k + 2):
         S = rng.choice(problem.n, size=min(size, problem.n), replace=False)
-        gains = subset_gains(problem.pool, S)
+        gains = subset_gains(problem.pool, S, "diverse")
         assert gains.shape == (len(S), len(Ls))
         for q, L in enumerate(Ls):
             np.testing.assert_allclose(gains[:, q], reference.gains(L, S), rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(gains.mean(axis=0), subset_scores(problem.pool, S), atol=1e-9)
+        np.testing.assert_allclose(
+            gains.mean(axis=0), subset_scores(problem.pool, S, "diverse"), atol=1e-9
+        )
 
 
 @EXAMPLES
@@ -185,11 +187,11 @@ def test_gains_follow_the_order_of_the_items(seed):
     views = cases.clustered_views(rng, 12, [5, 4], 4)
     pool = Pool.of(views, eps=0.1)
     S = rng.permutation(12)[: rng.integers(2, 9)]
-    gains = subset_gains(pool, S)
+    gains = subset_gains(pool, S, "diverse")
     j = int(rng.integers(1, len(S) + 1))
-    np.testing.assert_allclose(subset_gains(pool, S[:j]), gains[:j], atol=1e-10)
+    np.testing.assert_allclose(subset_gains(pool, S[:j], "diverse"), gains[:j], atol=1e-10)
     np.testing.assert_allclose(
-        subset_gains(pool, S[::-1]).sum(axis=0), gains.sum(axis=0), atol=1e-10
+        subset_gains(pool, S[::-1], "diverse").sum(axis=0), gains.sum(axis=0), atol=1e-10
     )
     alone = np.log([[view[i] @ view[i] + 0.1 for view in views] for i in S])
     np.testing.assert_allclose(gains[0], alone[0], atol=1e-12)
@@ -210,11 +212,11 @@ def test_gains_of_every_kind_of_view(storage):
     S = np.array([7, 0, 3, 5, 8])
     plain = np.stack([reference.gains(L, S) for L in kernels(views, eps, quality)], axis=1)
     none = Calibration("none").apply(pool)
-    np.testing.assert_allclose(subset_gains(none, S), plain, atol=1e-10)
+    np.testing.assert_allclose(subset_gains(none, S, "diverse"), plain, atol=1e-10)
     offsets = {"a": -2.0, "b": 0.7}
     moved = Calibration("explicit", offsets=offsets).apply(pool)
     expected = plain + list(offsets.values())
-    np.testing.assert_allclose(subset_gains(moved, S), expected, atol=1e-10)
+    np.testing.assert_allclose(subset_gains(moved, S, "diverse"), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.3])
@@ -222,7 +224,9 @@ def test_gains_of_a_diagonal_view_are_the_logs_of_its_values(eps):
     values = np.array([5.0, 1e-3, 2.0, 1e4, 1.0])
     pool = Pool.of({"d": DiagonalView(values, eps=eps)})
     S = np.array([3, 1, 0, 4])
-    np.testing.assert_allclose(subset_gains(pool, S)[:, 0], np.log(values[S] + eps), atol=1e-13)
+    np.testing.assert_allclose(
+        subset_gains(pool, S, "diverse")[:, 0], np.log(values[S] + eps), atol=1e-13
+    )
 
 
 def equal_rows(eps: float) -> tuple[cases.Array, cases.Array]:
@@ -240,13 +244,13 @@ def test_gains_of_repeated_rows_at_a_ridge_below_rounding(eps):
     with pytest.raises(np.linalg.LinAlgError):
         np.linalg.cholesky(reference.kernel(rows, eps)[np.ix_(S, S)])
     for view in (rows, KernelView(rows @ rows.T)):
-        gains = subset_gains(Pool.of({"view": view}, eps=eps), S)[:, 0]
+        gains = subset_gains(Pool.of({"view": view}, eps=eps), S, "diverse")[:, 0]
         assert np.isfinite(gains).all()
         if eps == 1e-18:  # a smaller one drowns in the rounding of singular values as well
             np.testing.assert_allclose(gains, expected, atol=1e-9)
     if eps == 1e-18:
         pool = Pool.of({"view": rows}, eps=eps)
-        assert gains.mean() == pytest.approx(subset_scores(pool, S)[0], abs=1e-9)
+        assert gains.mean() == pytest.approx(subset_scores(pool, S, "diverse")[0], abs=1e-9)
 
 
 def test_gains_follow_the_order_at_a_ridge_below_rounding():
@@ -260,13 +264,15 @@ def test_gains_follow_the_order_at_a_ridge_below_rounding():
         (3, 2, 1, 0): [own[3], own[2], own[1], copy],
     }
     for S, expected in orders.items():
-        np.testing.assert_allclose(subset_gains(pool, np.array(S))[:, 0], expected, atol=1e-12)
+        np.testing.assert_allclose(
+            subset_gains(pool, np.array(S), "diverse")[:, 0], expected, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("eps", [1e-6, 1e-9])
 def test_gains_of_repeated_rows_at_a_small_ridge(eps):
     rows, expected = equal_rows(eps)
-    gains = subset_gains(Pool.of({"view": rows}, eps=eps), np.arange(6))[:, 0]
+    gains = subset_gains(Pool.of({"view": rows}, eps=eps), np.arange(6), "diverse")[:, 0]
     np.testing.assert_allclose(gains, expected, atol=1e-13 * 169 / eps)
 
 
@@ -274,8 +280,8 @@ def test_gains_of_repeated_rows_at_a_small_ridge(eps):
 def test_gains_add_up_to_the_score_where_the_ridge_is_near_rounding(eps):
     rows = reference.unit_diagonal(np.random.default_rng(0).standard_normal((4, 3)))
     pool, S = Pool.of({"view": np.tile(rows, (2, 1))}, eps=eps), np.arange(8)
-    score = subset_scores(pool, S)[0]
-    assert subset_gains(pool, S).mean() == pytest.approx(score, abs=1e-6)
+    score = subset_scores(pool, S, "diverse")[0]
+    assert subset_gains(pool, S, "diverse").mean() == pytest.approx(score, abs=1e-6)
 
 
 @SMALL
@@ -526,8 +532,10 @@ def test_common_rescaling_adds_a_constant(seed, exponent):
         other = objective_of(problem).at(V)
         assert other.value == pytest.approx(one.value + math.log(c), abs=1e-8)
         np.testing.assert_allclose(other.A, one.A, atol=1e-7 * scale)
-        F = fair_score(problem_of(case).pool, S, case.tau)
-        assert fair_score(problem.pool, S, case.tau) == pytest.approx(F + math.log(c), abs=1e-8)
+        F = fair_score(problem_of(case).pool, S, case.tau, "diverse")
+        assert fair_score(problem.pool, S, case.tau, "diverse") == pytest.approx(
+            F + math.log(c), abs=1e-8
+        )
 
 
 @EXAMPLES
@@ -549,10 +557,10 @@ def test_repeated_views_on_frames_and_subsets(seed, q):
     shift = growth - case.tau * math.log1p(one.weights[q])
     assert point_at(extra, V).value == pytest.approx(one.value + shift, abs=1e-8)
     pool = problem_of(case).pool
-    w = soft_min_weights(subset_scores(pool, S), case.tau)
+    w = soft_min_weights(subset_scores(pool, S, "diverse"), case.tau)
     shift = growth - case.tau * math.log1p(w[q])
-    F = fair_score(problem_of(extra).pool, S, case.tau)
-    assert pytest.approx(fair_score(pool, S, case.tau) + shift, abs=1e-8) == F
+    F = fair_score(problem_of(extra).pool, S, case.tau, "diverse")
+    assert pytest.approx(fair_score(pool, S, case.tau, "diverse") + shift, abs=1e-8) == F
 
 
 @EXAMPLES
@@ -568,7 +576,9 @@ def test_one_view_is_its_own_soft_min(seed):
     assert point.value == pytest.approx(reference.logdet(V.T @ L @ V) / case.k, abs=1e-9)
     pool = problem_of(case).pool
     for tau in (1e-3, case.tau, 1e3, math.inf):
-        assert fair_score(pool, S, tau) == pytest.approx(reference.subset_score(L, S), abs=1e-9)
+        assert fair_score(pool, S, tau, "diverse") == pytest.approx(
+            reference.subset_score(L, S), abs=1e-9
+        )
 
 
 # --- other coordinates ----------------------------------------------------------------------------
@@ -594,7 +604,9 @@ def test_scoring_reads_float32_rows_in_float64():
     pool = Pool.of({"view": DenseView(rows)}, eps=1e-3)
     S = np.arange(6)
     (L,) = [reference.kernel(rows.astype(np.float64), 1e-3)]
-    assert subset_scores(pool, S)[0] == pytest.approx(reference.subset_score(L, S), abs=1e-11)
+    assert subset_scores(pool, S, "diverse")[0] == pytest.approx(
+        reference.subset_score(L, S), abs=1e-11
+    )
 
 
 @pytest.mark.parametrize("tau", [1e6, 1e12, 1e16, 1e100, 1e300])

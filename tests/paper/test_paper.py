@@ -74,10 +74,10 @@ def test_lemma_1_embedding(case):
             np.testing.assert_allclose(G, L[np.ix_(S, S)], rtol=1e-12, atol=1e-12)
         d = reference.subset_scores(Ls, S)
         np.testing.assert_allclose(point.view_values, d, atol=1e-10)
-        np.testing.assert_allclose(subset_scores(problem.pool, S), d, atol=1e-10)
+        np.testing.assert_allclose(subset_scores(problem.pool, S, "diverse"), d, atol=1e-10)
         F = reference.fair_score(Ls, S, case.tau)
         assert point.value == pytest.approx(F, abs=1e-10)
-        assert fair_score(problem.pool, S, case.tau) == pytest.approx(F, abs=1e-10)
+        assert fair_score(problem.pool, S, case.tau, "diverse") == pytest.approx(F, abs=1e-10)
 
 
 @SMALL
@@ -589,9 +589,9 @@ def test_appendix_c_worked_table(row):
     expected = cases.PAPER_TABLE[row]
     problem = paper_problem()
     S = np.array(expected.subset)
-    text, vision = subset_scores(problem.pool, S)
+    text, vision = subset_scores(problem.pool, S, "diverse")
     assert (round(text, 3), round(vision, 3)) == (expected.text, expected.vision)
-    F = fair_score(problem.pool, S, problem.tau)
+    F = fair_score(problem.pool, S, problem.tau, "diverse")
     assert round(F, 3) == expected.fair_score
     assert pytest.approx(reference.fair_score(paper_kernels(), S, problem.tau), abs=1e-12) == F
     low, high = reference.soft_min_bracket(np.array([text, vision]), problem.tau)

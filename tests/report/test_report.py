@@ -90,6 +90,19 @@ def test_a_view_that_lost_under_efficiency():
     )
 
 
+def test_a_view_that_is_explained_less():
+    """Shares are said as they are, and a hundredth of the whole is noticeable."""
+    rows = (made_up("auto", {"a": 0.5, "b": 0.6}), made_up("other", {"a": 0.61, "b": 0.4125}))
+    shares = Comparison(tuple(replace(row, objective="representative") for row in rows))
+    assert left_behind(shares) == [
+        "other leaves b behind: it explains 41.25% of the variance there, auto 60.00%."
+    ]
+    assert "representative: fair score" in repr(shares["auto"])
+    close = replace(shares["auto"], scores={"a": 0.495, "b": 0.6}, settings=rows[1].settings)
+    (said,) = left_behind(Comparison((shares["auto"], close)))
+    assert said == "other leaves no view behind: none is 1 percentage point below auto."
+
+
 def test_the_view_that_lost_most_is_named():
     fair = {"a": 1.0, "b": 2.0, "c": 3.0}
     (said,) = sentences(fair, {"a": 0.9, "b": 1.5, "c": 2.8})
@@ -268,6 +281,8 @@ def test_the_record_of_a_score():
     score = fairnepv.score(digits(), [3, 1, 4])
     record = plain(score_record(score))
     assert record == {
+        "objective": "diverse",
+        "unit": "nats per item",
         "fair_score": score.fair_score,
         "scores": dict(score.scores),
         "worst_view": score.worst_view,

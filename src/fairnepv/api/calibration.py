@@ -41,11 +41,12 @@ def calibrate(
             f"calibration must be one of {', '.join(CALIBRATIONS)}, or a mapping from views to "
             f"factors, not {rule!r}"
         )
+    bare = Calibration(rule, center=pool.centered)
     if rule == "none":
-        return Calibration(rule)
+        return bare
     if rule == "trace":
-        return Calibration(rule, factors=_trace_factors(pool))
-    unit = Calibration(rule, normalize=True)
+        return replace(bare, factors=_trace_factors(pool))
+    unit = replace(bare, normalize=True)
     if rule == "unit-diagonal":
         return unit
     rules = constraints or Constraints()
@@ -81,7 +82,8 @@ def described(calibration: Calibration) -> str:
         for words, values in kinds.items()
         for name, value in values.items()
     ]
-    rows = ["rows of unit length"] if calibration.normalize else []
+    rows = ["centred rows"] if calibration.center else []
+    rows += ["rows of unit length"] if calibration.normalize else []
     return ", ".join([calibration.rule, *rows, *numbers])
 
 
@@ -95,7 +97,7 @@ def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
         name: float(np.log(check_positive("calibration factor", value, name)))
         for name, value in factors.items()
     }
-    return Calibration("explicit", offsets=offsets)
+    return Calibration("explicit", offsets=offsets, center=pool.centered)
 
 
 def _in_form(pool: Pool, claimed: Calibration) -> Calibration:

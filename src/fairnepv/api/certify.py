@@ -70,11 +70,12 @@ def verify_bound(
 ) -> Verified:
     """What the dual variables of a certificate prove for this data, whoever made them.
 
-    A certificate brings the terms of its problem along: k, tau, eps, calibration, constraints,
-    priorities. The numbers of a calibration are computed again from its rule and the data, and
-    refused where they differ, if it has a rule: explicit factors have none, nor has a calibration
-    that was cut short. These and the other terms are the question, which only you can know: they
-    are in the result (`claimed.terms`), and whatever of them you hand in is compared with them.
+    A certificate brings the terms of its problem along: k, tau, eps, center, calibration,
+    constraints, priorities. Means and the numbers of a calibration are computed again from the data
+    and its rule, and the latter refused where they differ, if it has a rule: explicit factors have
+    none, nor has a calibration that was cut short. These and the other terms are the question,
+    which only you can know: they are in the result (`claimed.terms`), and whatever of them you hand
+    in is compared with them.
 
     Of the options give views, ids, quality and engine as they were, and any other term that the
     certificate should have; those that are left out are not compared.
@@ -102,7 +103,8 @@ def _pool_of_terms(data: Any, terms: Terms, options: Mapping[str, Any]) -> Pool:
     terms.check_views(tuple(given))
     own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
     eps = {name: value for name, value in terms.eps.items() if name not in own}
-    pool = pool_of(data, {**options, "eps": eps})
+    posed = {"eps": eps, "center": terms.calibration.center, "calibration": None}
+    pool = pool_of(data, {**options, **posed})
     terms.check_pool(pool)
     return pool
 
@@ -112,6 +114,7 @@ def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions
     if other := sorted({"floors", "random_state"} & set(options)):
         raise InputError(f"a bound has no {other[0]}; leave it out")
     expected = set(options) - {*_READ, "calibration"}  # which is checked by itself
+    expected -= {"center"} if options.get("center") is None else set()
     if k is None and not expected:
         return
     plain: ProblemOptions = {**options, "calibration": "none"}

@@ -38,10 +38,11 @@ def _fingerprint(problem: Problem, plan: Plan, options: SelectOptions, key: byte
     rules, pool = problem.constraints, problem.pool
     quotas = rules.quotas
     groups = () if quotas is None else (quotas.groups, quotas.least, quotas.most)
-    norms = (pool.squared_norms, pool.offsets)
+    weights = () if pool.quality is None else pool.quality.values()
+    numbers = (pool.squared_norms, pool.offsets, *weights)
     with block_threads(problem.work()):
         rows = _probe(pool, key)
-    return fingerprint_of(settings, *norms, *rows, rules.fixed_in, rules.fixed_out, *groups)
+    return fingerprint_of(settings, *numbers, *rows, rules.fixed_in, rules.fixed_out, *groups)
 
 
 def _probe(pool: Pool, key: bytes) -> list[Any]:

@@ -45,7 +45,10 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
     problem = pose_within_limit(data, k, searching, names, call)
     if methods is None:
-        names = [name for name in names if refusal(problem, name) is None]
+        refused = [name for name in names if refusal(problem, name) is not None]
+        names = [name for name in names if name not in refused]
+        if refused:
+            call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
+from fairnepv.api.objectives import check_floors, check_objective, pool_as_asked
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_flag, is_finite
@@ -15,12 +17,13 @@ from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.loop import Context
-from fairnepv.options import ProblemOptions, SelectOptions
+from fairnepv.options import DIVERSE, ProblemOptions, SelectOptions, as_objective_wants, default
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.centering import centered
 from fairnepv.views.ids import check_ids, find_ids
 
 _SUM_ROUNDING = 1e-6
@@ -38,7 +41,9 @@ def pose(
 
     With a session its limit holds, and what it should tell the user goes there.
     """
-    given = checked("pose", ProblemOptions, options)
+    given = as_objective_wants(checked("pose", ProblemOptions, options))
+    objective = given["objective"]
+    check_objective(given)
     with nullcontext() if session is None else session.needed("rows were read and checked"):
         pool = pool_of(data, given)
     fixed_in = rows_named(pool, given["include"], "include")
@@ -50,10 +55,11 @@ def pose(
     weights = check_priorities(given["priorities"], pool.names)
     floors = _by_view("floors", given["floors"], pool.names)
     least = np.array([floors.get(name, -np.inf) for name in pool.names]) if floors else None
+    check_floors(least, pool.names, objective)
     means = means or Means()
     rule = calibrate(pool, given["calibration"], k, rules, means, session)
     return Problem(
-        rule.apply(pool),
+        pool_as_asked(pool, rule, objective),
         k,
         given["tau"],
         rule,
@@ -62,6 +68,7 @@ def pose(
         priorities=weights,
         floors=least,
         means=means,
+        utility=objective,
     )
 
 
@@ -73,19 +80,41 @@ def with_engine(options: SelectOptions) -> SelectOptions:
 
 
 def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:
-    """The views with their ids, weights and ridges, and who computes."""
+    """The views with their ids, weights and ridges, centred or not, and who computes."""
     named: Any = {name: options.get(name) for name in ("views", "eps", "ids", "quality", "engine")}
-    return Pool.of(data, **named)
+    wanted = wants_center(options)
+    pool = Pool.of(data, **named)
+    return centered(pool) if wanted else pool
+
+
+def wants_center(options: Mapping[str, Any]) -> bool:
+    """Whether views are to be centred: as somebody says, else as the calibration of an earlier
+    result has it, else as the objective wants it."""
+    said, record = options.get("center"), options.get("calibration")
+    said = None if said is None else check_flag("center", said)
+    if not isinstance(record, Calibration):
+        usual = default("center", options.get("objective", DIVERSE))
+        return bool(usual if said is None else said)
+    if said is not None and said != record.center:
+        raise InputError(
+            f"center is {said}, but the calibration that is handed in is one of "
+            f"{'centred views' if record.center else 'views as they came'}; leave center out, or "
+            "name the rule of the calibration"
+        )
+    return record.center
 
 
 def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     """The problem as far as shapes and headers tell, for a plan: no row is read, and neither rules
     nor ids are checked."""
-    given = completed("sketch", ProblemOptions, options)
+    given = as_objective_wants(completed("sketch", ProblemOptions, options))
+    check_objective(given)
     pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
+    pool = replace(pool, centered=wants_center(given))
     [k] = sizes_in_all([k], pool.n, given)
     rule = given["calibration"]
-    return Problem(pool, k, 1.0, Calibration(rule if isinstance(rule, str) else "given"))
+    named = Calibration(rule if isinstance(rule, str) else "given")
+    return Problem(pool, k, 1.0, named, utility=given["objective"])
 
 
 def sizes_in_all(sizes: Sequence[Any], n: int, options: Mapping[str, Any]) -> list[int]:

@@ -4,12 +4,13 @@ from typing import Any, Unpack
 
 from fairnepv.api.calibration import calibrate
 from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, rows_of_ids
+from fairnepv.api.objectives import check_objective, pool_as_asked
 from fairnepv.api.search import warn_of_ranks
 from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import OutOfTime, apart
 from fairnepv.loop import Context
-from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
+from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions, as_objective_wants
 from fairnepv.problem import Problem
 from fairnepv.search import enumerate_subsets
 from fairnepv.signatures import checked, part, takes
@@ -21,19 +22,23 @@ from fairnepv.views.scales import CUT_SHORT
 @takes(ScoreOptions)
 @apart
 def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
-    """How the given rows do: d_q per view, F_tau and coverage, in float64 from the rows.
+    """How the given rows do: d_q or the share of every view, F_tau and coverage, in float64 from
+    the rows.
 
     data: as for `select`.
     indices: rows of the pool; with `ids` by view name in the order of the first view. With `by_id`
         they are ids instead.
     """
-    given = checked("score", ScoreOptions, options)
+    given = as_objective_wants(checked("score", ScoreOptions, options))
+    check_objective(given)
     pool = pool_of(data, given)
     by_id = given["by_id"]
     rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)
     rule = calibrate(pool, given["calibration"], len(rows))
     weights = check_priorities(given["priorities"], pool.names)
-    problem = Problem(rule.apply(pool), len(rows), given["tau"], rule, priorities=weights)
+    tau, objective = given["tau"], given["objective"]
+    posed = pool_as_asked(pool, rule, objective)
+    problem = Problem(posed, len(rows), tau, rule, priorities=weights, utility=objective)
     warn_of_ranks(problem)
     return score_posed(problem, rows)
 

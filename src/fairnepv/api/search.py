@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.api.objectives import check_objective
 from fairnepv.api.selection import Selection, make_selection
 from fairnepv.checks import brief
 from fairnepv.compute import block_threads
@@ -22,7 +23,7 @@ from fairnepv.loop import MOMENT, Context, check_progress
 from fairnepv.methods import check_method, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
-from fairnepv.options import SelectOptions
+from fairnepv.options import DIVERSE, SelectOptions, as_objective_wants
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Effort, Found, check_effort, fair_order, greedy, misses_floors
 from fairnepv.views.base import Indices
@@ -35,7 +36,8 @@ _HASTE = 0.1  # of the time that is left, at most: what putting a set in order m
 
 def check_search(options: SelectOptions) -> SelectOptions:
     """What can be refused of a search before any data is looked at, besides single values."""
-    method = options["method"]
+    method, options = options["method"], as_objective_wants(options)
+    check_objective(options)
     check_hierarchical(options["hierarchical"], method)
     check_progress(options["progress"])
     if options["target_efficiency"] is not None and not options["certify"]:
@@ -142,6 +144,7 @@ def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
     pool, rules = problem.pool, problem.constraints
     floors = {} if problem.floors is None else by_view(pool, problem.floors)
     return {
+        "objective": problem.utility,
         "method": plan.method,
         "effort": plan.effort.name,
         "n": problem.n,
@@ -149,6 +152,7 @@ def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
         "views": {name: view.p for name, view in pool.items()},
         "tau": problem.tau,
         "eps": {name: view.ridge for name, view in pool.items()},
+        "center": problem.calibration.center,
         "calibration": problem.calibration.rule,
         "quality": pool.quality is not None,
         "included": len(rules.fixed_in),
@@ -163,7 +167,10 @@ def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
 
 
 def rank_notes(problem: Problem, certificate: Certificate | None = None) -> tuple[str, ...]:
-    """Views whose rank is below k, by the ranks that a certificate has found, else by widths."""
+    """Views whose rank is below k, by the ranks that a certificate has found, else by widths; no
+    score fills with log eps but those of log-determinants."""
+    if problem.utility != DIVERSE:
+        return ()
     ranks = {name: min(view.n, view.p) for name, view in problem.pool.items()}
     if certificate is not None:
         ranks |= {name: rank for name, rank in certificate.ranks.items() if rank is not None}

@@ -41,6 +41,10 @@ def select(
 def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
     """Choose k items so that no view is left behind, and say how good the choice is.
 
+    What are the picks for? To train on them or to label them: `objective="representative"`, picks
+    that stand for the pool. To audit, to test, to find what is rare: `"diverse"`, picks that are
+    unlike each other, which is the default.
+
     data: mapping from view names to (n, p) arrays, SciPy sparse matrices or views, or a list of
         them; with `views`, one (n, p) array whose columns `views` maps to names.
     k: how many, or a fraction of n; a list of sizes gives a mapping from size to Selection, each
@@ -96,7 +100,7 @@ def select_posed(
         if options["certify"]:
             with session.share(BOUND):
                 plan = replace(plan, certificate=prove(problem, plan.gap, session, plan.effort))
-        session.goal = plan.goal
+        session.goal = plan.goal(problem)
         return carry_out(problem, plan, session)
 
 
@@ -105,7 +109,7 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
     if not wanted or not all(map(is_one_size, wanted)):
         raise InputError(f"k must be a size or a list of sizes, each once, not {brief(sizes)}")
-    n = Pool.sketch(data, views=options["views"], eps=options["eps"]).n
+    n = Pool.sketch(data, views=options["views"]).n
     whole = sizes_in_all(wanted, n, options)  # fractions are resolved before sizes are compared
     if len(set(whole)) < len(whole):
         raise InputError(

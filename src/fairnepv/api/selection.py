@@ -6,7 +6,6 @@ two runs differ in their seconds, and `diff` says what differs between two selec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,14 @@ from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
 from fairnepv.methods.plan import Plan
-from fairnepv.objective import fair_value, soft_min_weights, subset_gains, subset_scores
+from fairnepv.objective import (
+    UNITS,
+    Nats,
+    fair_value,
+    soft_min_weights,
+    subset_gains,
+    subset_scores,
+)
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Enumeration
 from fairnepv.views import Calibration
@@ -35,8 +41,10 @@ _SURVEY = "_survey"  # where a selection keeps what a pass has found
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Score:
-    """How one subset does: d_q(S) per view in nats per item, and what follows from it."""
+    """How one subset does in every view, and what follows from it: d_q(S) in nats per item for the
+    objective 'diverse', the share of variance explained for 'representative'."""
 
+    objective: str
     scores: Mapping[str, float]
     fair_score: float
     view_weights: Mapping[str, float]
@@ -48,6 +56,11 @@ class Score:
             """C_q(S), mean cosine distance to the nearest pick; low is good."""
 
     @property
+    def units(self) -> Nats:
+        """In what the scores are told."""
+        return UNITS[self.objective]
+
+    @property
     def worst_view(self) -> str:
         return min(self.scores, key=self.scores.__getitem__)
 
@@ -56,7 +69,7 @@ class Score:
         return min(self.scores.values())
 
     def losses(self, against: Score) -> dict[str, float]:
-        """Per view what this subset has less than the other, in nats per item."""
+        """Per view what this subset has less than the other, in the units of their scores."""
         return {name: against.scores[name] - value for name, value in self.scores.items()}
 
 
@@ -82,7 +95,8 @@ class Selection(Score):
 
     indices: Indices  # in order of selection: the first j are a sensible subset
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
-    gains: Mapping[str, Floats]  # per view what each item in turn added to log det, (k,)
+    gains: Mapping[str, Floats]  # (k,) per view what each item in turn added to log det, or to the
+    # share: the mean of them is the score, or the sum
     certificate: Certificate | None
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
@@ -166,10 +180,11 @@ class Selection(Score):
             )
 
     def __repr__(self) -> str:
-        scores = ", ".join(f"{shown(name)}: {value:.4f}" for name, value in self.scores.items())
+        say = self.units.shown
+        scores = ", ".join(f"{shown(name)}: {say(value)}" for name, value in self.scores.items())
         return (
-            f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}: fair "
-            f"score {self.fair_score:.4f} ({scores}), {self.status.name}>"
+            f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}, "
+            f"{self.objective}: fair score {say(self.fair_score)} ({scores}), {self.status.name}>"
         )
 
     @property
@@ -190,15 +205,17 @@ class Selection(Score):
 
     @property
     def gap(self) -> float | None:
-        """Bound minus score, in nats per item; rounding does not make it negative."""
+        """Bound minus score, in the units of both; rounding does not make it negative."""
         if self.upper_bound is None:
             return None
         return max(self.upper_bound - self.fair_score, 0.0)
 
     @property
     def efficiency(self) -> float | None:
-        """exp(-gap): at least this share of the best possible, per item."""
-        return None if self.gap is None else math.exp(min(-self.gap, 0.0))
+        """At least this share of the best possible: exp(-gap) per item for 'diverse', score over
+        bound for 'representative'."""
+        bound = self.upper_bound
+        return None if bound is None else self.units.efficiency(self.fair_score, bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +265,9 @@ def score_subset(problem: Problem, indices: Indices) -> SubsetScore:
 
 def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
     pool = problem.pool
-    d = subset_scores(pool, indices)
+    d = subset_scores(pool, indices, problem.utility)
     return {
+        "objective": problem.utility,
         "scores": by_view(pool, d),
         "fair_score": fair_value(problem, d),
         "view_weights": by_view(pool, soft_min_weights(d + problem.lifts, problem.tau)),
@@ -258,7 +276,7 @@ def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
 
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
     with few_threads(float(len(indices)) ** 2 * problem.pool.width):
-        gains = subset_gains(problem.pool, indices)
+        gains = subset_gains(problem.pool, indices, problem.utility)
         scores = _score_fields(problem, indices)
     return Selection(
         **scores,

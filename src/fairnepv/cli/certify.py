@@ -76,10 +76,10 @@ def verify_bound(
 ) -> None:
     """Check a stored bound against the data, from its dual variables alone.
 
-    The terms of the problem (k, tau, eps, calibration, constraints, priorities) come with the bound
-    and are printed: read them, for the bound holds under them and no others. What you name of them
-    has to be the same. A calibration is computed again from its rule and the data. Exit code 1 if
-    the bound does not follow, 2 if its terms are others.
+    The terms of the problem (k, tau, eps, center, calibration, constraints, priorities) come with
+    the bound and are printed: read them, for the bound holds under them and no others. What you
+    name of them has to be the same. A calibration is computed again from its rule and the data.
+    Exit code 1 if the bound does not follow, 2 if its terms are others.
 
     \b
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
@@ -90,7 +90,8 @@ def verify_bound(
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
     terms = problem.read()
-    for name in ("tau", "eps", "calibration"):  # what nobody named is no term to compare
+    # What nobody named is no term to compare.
+    for name in ("objective", "tau", "eps", "center", "calibration"):
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
             del terms[name]
     verified = fairnepv.verify_bound(certificate=proof, k=k, **terms)

@@ -53,7 +53,9 @@ def compare(
         print_json(reports.comparison_record(comparison))
     else:
         first = comparison.rows[0]
-        title = f"{first.settings['k']} of {first.settings['n']:,} items (C: lower is better)"
+        chosen = f"{first.settings['k']} of {first.settings['n']:,} items"
+        told = f"{first.units.mark}, F: {first.units.unit}; C: lower is better"
+        title = f"{chosen}, objective {first.objective} ({told})"
         show(reports.comparison_table(comparison, title))
         if "auto" in [row.method for row in comparison]:
             show(*reports.left_behind(comparison))

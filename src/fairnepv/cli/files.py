@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairnepv.cli import words
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
+from fairnepv.options import default
 
 if TYPE_CHECKING:
     from fairnepv.io.source import Source
@@ -48,11 +49,16 @@ class ProblemFiles:
         return [path for path in paths if isinstance(path, Path)]
 
     @property
+    def objective(self) -> str:
+        return str(self.knobs["objective"])
+
+    @property
     def arguments(self) -> list[str]:
         """The options that pose this problem again, as a command line has them."""
         files = {"view": self.views, "ids": self.ids, "quality": self.quality}
         values = {**files, **self.rules, **self.knobs}
         more = ["--k-more"] if values.pop("include_counts", True) is False else []
+        more += ["--center" if values.pop("center") else "--no-center"]
         return [*more, *words.arguments_of(values)]
 
     def checksums(self) -> dict[str, str]:
@@ -137,9 +143,12 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
     """The problem that the options of a command pose; those of rules may be missing."""
     views = words.views_of(given["view"])
     names = list(views)
+    objective = given["objective"]
     knobs = {
-        "tau": given["tau"],
-        "eps": words.eps_of(given["eps"], names),
+        "objective": objective,
+        "tau": default("tau", objective) if given["tau"] is None else given["tau"],
+        "eps": words.eps_of(given["eps"], names) or default("eps", objective),
+        "center": default("center", objective) if given["center"] is None else given["center"],
         "calibration": words.calibration_of(given["calibration"], names),
     }
     if given["priority"]:

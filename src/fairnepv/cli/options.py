@@ -11,7 +11,7 @@ from fairnepv.cli.outputs import Report
 from fairnepv.cli.words import SHARDS_OF_THE_POOL, Shards
 from fairnepv.cli.words import Size as Size
 from fairnepv.cli.words import Sizes as Sizes
-from fairnepv.options import ALL, EFFORTS
+from fairnepv.options import ALL, EFFORTS, OBJECTIVES
 
 Command = Callable[..., None]
 Decorator = Callable[[Any], Any]
@@ -62,8 +62,10 @@ _POSING = {
         note="NAME=FILE for each view aligns the views by them. A folder that `convert` wrote "
         "brings its own.",
     ),
-    "tau": library_option("tau"),
+    "objective": library_option("objective", type=click.Choice(list(OBJECTIVES))),
+    "tau": library_option("tau", type=float),
     "eps": library_option("eps", multiple=True, metavar="VALUE|NAME=VALUE"),
+    "center": library_option("center", "--center/--no-center"),
     "calibration": library_option("calibration", multiple=True, metavar="RULE|NAME=FACTOR"),
     "quality": library_option(
         "quality", multiple=True, metavar=_FILE, note="NAME=FILE for one view alone."

@@ -58,5 +58,8 @@ def relax(
     if report.as_json:
         print_json(table_document(steps) if printed else steps.about)
     else:
-        show(*(trace_lines(steps) if printed else ()), relaxation_summary(relaxation))
+        show(
+            *(trace_lines(steps) if printed else ()),
+            relaxation_summary(relaxation, problem.objective),
+        )
     report.finish(relaxation.status, None if picture else trace_file)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @cli.library_option("by_id", is_flag=True, show_default=False)
 @cli.reporting()
 def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> None:
-    """Score a choice: d per view, the fair score and coverage, in float64 from the rows."""
+    """Score a choice: each view's score, the fair score and coverage, in float64 from the rows."""
     from fairnepv.io.read import read_picks
     from fairnepv.io.source import split_source
     from fairnepv.report import score_record, score_table
@@ -54,7 +54,8 @@ def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> Non
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:
         terms = ", ".join(f"{name} = {value}" for name, value in problem.knobs.items())
-        show(f"{len(chosen)} items: fair score {result.fair_score:.4f} nats per item.")
+        fair = f"{result.units.shown(result.fair_score)} {result.units.unit}"
+        show(f"{len(chosen)} items: fair score {fair}.")
         show(f"Terms, of your options and not of {picks}: {terms}.")
         show(score_table(result), *(f"Note: {note.message}." for note in notes))
 

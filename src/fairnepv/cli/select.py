@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options: Any) -> None:
     """Choose k items so that no view is left behind, and prove how good the choice is.
 
+    What are the picks for? To train on them or to label them, say --objective representative; to
+    audit, to test or to find what is rare, leave it at diverse.
+
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
     """

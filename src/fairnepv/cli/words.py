@@ -110,10 +110,11 @@ def _whole(text: str, value: str) -> int:
 
 
 def eps_of(texts: Sequence[str], views: Sequence[str]) -> Any:
+    """None where nobody has named one."""
     if len(texts) == 1 and "=" not in texts[0]:
         return _number("--eps", texts[0], texts[0])
     wanted = "one value, or NAME=VALUE for each view"
-    return numbers("--eps", texts, views, wanted) or default("eps")
+    return numbers("--eps", texts, views, wanted) or None
 
 
 def calibration_of(texts: Sequence[str], views: Sequence[str]) -> Any:

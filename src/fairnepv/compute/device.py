@@ -17,6 +17,7 @@ import numpy as np
 from fairnepv.compute.base import Block, Engine, Pass, R, RowBlock, RowSource, tree_fold
 from fairnepv.compute.clock import check_time
 from fairnepv.compute.place import HOST, Floats, Place
+from fairnepv.compute.shifted import ShiftedRows
 from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
@@ -58,10 +59,22 @@ class TorchPlace(Place):
         return self._sent[id(array)][1]
 
     def get(self, array: Any) -> Any:
-        return to_host(array) if hasattr(array, "cpu") else array
+        there = hasattr(array, "cpu") or isinstance(array, ShiftedRows)
+        return to_host(array) if there else array
 
     def dense(self, features: Any) -> Any:
+        if isinstance(features, ShiftedRows):
+            return features.toarray()
         return features.to_dense() if is_sparse(features) else features
+
+    def less(self, rows: Any, mean: Any) -> Any:
+        return rows.double() - mean
+
+    def less_single(self, rows: Any, mean: Any) -> Any:
+        if not rows.is_floating_point():
+            return (rows.double() - mean).float()
+        out = self._torch.empty(rows.shape, dtype=self._torch.float32, device=rows.device)
+        return self._torch.sub(rows, mean, out=out)  # in float64, as the mean is, and one kernel
 
     def double(self, array: Any) -> Any:
         return array.double()
@@ -80,6 +93,9 @@ class TorchPlace(Place):
 
     def add_product(self, matrix: Any, left: Any, right: Any) -> Any:
         return matrix.addmm_(left, right)
+
+    def runs(self, rows: int, width: int) -> list[slice]:
+        return [slice(0, rows)]
 
     def square_sums(self, rows: Any) -> Any:
         return self._torch.linalg.vector_norm(rows, dim=1).square_()

@@ -57,6 +57,20 @@ class Place:
         """An array of this place in float32; the same one where it is that already."""
         return np.asarray(array, dtype=np.float32)
 
+    def less(self, rows: Any, mean: Any) -> Any:
+        """rows (b, p) of any type - mean (p,), in float64."""
+        return np.subtract(rows, mean, dtype=np.float64)
+
+    def less_single(self, rows: Any, mean: Any) -> Any:
+        """The same rounded to float32: rows may be far from zero beside what is left of them."""
+        if rows.dtype == np.float32:  # in two steps: exact where digits cancel, and no conversion
+            first = mean.astype(np.float32)
+            out = rows - first
+            out -= (mean - first).astype(np.float32)
+            return out
+        out = np.empty(rows.shape, dtype=np.float32)
+        return np.subtract(rows, mean, out=out, dtype=np.float64, casting="same_kind")
+
     def weighted(self, weights: Any, rows: Any) -> Any:
         """weights (m,) @ rows (m, b), to all digits of float32."""
         return weights @ rows
@@ -74,6 +88,11 @@ class Place:
                 square *= weight
                 part += square
         return total
+
+    def runs(self, rows: int, width: int) -> list[slice]:
+        """Rows in runs whose arrays of this width stay in a core's cache together."""
+        step = max(1, _CACHED_NUMBERS // max(1, width))
+        return [slice(first, first + step) for first in range(0, rows, step)]
 
     def square_sums(self, rows: Any) -> Any:
         """(b,) squared lengths of (b, k) rows."""

@@ -10,12 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fairnepv.compute.shifted import ShiftedRows
+
 _MOST_INT32 = (1 << 31) - 1
 
 
 def to_device(array: Any, device: Any) -> Any:
     import torch
 
+    if isinstance(array, ShiftedRows):
+        return array.moved(functools.partial(to_device, device=device))
     if isinstance(array, torch.Tensor):
         return array if array.device == device else array.to(device)
     if sp.issparse(array):
@@ -42,6 +46,8 @@ def shared(array: NDArray[Any]) -> Any:
 
 
 def to_host(tensor: Any) -> Any:
+    if isinstance(tensor, ShiftedRows):
+        return tensor.moved(to_host)
     if isinstance(tensor, np.ndarray) or sp.issparse(tensor):
         return tensor
     if is_sparse(tensor):

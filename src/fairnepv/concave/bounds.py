@@ -16,7 +16,7 @@ from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
 from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import MOMENT, Context
-from fairnepv.objective import soft_min, utility_of
+from fairnepv.objective import UNITS, soft_min, utility_of
 from fairnepv.options import default
 from fairnepv.problem import Problem, by_view
 from fairnepv.views.base import Floats, Indices
@@ -116,7 +116,7 @@ def certify(
         proof=Proof(Terms.of(problem), upper, views, joint.dual, proofs),
         support=support,
         relaxed=relaxed,
-        notes=_notes(joint, status, gap, utility_of(problem).unit)
+        notes=_notes(joint, status, gap, UNITS[problem.utility].unit)
         + _notes_apart(dict(zip(pool.names, alone, strict=True)), _APART * gap),
     )
 

@@ -66,6 +66,12 @@ class Terms:
                     f"the certificate is about eps = {self.eps[name]!r} of view {name!r}, but the "
                     f"data has {view.ridge!r}"
                 )
+        if pool.centered != self.calibration.center:
+            raise InputError(
+                "the certificate is about "
+                f"{'centred' if self.calibration.center else 'other than centred'} views; pose the "
+                "problem with the same center"
+            )
         if (pool.quality is not None) != self.quality:
             raise InputError(
                 "the certificate is about rows with quality weights; pass the same quality"
@@ -125,6 +131,7 @@ class Terms:
             "k": self.k,
             "tau": self.tau,
             "eps": dict(self.eps),
+            "center": rule.center,
             "calibration": {
                 "rule": rule.rule,
                 "normalize": rule.normalize,
@@ -162,6 +169,8 @@ class Terms:
                 typed(rule, "normalize", bool),
                 numbers(rule, "factors"),
                 numbers(rule, "offsets"),
+                # Bounds that were stored before there were centred views do not say so.
+                typed(record, "center", bool) if "center" in record else False,
             ),
             constraints=Constraints(included, excluded, quotas),
             priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,

@@ -12,7 +12,8 @@ from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
 from fairnepv.io.texts import same_kind
 
-_SCALE = ("k", "tau", "eps", "calibration", "quality", "priorities")  # what scores depend on
+# What scores depend on; a stored selection may know of less.
+_SCALE = ("objective", "k", "tau", "eps", "center", "calibration", "quality", "priorities")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +39,11 @@ def diff(a: Selection, b: Selection) -> Difference:
         raise InputError(f"the ids of a are {left.dtype}, those of b {right.dtype}; use one type")
     shared = np.isin(left, right)
     bounds = a.upper_bound, b.upper_bound
+    scales = [(name, a.settings.get(name), b.settings.get(name)) for name in _SCALE]
     notes = [
-        f"{name} is {a.settings[name]} in a and {b.settings[name]} in b, so their scores are on "
-        "different scales"
-        for name in _SCALE
-        if a.settings[name] != b.settings[name]
+        f"{name} is {left} in a and {right} in b, so their scores are on different scales"
+        for name, left, right in scales
+        if left != right
     ]
     return Difference(
         left[shared],

@@ -9,14 +9,16 @@ from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_count
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
-from fairnepv.options import SelectOptions
+from fairnepv.options import DIVERSE, SelectOptions
 from fairnepv.signatures import takes
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.intake import as_view, named_views
 
 _OURS = ("include", "include_counts", "nested")
-_RESCALES = {"eps", "calibration", "quality"}  # options that change the scores of the same rows
+# Options that change the scores of the same rows.
+_RESCALES = {"eps", "center", "calibration", "quality"}
 _SAME = 1e-3  # nats per item that the type of numbers may make
+_OF_THE_OBJECTIVE = ("tau", "eps", "calibration")  # which another objective has others of
 
 
 @takes(SelectOptions)
@@ -28,9 +30,10 @@ def extend(
     data: the old rows and the new ones; old items are found by id, which `ids` then names, or by
         row number, for which the old rows come first.
 
-    The options are those of `select`; tau, eps, calibration and priorities are those of the old
-    selection unless given. Quality, exclusions, groups and floors belong to rows or sizes: give
-    them anew. What is included, and how it counts, is set here.
+    The options are those of `select`; objective, tau, eps, calibration (and with it center) and
+    priorities are those of the old selection unless given; with another objective tau, eps and
+    calibration are those that it usually has. Quality, exclusions, groups and floors belong to rows
+    or sizes: give them anew. What is included, and how it counts, is set here.
     """
     old = check_selection(selection)
     more = check_count("more", more)
@@ -41,6 +44,7 @@ def extend(
     _check_options(old, views, options)
     _refuse_new_rows_alone(old, views, options.get("ids"))
     settings: dict[str, Any] = {
+        "objective": old.objective,
         "tau": old.settings["tau"],
         "eps": {  # of views that bring no ridge of their own
             name: old.settings["eps"][name]
@@ -51,9 +55,14 @@ def extend(
         "priorities": old.settings["priorities"],
         **options,
     }
+    if settings["objective"] != old.objective:
+        for name in set(_OF_THE_OBJECTIVE) - set(options):
+            del settings[name]
     kept = old.ids if old.has_ids else old.indices
     extended: Selection = select(data, more, include=kept, include_counts=False, **settings)
-    notes = () if _RESCALES & set(options) else tuple(_other_rows(old, extended))
+    # Shares are of the variance of a pool, which has grown; so is the mean of centred rows.
+    same = extended.objective == old.objective == DIVERSE and not extended.calibration.center
+    notes = tuple(_other_rows(old, extended)) if same and not _RESCALES & set(options) else ()
     return replace(extended, run_notes=(*extended.run_notes, *notes))
 
 

@@ -1,4 +1,4 @@
-"""`curve`: how the fair score falls as more items are asked for."""
+"""`curve`: how the fair score changes as more items are asked for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Context, check_progress
-from fairnepv.objective import soft_min, subset_gains
+from fairnepv.objective import soft_min, subset_gains, utility_of
 from fairnepv.options import CurveOptions, ProblemOptions
 from fairnepv.problem import Problem, check_k
 from fairnepv.search import greedy
@@ -31,8 +31,10 @@ _STRAIGHT = 1e-10  # nats by which a bend must leave the chord, and by which one
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """F_tau and d_q of the first items of one fair-greedy order, by how many they are."""
+    """F_tau and the views' scores of the first items of one fair-greedy order, by how many they
+    are. Nats per item fall with the size; shares of variance rise."""
 
+    objective: str
     sizes: Indices
     fair_scores: Floats
     scores: Mapping[str, Floats]
@@ -58,11 +60,18 @@ class Curve:
 
     def largest_with(self, *, fair_score: float) -> int | None:
         """The largest size whose F_tau is at least this; None where there is none."""
+        return max(self._with(fair_score), default=None)
+
+    def smallest_with(self, *, fair_score: float) -> int | None:
+        """The smallest such size: how many items explain this share of the variance."""
+        return min(self._with(fair_score), default=None)
+
+    def _with(self, fair_score: Any) -> list[int]:
         real = isinstance(fair_score, int | float | np.integer | np.floating)
         if not real or isinstance(fair_score, bool) or np.isnan(fair_score):
             raise InputError(f"fair_score must be a number, not {brief(fair_score)}")
-        reached = self.sizes[self.fair_scores >= fair_score]
-        return int(reached.max()) if len(reached) else None
+        sizes: list[int] = self.sizes[self.fair_scores >= fair_score].tolist()
+        return sizes
 
 
 @takes(CurveOptions)
@@ -102,10 +111,12 @@ def curve(
     with block_threads(posed.work()):
         with context.share(_GREEDY if bounds else 1.0):
             found = greedy(posed, context)
-        gains = subset_gains(posed.pool, found.indices)
-        d = (gains.cumsum(axis=0)[reported - 1] / reported[:, None]).T  # means of the first gains
+        gains = subset_gains(posed.pool, found.indices, posed.utility)
+        divisors = [utility_of(posed).divisor(size) for size in reported.tolist()]
+        d = gains.cumsum(axis=0)[reported - 1].T / divisors
         proven = _bounds(posed, _proven_sizes(reported, wanted), context) if bounds else {}
     return Curve(
+        posed.utility,
         reported,
         np.asarray(soft_min(d + posed.lifts[:, None], posed.tau)),
         dict(zip(posed.pool.names, d, strict=True)),

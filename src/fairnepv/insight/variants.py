@@ -139,7 +139,7 @@ def _searched(problem: Problem, plan: Plan, context: Context, bound_holds: bool)
     if plan.target is not None and not bound_holds:
         with context.share(BOUND):
             plan = replace(plan, certificate=prove(problem, plan.gap, context, plan.effort))
-    context.goal = plan.goal
+    context.goal = plan.goal(problem)
     return carry_out(problem, plan, context)
 
 
@@ -149,7 +149,7 @@ def _graded(
     problem, indices = selection.problem, np.sort(found.indices)
     assert problem is not None
     shared = jaccard(selection.indices, indices)
-    fair_score = fair_value(problem, subset_scores(problem.pool, indices))
+    fair_score = fair_value(problem, subset_scores(problem.pool, indices, problem.utility))
     return Variant(name, change, indices, shared, fair_score, found.status)
 
 

@@ -1,10 +1,11 @@
 """How a selection is searched for."""
 
-import math
 from dataclasses import dataclass
 
 from fairnepv.concave import GAP, Certificate
+from fairnepv.objective import UNITS
 from fairnepv.options import default
+from fairnepv.problem import Problem
 from fairnepv.search import Effort
 
 
@@ -22,9 +23,8 @@ class Plan:
     gap: float = GAP  # at which the bound is tight enough
     time_limit: float | None = None  # seconds
 
-    @property
-    def goal(self) -> float | None:
+    def goal(self, problem: Problem) -> float | None:
         """The fair score that is good enough."""
         if self.target is None or self.certificate is None:
             return None
-        return self.certificate.upper_bound + math.log(self.target)
+        return UNITS[problem.utility].goal(self.certificate.upper_bound, self.target)

@@ -15,8 +15,9 @@ from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Context
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
+from fairnepv.objective import UTILITIES
 from fairnepv.options import default
-from fairnepv.problem import Problem, Stream
+from fairnepv.problem import DEFAULT_UTILITY, Problem, Stream
 from fairnepv.search import (
     EFFORTS,
     Effort,
@@ -30,12 +31,13 @@ from fairnepv.search import (
     shortlist,
 )
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
-from fairnepv.stiefel import Relaxation, Solver
+from fairnepv.stiefel import DUAL, Relaxation, Solver
 from fairnepv.stiefel import relax as solve_relaxation
 
 OWN_METHODS = ("auto", "nepv", "greedy", "exact")
 Start = Callable[[Context], Found]
 _ROUGH, _ROUGHEST = 0.01, (0.1, 1.0)  # residual of a relaxation that is rounded, by k; its range
+_ROUGH_SHARE = 1e-4  # of the variance, by which a relaxation that is rounded may miss its bound
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 _RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded
@@ -203,10 +205,13 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
     return np.log(shares)
 
 
-def for_rounding(k: int) -> Solver:
+def for_rounding(k: int, utility: str = DEFAULT_UTILITY) -> Solver:
     """Plenty for an ordering of candidates (docs/method.md#plain-iteration): from 0.1 to 3 the
     tolerance changed what swaps made of them by chance only. `thorough` starts from the very point
-    that 'nepv' rounds, so that it never ends below it."""
+    that 'nepv' rounds, so that it never ends below it. Where the relaxation has a dual, that is as
+    quick, and says what it leaves."""
+    if UTILITIES[utility].linear_on_frames:
+        return Solver(DUAL, tol=_ROUGH_SHARE, max_steps=300)
     tol = float(np.clip(_ROUGH * k, *_ROUGHEST))
     return Solver("accelerated", tol=tol, max_steps=300, lanczos_steps=4)
 
@@ -221,7 +226,7 @@ def nepv_start(
     relaxation = None
     with context.share(_RELAXING):
         relaxation = solve_relaxation(
-            problem, for_rounding(problem.k), start=start, session=context
+            problem, for_rounding(problem.k, problem.utility), start=start, session=context
         )
     if relaxation is None:
         context.notes.append(
@@ -229,7 +234,7 @@ def nepv_start(
             "greedy from all rows"
         )
         return greedy(problem, context)
-    if relaxation.status is not Status.CONVERGED:
+    if relaxation.status not in (Status.CONVERGED, Status.GLOBAL):
         context.notes.append(f"relaxation: {relaxation.status.value}")
     return round_by_leverage(problem, relaxation, oversampling, context)
 

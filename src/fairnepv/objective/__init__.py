@@ -24,14 +24,17 @@ from fairnepv.objective.subsets import (
     subset_merit,
     subset_scores,
 )
+from fairnepv.objective.units import UNITS, Nats, unsupported
 from fairnepv.objective.utility import UTILITIES, Determinant, Utility, determinant_of, utility_of
 
 __all__ = [
     "FLOOR_ROUNDING",
+    "UNITS",
     "UTILITIES",
     "Determinant",
     "FeatureMaps",
     "HeldRows",
+    "Nats",
     "Point",
     "Standing",
     "StiefelObjective",
@@ -52,5 +55,6 @@ __all__ = [
     "subset_gains",
     "subset_merit",
     "subset_scores",
+    "unsupported",
     "utility_of",
 ]

@@ -3,10 +3,15 @@
 Of a set it is the share of a view's variance over the pool that ridge regression on the chosen rows
 explains: tr(L_S^-1 K2[S, S]) / tr G, with L_S = K[S, S] + eps I, and G and K2 as in
 `views.moments`. Scores are these shares, so that nothing is divided by the number of items.
+
+Of a frame V it is the share tr(V^T K V) / tr K of the variance along V: fair PCA. Rows count by
+their quality there, too: the feature maps that a frame is asked about hold sqrt(w_t) phi_t.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +29,12 @@ from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of, second_inner
 
+_TINY = np.finfo(np.float64).tiny
+
 
 class Explained:
     """The answers of explained variance to what a `Utility` is asked."""
 
-    unit = "of the variance"
     dual_type = VarianceDual
 
     def divisor(self, size: int) -> float:
@@ -57,15 +63,48 @@ class Explained:
     def contributions(self, view: View, indices: Indices) -> Floats:
         """By the rows of R^-T Phi_S for L_S = R^T R, of which each depends on its item and on those
         before it."""
-        place, Phi = view.block_place, columns_of(view, indices)  # (p, k)
-        failed = not view.well_conditioned(indices)
-        if not failed:
-            R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
-        if failed:
-            R = place.get(place.square_root(Phi, view.ridge))
-        W = Phi @ place.put(dtrtri(R)[0])  # (p, k)
-        shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
-        return np.asarray(shares / view.moments.trace)
+        Phi = columns_of(view, indices)  # (p, k)
+        return _explained(view, Phi @ view.block_place.put(_inverse_root(view, indices, Phi)))
+
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        """By the columns of E = Phi_S^T T, for T = L_S^-1: T without an item is T less
+        t_j t_j^T / T_jj, for t_j its column."""
+        Phi = columns_of(view, indices)
+        root = _inverse_root(view, indices, Phi)
+        E = Phi @ view.block_place.put(root @ root.T)
+        return np.asarray(_explained(view, E) / np.einsum("ij,ij->i", root, root))
+
+    # --- frames ---
+
+    linear_on_frames = True
+
+    def on_frame(self, Z: Floats, eps: float, trace: float) -> ViewShare:
+        return ViewShare(Z, trace)
+
+    def on_range(self, Z: Floats, eps: float, trace: float, k: int) -> float:
+        return ViewShare(Z, trace).total
+
+    def along_frame(self, X: Floats, terms: Sequence[Any], shares: Floats) -> Floats:
+        return np.asarray(X @ sum(c * term.along for c, term in zip(shares, terms, strict=True)))
+
+    def unit(self, terms: Sequence[Any], shares: Floats) -> float:
+        level = float(shares @ [term.total for term in terms])  # tr (V^T A)
+        k: int = terms[0].Z.shape[1]
+        return k / max(level, _TINY)
+
+    def across_frame(
+        self,
+        terms: Sequence[Any],
+        weights: Floats,
+        squares: Iterable[Floats],
+        traces: Floats,
+        room: int,
+    ) -> Floats:
+        """V^T H V less the mean eigenvalue of H off V, for H = sum_q w_q K_q / tr K_q."""
+        D = self.along_frame(np.eye(terms[0].Z.shape[1]), terms, weights)
+        left = 1.0 - float(weights @ [term.total for term in terms])
+        D.flat[:: len(D) + 1] -= max(left, 0.0) / max(room, 1)
+        return D
 
     # --- the concave majorant ---
 
@@ -95,4 +134,52 @@ class Explained:
         """Ky Fan: the sum of the k largest eigenvalues of C, which fair PCA would explain."""
         allowance = 4.0 * len(lam) * min(k, len(lam)) * np.finfo(np.float64).eps * lam[0]
         explained = ky_fan(np.maximum(lam, 0.0), k) + float(allowance)
-        return float(explained / view.moments.trace) + view.offset
+        return float(explained / view.moments.trace + view.offset)
+
+
+class ViewShare:
+    """The share of a view's variance along a frame, |Z|^2 / tr K for Z = Phi^T V (p, k)."""
+
+    rounding = float(np.finfo(np.float64).eps)
+
+    def __init__(self, Z: Floats, trace: float) -> None:
+        self.Z = Z
+        self._trace = trace if trace > 0 else 1.0  # of a view of zeros, nothing is explained
+
+    @functools.cached_property
+    def total(self) -> float:
+        return float(np.vdot(self.Z, self.Z)) / self._trace
+
+    @functools.cached_property
+    def J(self) -> Floats:
+        return self.Z / self._trace
+
+    @functools.cached_property
+    def N(self) -> Floats:
+        """Without a ridge nothing is added along V."""
+        return np.zeros((self.Z.shape[1], self.Z.shape[1]))
+
+    @functools.cached_property
+    def along(self) -> Floats:
+        return self.Z.T @ self.J
+
+    def hessian(self, Y: Floats) -> Floats:
+        return Y / self._trace
+
+
+def _inverse_root(view: View, indices: Indices, Phi: Any) -> Floats:
+    """R^-1 (k, k) for L_S = R^T R, upper triangular; Phi (p, k) has the rows as columns."""
+    failed = not view.well_conditioned(indices)
+    if not failed:
+        R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
+    if failed:
+        R = view.block_place.get(view.block_place.square_root(Phi, view.ridge))
+    made: Floats = dtrtri(R)[0]
+    return made
+
+
+def _explained(view: View, W: Any) -> Floats:
+    """(m,) shares of the variance along columns W (p, m): w^T G w / tr G."""
+    place = view.block_place
+    shares = place.get((W * view.moments.apply(W, place)).sum(axis=0))
+    return np.asarray(shares / view.moments.trace)

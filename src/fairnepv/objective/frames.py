@@ -58,8 +58,8 @@ class StiefelObjective:
 
     def at(self, V: Floats) -> Point:
         check_time()
-        images = zip(self.maps.adjoint(V), self.eps, strict=True)
-        return Point(self, V, tuple(self.utility.on_frame(Z, eps) for Z, eps in images))
+        views = zip(self.maps.adjoint(V), self.eps, self.maps.traces, strict=True)
+        return Point(self, V, tuple(self.utility.on_frame(*view) for view in views))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Point:
     def view_values(self) -> Floats:
         """(M,) g_q(V), for log-determinants (1/k) log det G_q."""
         totals = np.array([factor.total for factor in self.factors])
-        return totals / self._divisor + self.objective.offsets
+        return totals / self.divisor + self.objective.offsets
 
     @functools.cached_property
     def weights(self) -> Floats:
@@ -105,13 +105,13 @@ class Point:
         return total
 
     @property
-    def _divisor(self) -> float:
+    def divisor(self) -> float:
         return self.objective.utility.divisor(self.objective.k)
 
     @property
     def _shares(self) -> Floats:
         """(M,) slopes of f_tau in the totals of the views."""
-        return np.asarray(self.weights / self._divisor)
+        return np.asarray(self.weights / self.divisor)
 
     @functools.cached_property
     def view_images(self) -> tuple[Floats, ...]:
@@ -134,8 +134,18 @@ class Point:
 
     @functools.cached_property
     def residual(self) -> float:
-        """k ||A_perp||_F, the relative residual of Fair-NEPv."""
-        return self.objective.k * self.geometry.norm(self.A_perp)
+        """||A_perp||_F relative to the mean of V^T A, the relative residual of Fair-NEPv: of
+        log-determinants k ||A_perp||_F."""
+        return self.unit * self.geometry.norm(self.A_perp)
+
+    @property
+    def unit(self) -> float:
+        """What lengths of A are multiplied by to be relative: k / tr (V^T A)."""
+        return self.objective.utility.unit(self.factors, self._shares)
+
+    def along(self, X: Floats) -> Floats:
+        """X (V^T A), for which stationary frames have A = V (V^T A)."""
+        return self.objective.utility.along_frame(X, self.factors, self._shares)
 
     @property
     def rounding(self) -> float:
@@ -150,7 +160,7 @@ class Point:
         times A_q, projected, minus xi (V^T A) for the curvature of the manifold.
         """
         check_time()
-        k, tau = self._divisor, self.objective.tau
+        k, tau = self.divisor, self.objective.tau
         Ys = self.objective.maps.adjoint(xi)
         # dg_q = (2/k) tr(G_q^-1 V^T L_q xi), and V^T xi = 0 removes the ridge
         dg = np.array([2 / k * np.vdot(f.J, Y) for f, Y in zip(self.factors, Ys, strict=True)])
@@ -161,8 +171,7 @@ class Point:
             terms.append(share * f.hessian(Y) + change * f.J)
             ridge += share * f.N
         bent = self.objective.maps.combine(tuple(terms)) + xi @ ridge
-        along = self.objective.utility.along_frame(xi, self.factors, self._shares)
-        return self.project(bent) - along
+        return self.project(bent) - self.along(xi)
 
     def project(self, X: Floats) -> Floats:
         """(I - V V^T) X, the tangent part of X."""

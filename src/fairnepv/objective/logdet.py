@@ -7,11 +7,12 @@ majorant is in `majorant.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.linalg import svdvals
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import HOST, Block
@@ -26,7 +27,6 @@ _WELL_CONDITIONED = 1e5  # condition number of a Gram matrix that costs f no mor
 class LogDet:
     """The answers of log det (K + eps I) to what a `Utility` is asked."""
 
-    unit = "nats per item"
     dual_type = ViewDual
 
     def divisor(self, size: int) -> float:
@@ -50,6 +50,9 @@ class LogDet:
     def contributions(self, view: View, indices: Indices) -> Floats:
         return view.gains(indices)
 
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        return -np.log(pivots)
+
     def gains(self, changes: Any, xp: Any = np) -> Any:
         return xp.log(changes)
 
@@ -66,11 +69,42 @@ class LogDet:
     def needed_ceiling(self, gain: float) -> float:
         return 1.0 + gain  # log r <= r - 1: most swaps are seen to be hopeless without a logarithm
 
-    def on_frame(self, Z: Floats, eps: float) -> ViewFactor:
+    linear_on_frames = False
+
+    def on_frame(self, Z: Floats, eps: float, trace: float = 0.0) -> ViewFactor:
         return ViewFactor(Z, eps)
+
+    def on_range(self, Z: Floats, eps: float, trace: float, k: int) -> float:
+        lam = np.zeros(k)
+        lam[: min(Z.shape)] = svdvals(Z) ** 2
+        return float(np.log(lam + eps).sum())
 
     def along_frame(self, X: Floats, terms: Sequence[Any], shares: Floats) -> Floats:
         return np.asarray(X / X.shape[1])  # V^T L V G^-1 is the identity in every view
+
+    def unit(self, terms: Sequence[Any], shares: Floats) -> float:
+        k: int = terms[0].k
+        return k
+
+    def across_frame(
+        self,
+        terms: Sequence[Any],
+        weights: Floats,
+        squares: Iterable[Floats],
+        traces: Floats,
+        room: int,
+    ) -> Floats:
+        k = terms[0].k
+        D = np.eye(k)
+        for w, factor, square, trace in zip(weights, terms, squares, traces, strict=True):
+            along_V = np.eye(k) - factor.N
+            b_squared = square - along_V @ along_V
+            # c_q, the mean eigenvalue of C_q off V, within the joint range of the views
+            left = trace - np.vdot(factor.Z, factor.Z)
+            left -= np.vdot(b_squared, gram(factor.Z, factor.eps))
+            c = factor.eps + max(left, 0.0) / max(room, 1)
+            D -= w * c * factor.inverse
+        return D
 
     def majorant(
         self,
@@ -160,6 +194,11 @@ class ViewFactor:
     def N(self) -> Floats:
         """eps G^-1 = I - Z^T J, (k, k)."""
         return self.eps * self.inverse if self.tall else np.eye(self.k) - self.Z.T @ self.J
+
+    @property
+    def along(self) -> Floats:
+        """V^T Phi J = I - N, less the identity, which all views have."""
+        return -self.N
 
     def hessian(self, Y: Floats) -> Floats:
         """(p, k) change of J along a horizontal xi with Phi^T xi = Y."""

@@ -130,7 +130,7 @@ class HeldRows:
         if self.features is None:
             if self.kernel is None:
                 weighted = self.sparse.multiply(root[:, None]).tocsr()
-                return (weighted @ weighted.T).toarray()
+                return HOST.dense(weighted @ weighted.T)
             product = root[:, None] * self.kernel
             product *= root
             return product

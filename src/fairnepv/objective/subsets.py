@@ -15,7 +15,7 @@ from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
 
 
-def subset_scores(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) -> Floats:
+def subset_scores(pool: Pool, indices: Indices, utility: str) -> Floats:
     """(M,) d_q(S), in float64 from the original rows; for log-determinants that is
     (1/|S|) log det L_q[S, S].
 
@@ -29,9 +29,9 @@ def subset_scores(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) 
         return np.array([asked.total(v, indices) / divisor + v.offset for v in pool.views])
 
 
-def fair_score(pool: Pool, indices: Indices, tau: float) -> float:
+def fair_score(pool: Pool, indices: Indices, tau: float, utility: str) -> float:
     """F_tau(S) [FairNEPv, Eq. (D-Fair)]."""
-    return float(soft_min(subset_scores(pool, indices), tau))
+    return float(soft_min(subset_scores(pool, indices, utility), tau))
 
 
 def subset_merit(problem: Problem, indices: Indices) -> float:
@@ -40,9 +40,9 @@ def subset_merit(problem: Problem, indices: Indices) -> float:
     return float(merit(d + problem.lifts, problem.tau, lifted_floors(problem)))
 
 
-def subset_gains(pool: Pool, indices: Indices, utility: str = DEFAULT_UTILITY) -> Floats:
-    """(k, M) what each item in turn added to the total of a view, its offset included; for
-    log-determinants the means over the items are d_q(S)."""
+def subset_gains(pool: Pool, indices: Indices, utility: str) -> Floats:
+    """(k, M) what each item in turn added to the total of a view, its offset included: their sums
+    over the utility's divisor, which is k for log-determinants, are d_q(S)."""
     asked = UTILITIES[utility]
     with unlimited():
         gains = [asked.contributions(v, indices) + v.offset for v in pool.views]

@@ -7,7 +7,7 @@ frames and bounds ask about it. The log-determinant is the first; another joins 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,17 +43,42 @@ class Utility(Protocol):
     def contributions(self, view: View, indices: Indices) -> Floats:
         """(k,) t(s_1 .. s_j) - t(s_1 .. s_{j-1}): what each item in turn adds."""
 
+    def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
+        """(k,) t(S) - t(S - s_j): what leaves with each item; -log B_jj of the `pivots` B_jj."""
+
     # --- frames ---
 
-    def on_frame(self, Z: Floats, eps: float) -> OnFrame:
-        """The total of a frame V, for Z = Phi^T V (p, k): log det (Z^T Z + eps I)."""
+    linear_on_frames: bool
+    """Whether totals are linear in V V^T: then A = H V for an H that depends on V through the
+    weights of the views alone, and a dual in these solves the relaxation globally. Not here."""
+
+    def on_frame(self, Z: Floats, eps: float, trace: float) -> OnFrame:
+        """The total of a frame V, for Z = Phi^T V (p, k) and the trace of Phi Phi^T:
+        log det (Z^T Z + eps I)."""
+
+    def on_range(self, Z: Floats, eps: float, trace: float, k: int) -> float:
+        """The same for a frame of at most k columns that holds the whole range of Phi."""
 
     def along_frame(self, X: Floats, terms: Sequence[OnFrame], shares: Floats) -> Floats:
         """X (V^T A), for the A that these terms of the views add up to by their shares: X / k."""
 
+    def unit(self, terms: Sequence[OnFrame], shares: Floats) -> float:
+        """What lengths of A are multiplied by to be relative, k / tr (V^T A): k."""
+
+    def across_frame(
+        self,
+        terms: Sequence[OnFrame],
+        weights: Floats,
+        squares: Iterable[Floats],
+        traces: Floats,
+        room: int,
+    ) -> Floats:
+        """D (k, k), for which x D is about what the negative Hessian makes of a horizontal x, in
+        units of 2 / divisor and apart from the change of the weights: with what views have off V
+        replaced by its mean over `room` directions. `squares` are (Phi J)^T Phi J by view."""
+
     # --- bounds ---
 
-    unit: str  # of what totals are, for a message
     dual_type: type[Any]  # of the variables of one view, such as `majorant.ViewDual`
 
     def norm_bound(self, view: View, k: int) -> float:
@@ -117,6 +142,10 @@ class OnFrame(Protocol):
 
     @property
     def N(self) -> Floats: ...
+
+    @property
+    def along(self) -> Floats:
+        """(k, k) V^T Phi J, up to a matrix that all views have in common: -N."""
 
     def hessian(self, Y: Floats) -> Floats:
         """(p, k) change of J along a horizontal xi with Phi^T xi = Y."""

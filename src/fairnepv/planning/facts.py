@@ -17,7 +17,8 @@ _SPARSE_ENTRY = 40  # bytes by entry of a sparse block: a slice of it, and its c
 class ViewFacts:
     """Bytes of one view; one of some other kind counts as float64 rows that it makes itself."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, centered: bool = False) -> None:
+        self.centered = centered
         self.n, self.p, self.stored = view.n, view.p, view.stored
         self.dense = isinstance(view, DenseView)
         self.sparse = isinstance(view, SparseView)
@@ -105,7 +106,8 @@ class ViewFacts:
         if not self.dense:
             return 8 * k
         wanted, own = 4 if single else 8, self.rows.dtype.itemsize
-        return 0 if own == wanted and not self.in_file else (wanted + own) * self.p
+        as_it_is = own == wanted and not self.in_file and not self.centered
+        return 0 if as_it_is else (wanted + own) * self.p
 
     @property
     def feature_bytes(self) -> float:

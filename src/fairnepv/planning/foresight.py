@@ -11,6 +11,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
 from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
+from fairnepv.options import DIVERSE
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import PROGRAM, DeviceNeeds, Forecast, Stage
 from fairnepv.planning.stages import Count, Work
@@ -40,6 +41,8 @@ def foresee(
     known = rates or _rates(problem, any(view.sparse for view in views))
     count = Count(problem, known or UNTIMED)
     stages = [count.check()]
+    if problem.utility != DIVERSE:
+        stages.append(count.moments())
     if efficiency:
         stages.append(count.bound("calibration", joint=False))
     if certify:

@@ -12,6 +12,7 @@ from fairnepv.compute.rates import Rates
 from fairnepv.concave.costs import evaluation_work, first_size, most_rows
 from fairnepv.concave.spectral import affordable_spectrum, knows_spectrum, spectral_work
 from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
+from fairnepv.options import DIVERSE
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import Stage
 from fairnepv.problem import WIDEST_GRAM, Problem
@@ -20,6 +21,7 @@ from fairnepv.stiefel.coordinates import coordinate_work
 from fairnepv.stiefel.iteration import affordable
 from fairnepv.stiefel.rows import converts_rows
 from fairnepv.views import Pool
+from fairnepv.views.moments import TARGETS, WIDEST_MOMENTS
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
@@ -66,7 +68,7 @@ class Count:
         self.n, self.k, self.M = rows or problem.n, problem.k, len(pool.views)
         share = self.n / problem.n
         self.work = share * problem.work()
-        self.views = [ViewFacts(view) for view in pool.views]
+        self.views = [ViewFacts(view, pool.centered) for view in pool.views]
         self.P = pool.width
         self.engine = engine if isinstance(engine, LocalEngine) else LocalEngine()
         self.threads = self.engine.threads_for(self.work)
@@ -84,16 +86,39 @@ class Count:
     # The stages, in the order in which they run.
 
     def check(self) -> Stage:
-        """One pass: are values finite, and how long are rows."""
+        """One pass: are values finite, and how long are rows; two more where these are centred, for
+        the means and for what is left."""
         memory = 16.0 * self.n * (self.M + 1)  # what calibration makes on its way to `kept`
         memory += sum(2.0 * v.stored for v in self.views if v.sparse)  # finite or not
         # A kernel is factored, and held against the product of its factors.
         memory += sum(40.0 * v.n**2 for v in self.views if v.kernel)
-        return self.stage("check and norms", memory, Work(1, columns=1))
+        passes = 3 if self.problem.pool.centered else 1
+        return self.stage("check and norms", memory, Work(passes, columns=passes))
 
     def kept(self) -> float:
         """Bytes from the first stage to the last."""
-        return float(_KEPT * self.n * self.M + _THREAD * self.threads)
+        copies = sum(8.0 * v.n**2 for v in self.views if v.kernel and v.centered)
+        moments = self._moments() if self.problem.utility != DIVERSE else 0.0
+        return float(_KEPT * self.n * self.M + _THREAD * self.threads) + copies + moments
+
+    def _moments(self) -> float:
+        """Bytes of second moments, of the rows that those of wide views act through, and of the
+        features of kernels."""
+        through = min(self.n, TARGETS)
+        held = 8.0 * self.n * self.M + sum(8.0 * v.n**2 for v in self.views if v.kernel)
+        for v in self.views:
+            narrow = v.p <= WIDEST_MOMENTS
+            held += 8.0 * v.p**2 if narrow else 16.0 * v.stored * through / v.n
+        return held
+
+    def moments(self) -> Stage:
+        """Second moments of the views, and with them those of every row: two passes."""
+        narrow = [v.p for v in self.views if v.p <= WIDEST_MOMENTS]
+        memory = max([self._gram(p, 16.0 * p) for p in narrow], default=0.0) + 8.0 * self.n
+        between = 2.0 * self.n * sum(float(p) ** 2 for p in narrow)
+        wide = sum(v.stored for v in self.views if v.p > WIDEST_MOMENTS)
+        between += float(wide) * min(self.n, TARGETS)
+        return self.stage("second moments", memory, Work(2, between=between, double=True))
 
     def greedy(self, *, supported: bool = False) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner.
@@ -222,7 +247,7 @@ class Count:
 
     def _solving(self, pool: Pool, m: int) -> float:
         """Bytes of one relaxation that is solved on m rows."""
-        views, width = [ViewFacts(view) for view in pool.views], self.k * len(pool.views)
+        views, width = [ViewFacts(v, pool.centered) for v in pool.views], self.k * len(pool.views)
         images = (8.0 + 8.0) * m * _RANK * width  # of two points; dual variables
         rows = min(self.engine.rows_of_block(pool, width), self.n)
         looked_at = sum(view.block_bytes(self.single, self.k) for view in views)

@@ -62,31 +62,30 @@ def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
     """Per-view bars for every selector, its worst view outlined, with each view's bound.
 
     Bars show exp(d), the volume per item, which is positive and longer when better; under
-    `efficiency` calibration that is the share of its bound that a view keeps.
+    `efficiency` calibration that is the share of its bound that a view keeps. Those of
+    representative picks show the share of variance explained.
     """
     rows = comparison.rows
-    views, certificate = list(rows[0].scores), rows[0].certificate
+    views, certificate, units = list(rows[0].scores), rows[0].certificate, rows[0].units
     with figure_style() as new_figure:
         figure = new_figure(figsize=(8.5, 1.4 + 0.22 * len(rows) * max(2, len(views))))
         axes = figure.add_subplot()
         height = 0.8 / len(views)
-        longest = max(math.exp(max(row.scores.values())) for row in rows)
+        longest = max(units.length(max(row.scores.values())) for row in rows)
         for q, view in enumerate(views):
             at = np.arange(len(rows)) + (q - (len(views) - 1) / 2) * height
-            volumes = [math.exp(row.scores[view]) for row in rows]
+            volumes = [units.length(row.scores[view]) for row in rows]
             bars = axes.barh(at, volumes, height * 0.9, color=colour_of(q))
             outline_worst(bars, [row.scores for row in rows], view)
             for bar, volume in zip(bars, volumes, strict=True):
                 _write_value(axes, bar, volume, inside=volume > 0.1 * longest)
             if certificate is not None:
-                bound = math.exp(certificate.by_view[view])
+                bound = units.length(certificate.by_view[view])
                 axes.axvline(bound, color=colour_of(q), linestyle=(4 * q, (4, 4)), linewidth=1.4)
         axes.set_yticks(np.arange(len(rows)), [row.method for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel(
-            "share of its bound that a view keeps"
-            if rows[0].calibration.by_bounds
-            else "volume per item, exp(d)"
+            "share of its bound that a view keeps" if rows[0].calibration.by_bounds else units.axis
         )
         handles = view_handles(views)
         if certificate is not None:

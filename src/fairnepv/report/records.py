@@ -33,7 +33,8 @@ def _ending(status: Status) -> dict[str, Any]:
 
 
 def score_record(score: Score) -> dict[str, Any]:
-    return _fields(score, "fair_score", "scores", "worst_view", "view_weights", "coverage")
+    found = ("fair_score", "scores", "worst_view", "view_weights", "coverage")
+    return {**_fields(score, "objective", *found), "unit": score.units.unit}
 
 
 def forecast_record(forecast: Forecast) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def forecast_record(forecast: Forecast) -> dict[str, Any]:
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """Everything about a bound but its dual variables."""
     return {
+        "objective": certificate.proof.terms.objective,
         **_fields(certificate, "upper_bound", "by_view", "weights", "spectral_bound"),
         # Of what the lengths of the rows prove it is not known.
         "duality_gap": certificate.duality_gap if math.isfinite(certificate.duality_gap) else None,
@@ -103,7 +105,8 @@ def explanation_table(explanation: Explanation) -> Table:
         ),
         "margin": explanation.margins,
     }
-    return Table(columns, {"fairnepv": __version__}, "picks")
+    about = {"fairnepv": __version__, "objective": explanation.objective}
+    return Table(columns, about, "picks")
 
 
 def assignment_table(assignment: Assignment, selection: Selection) -> Table:
@@ -118,7 +121,8 @@ def assignment_table(assignment: Assignment, selection: Selection) -> Table:
         "similarity": assignment.similarity,
         "pick_weight": assignment.weights[assignment.pick],
     }
-    return Table(columns, {"fairnepv": __version__}, "items")
+    about = {"fairnepv": __version__, "objective": selection.objective}
+    return Table(columns, about, "items")
 
 
 def verified_record(verified: Verified) -> dict[str, Any]:
@@ -153,7 +157,10 @@ def comparison_columns(comparison: Comparison) -> Table:
     views = list(rows[0].scores)
     columns = {
         "method": np.array([row.method for row in rows]),
-        **{f"d_{name}": np.array([row.scores[name] for row in rows]) for name in views},
+        **{
+            f"{rows[0].units.mark}_{name}": np.array([row.scores[name] for row in rows])
+            for name in views
+        },
         "worst_view": np.array([row.worst_view for row in rows]),
         "fair_score": np.array([row.fair_score for row in rows]),
         **{f"coverage_{name}": np.array([row.coverage[name] for row in rows]) for name in views},
@@ -166,9 +173,11 @@ def comparison_columns(comparison: Comparison) -> Table:
 
 def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
     found = ("value", "view_values", "view_weights", "residual", "curvature", "checked", "steps")
+    bound = relaxation.upper_bound
     return {
         **_ending(relaxation.status),
         **_fields(relaxation, *found, "k"),
+        **({} if bound is None else {"upper_bound": bound}),
         "solver": _fields(relaxation.solver, "name", "tol", "max_steps", "alpha", "sigma"),
     }
 

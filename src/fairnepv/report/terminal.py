@@ -11,7 +11,7 @@ from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.io.memory import size_in_words
 from fairnepv.planning import Forecast
-from fairnepv.report.words import rounded_up
+from fairnepv.report.words import units_of
 
 
 class PlainTable(RichTable):
@@ -53,11 +53,12 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     Coverage is left to the files where there are more than three views: a terminal is 80 wide.
     """
     first = comparison.rows[0]
+    units = first.units
     covered = list(first.coverage) if len(first.scores) <= 3 else []
     table = plain_table(title)
     table.add_column("selector", no_wrap=True)
     for name in first.scores:
-        table.add_column(f"d {name}", justify="right", no_wrap=True)
+        table.add_column(f"{units.mark} {name}", justify="right", no_wrap=True)
     table.add_column("worst view")
     table.add_column("F", justify="right", style="bold", no_wrap=True)
     for name in covered:
@@ -67,9 +68,9 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     for row in comparison:
         table.add_row(
             row.method,
-            *(f"{value:.3f}" for value in row.scores.values()),
+            *(units.short(value) for value in row.scores.values()),
             row.worst_view,
-            f"{row.fair_score:.4f}",
+            units.shown(row.fair_score),
             *(f"{row.coverage[name]:.3f}" for name in covered),
             f"{row.seconds:.2f}",
             style="green" if row.fair_score >= best - 1e-9 else None,
@@ -98,25 +99,28 @@ def forecast_table(forecast: Forecast) -> RichTable:
 def score_table(score: Score) -> RichTable:
     """One row per view: its score, its weight in the soft-min, its coverage."""
     bound = score.certificate.by_view if isinstance(score, Selection) and score.certificate else {}
-    table = _table_of("view", "d", "weight", "coverage", *(["bound"] if bound else []))
+    units = score.units
+    table = _table_of("view", units.mark, "weight", "coverage", *(["bound"] if bound else []))
     for name, d in score.scores.items():
         table.add_row(
             name + (" (worst)" if name == score.worst_view else ""),
-            f"{d:.4f}",
+            units.shown(d),
             f"{score.view_weights[name]:.3f}",
             f"{score.coverage[name]:.4f}",
-            *([rounded_up(bound[name])] if bound else []),
+            *([units.rounded_up(bound[name])] if bound else []),
         )
     return table
 
 
 def certificate_table(certificate: Certificate) -> RichTable:
     """One row per view: its weight in the proof, and what it could at most reach alone."""
-    table = _table_of("view", "weight in the proof", "bound alone", "spectral", "Hadamard")
+    units = units_of(certificate)
+    alone = ("bound alone", units.spectral_mark, units.lengths_mark)
+    table = _table_of("view", "weight in the proof", *alone)
     for name, bound in certificate.by_view.items():
         table.add_row(
             name,
             f"{certificate.weights[name]:.3f}",
-            *map(rounded_up, (bound, certificate.spectral[name], certificate.diagonal[name])),
+            *map(units.rounded_up, (bound, certificate.spectral[name], certificate.diagonal[name])),
         )
     return table

@@ -10,14 +10,15 @@ from fairnepv.api.selection import Comparison, Selection
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.errors import Status
 from fairnepv.io.write import Table
+from fairnepv.objective import UNITS, Nats
+from fairnepv.options import DIVERSE
 from fairnepv.planning import Forecast
 from fairnepv.problem import Constraints
 from fairnepv.stiefel import Relaxation
 from fairnepv.views.base import Indices
 from fairnepv.views.scales import CUT_SHORT, SOLVED
 
-_WIDEST = 1e9  # a bound beyond this has no digits to round
-_NOTICEABLE = 0.01  # nats per item: one per cent
+_NOTICEABLE = 0.01  # one per cent in nats per item, a hundredth in shares
 _FEW = 8  # rows that are listed one by one
 _ORIGINS = {
     "explicit": "of the certificate",
@@ -26,22 +27,13 @@ _ORIGINS = {
 }
 
 
-def rounded_up(bound: float) -> str:
-    """A bound as text that still holds as printed."""
-    if not math.isfinite(bound):
-        return "nothing"
-    if abs(bound) > _WIDEST:
-        return repr(bound)
-    return f"{math.ceil(bound * 10_000) / 10_000:.4f}"
-
-
 def selection_summary(selection: Selection) -> list[str]:
     """What was chosen and how good it is, in a few sentences."""
     k, n = selection.settings["k"], selection.settings["n"]
-    worst = f"worst view {selection.worst_view!r} at {selection.minimum:.4f}"
-    lines = [
-        f"Chose {k} of {n:,} items: fair score {selection.fair_score:.4f} nats per item, {worst}."
-    ]
+    units, objective = selection.units, selection.objective
+    worst = f"worst view {selection.worst_view!r} at {units.shown(selection.minimum)}"
+    fair = f"fair score {units.shown(selection.fair_score)} {units.unit}"
+    lines = [f"Chose {k} of {n:,} items: {fair}, {worst} (objective {objective})."]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
     lines.append(f"Why the search stopped: {selection.status.value}.")
@@ -57,12 +49,17 @@ def _how_good(selection: Selection) -> str:
     assert selection.efficiency is not None
     if selection.status is Status.OPTIMAL:
         return "This is the best possible: branch and bound proved that no set scores higher."
-    share = math.floor(1000 * selection.efficiency) / 10
+    share, units = math.floor(1000 * selection.efficiency) / 10, selection.units
     return (
-        f"No {selection.settings['k']} items can score above {rounded_up(bound)}, so this is at "
-        f"least {share:.1f}% of the best possible per item (proven, {_tightness(certificate)}; "
+        f"No {selection.settings['k']} items can score above {units.rounded_up(bound)}, so this "
+        f"is at least {share:.1f}% of {units.best} (proven, {_tightness(certificate)}; "
         f"{_without_solver(certificate)})."
     )
+
+
+def units_of(certificate: Certificate) -> Nats:
+    """In what a bound is told."""
+    return UNITS[certificate.proof.terms.objective]
 
 
 def _tightness(certificate: Certificate) -> str:
@@ -73,14 +70,15 @@ def _tightness(certificate: Certificate) -> str:
 
 def _without_solver(certificate: Certificate) -> str:
     """The paper's bound, or what stands in its place where eigenvalues would have taken long."""
-    bound = rounded_up(certificate.spectral_bound)
+    units = units_of(certificate)
+    bound = units.rounded_up(certificate.spectral_bound)
     others = [name for name, rule in certificate.rules.items() if rule == "diagonal"]
     if not others:
-        return f"the paper's spectral bound is {bound}"
+        return f"{units.spectral} is {bound}"
     if len(others) == len(certificate.rules):
-        return f"Hadamard's bound is {bound}"
+        return f"{units.by_lengths} bound is {bound}"
     named = ", ".join(map(repr, others))
-    return f"the paper's spectral bound, with Hadamard's for {named}, is {bound}"
+    return f"{units.spectral}, with {units.by_lengths} for {named}, is {bound}"
 
 
 def forecast_summary(forecast: Forecast) -> list[str]:
@@ -88,19 +86,22 @@ def forecast_summary(forecast: Forecast) -> list[str]:
 
 
 def certificate_summary(certificate: Certificate) -> list[str]:
-    terms = certificate.proof.terms
+    terms, units = certificate.proof.terms, units_of(certificate)
     line = (
-        f"No {terms.k} of {terms.n:,} items can score above {rounded_up(certificate.upper_bound)} "
-        f"nats per item ({_tightness(certificate)}; {_without_solver(certificate)})."
+        f"No {terms.k} of {terms.n:,} items can score above "
+        f"{units.rounded_up(certificate.upper_bound)} {units.unit}, objective {terms.objective} "
+        f"({_tightness(certificate)}; {_without_solver(certificate)})."
     )
     return [line, *(f"Note: {note}." for note in certificate.notes)]
 
 
-def relaxation_summary(relaxation: Relaxation) -> list[str]:
-    values = ", ".join(f"{name} {value:.4f}" for name, value in relaxation.view_values.items())
+def relaxation_summary(relaxation: Relaxation, objective: str = DIVERSE) -> list[str]:
+    units = UNITS[objective]
+    pairs = relaxation.view_values.items()
+    values = ", ".join(f"{name} {units.shown(value)}" for name, value in pairs)
     steps, solver = relaxation.steps, relaxation.solver.name
     return [
-        f"Relaxed value {relaxation.value:.6f} nats per item ({values}).",
+        f"Relaxed value {relaxation.value:.6f} {units.unit} ({values}), objective {objective}.",
         f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
         f"Why the solver stopped: {relaxation.status.value}.",
         f"Checked: {relaxation.checked}.",
@@ -132,11 +133,15 @@ def _sentence(row: Selection, fair: Selection) -> str:
     higher = row.fair_score > fair.fair_score + 1e-9
     more = f"; its fair score is higher than that of {fair.method}" if higher else ""
     if loss < _NOTICEABLE:
-        return f"{row.method} leaves no view behind: none is 1% below {fair.method}{more}."
+        least = row.units.noticeable
+        return f"{row.method} leaves no view behind: none is {least} below {fair.method}{more}."
     return f"{row.method} leaves {view} behind: {_how_much(row, fair, view)}{more}."
 
 
 def _how_much(row: Selection, fair: Selection, view: str) -> str:
+    if row.objective != DIVERSE:
+        own, other = (s.units.shown(s.scores[view]) for s in (row, fair))
+        return f"it explains {own} of the variance there, {fair.method} {other}"
     if row.calibration.by_bounds:
         kept, fair_kept = (100 * math.exp(s.scores[view]) for s in (row, fair))
         return (
@@ -156,6 +161,7 @@ def verified_summary(verified: Verified, sources: Mapping[str, str] | None = Non
     """What is proven beside what is claimed, and under which terms; `sources` says what a view was
     read from."""
     claimed = verified.claimed
+    rounded_up = UNITS[claimed.terms.objective].rounded_up
     whole = f"fair score of {claimed.terms.k} of {claimed.terms.n:,} items"
     bounds = [(whole, claimed.upper_bound, verified.upper_bound)]
     for name, proven in verified.by_view.items():
@@ -179,9 +185,12 @@ def verified_summary(verified: Verified, sources: Mapping[str, str] | None = Non
 def terms_lines(terms: Terms, sources: Mapping[str, str] | None = None) -> Iterator[str]:
     """A line per term, with where it comes from; `sources` says what a view was read from."""
     yield f"{terms.k} of {terms.n:,} items, tau = {terms.tau!r} (of the certificate)"
+    yield f"objective: {terms.objective}, in {UNITS[terms.objective].axis} (of the certificate)"
     for name, eps in terms.eps.items():
         source = f", {sources[name]}" if sources else ""
         yield f"view {name!r}{source}: eps = {eps!r} (of the certificate)"
+    if terms.calibration.center:
+        yield "center: rows less the mean of all rows handed in now (of the certificate)"
     origin = _ORIGINS.get(terms.calibration.rule, "computed again")
     yield f"calibration: {described(terms.calibration)} ({origin})"
     if terms.priorities is not None:

@@ -205,9 +205,9 @@ class _Residuals:
 
     def gains(self, rows: Any) -> Any:
         """(m, k) of all swaps with these rows."""
-        v, y = (self._place.copy(x[rows]) for x in (self.v, self.y))
-        c, b = self.c[rows].clip(0.0)[:, None], self.b[rows].clip(0.0)[:, None]
-        return gain_of_swaps(v, y, c, b, self.T.diagonal(), self.H.diagonal())
+        v, y, place = self.v[rows], 2.0 * self.y[rows], self._place
+        c, b = self.c[rows].clip(0.0), self.b[rows].clip(0.0)
+        return gain_of_swaps(place, v, y, c, b, self.T.diagonal(), self.H.diagonal(), y)
 
     def remove(self, j: int) -> None:
         """Without slot j, whose columns are zero then: E_j goes back to the residuals."""

@@ -1,5 +1,6 @@
 """The Stiefel relaxation (P-Fair): from a problem to a subspace that orders its candidates."""
 
-from fairnepv.stiefel.solve import SOLVERS, Relaxation, Solver, make_solver, relax
+from fairnepv.stiefel.solve import Relaxation, relax
+from fairnepv.stiefel.solver import DUAL, SOLVERS, Solver, make_solver
 
-__all__ = ["SOLVERS", "Relaxation", "Solver", "make_solver", "relax"]
+__all__ = ["DUAL", "SOLVERS", "Relaxation", "Solver", "make_solver", "relax"]

@@ -10,7 +10,6 @@ they work in.
 from abc import ABC, abstractmethod
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
@@ -147,7 +146,7 @@ class WithinRange(Coordinates):
 
     def lower_rows(self, indices: Indices) -> Floats:
         rows = [view.rows(indices) for view in self._pool.views]
-        return self.nearest(np.vstack([x.T.toarray() if sp.issparse(x) else x.T for x in rows]))
+        return self.nearest(np.vstack([HOST.dense(x.T) for x in rows]))
 
     def lift(self, Y: Floats) -> Floats:
         return EUCLIDEAN.orthonormalize(PoolMaps(self._pool).combine(self.coefficients(Y)))

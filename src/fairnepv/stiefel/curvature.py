@@ -17,7 +17,7 @@ from fairnepv.views.base import Floats
 
 @dataclass(frozen=True)
 class Curvature:
-    largest: float  # k times the largest Rayleigh quotient found; positive means ascent
+    largest: float  # largest Rayleigh quotient found, times `Point.unit`; positive means ascent
     direction: Floats  # (n, k) unit tangent vector that attains it
     products: int  # Hessian products spent
     threshold: float
@@ -57,6 +57,4 @@ def largest_curvature(
         return Curvature(0.0, np.zeros_like(point.V), 0, threshold)
     lam, E = eigh_tridiagonal(alphas, betas[: len(alphas) - 1])
     direction = sum(e * b for e, b in zip(E[:, -1], basis, strict=True))
-    return Curvature(
-        point.objective.k * float(lam[-1]), np.asarray(direction), len(basis), threshold
-    )
+    return Curvature(point.unit * float(lam[-1]), np.asarray(direction), len(basis), threshold)

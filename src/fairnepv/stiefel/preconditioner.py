@@ -12,14 +12,16 @@ Two of its terms make trouble. Where a binding view is narrower than k, its G_q^
 c_q times the identity keeps that, and leaves a (k, k) matrix D = I - sum_q w_q c_q G_q^-1 to be
 applied from the right. And a small tau makes the last term huge along M - 1 directions, which
 Woodbury's formula takes out exactly. The transposed term is bounded and left to the memory of the
-ascent. What that saves is told in docs/decisions/0005; `benchmarks/solvers.py` counts today's.
+ascent. Another utility answers for D itself (`Utility.across_frame`); the last term has the same
+form, with the gradients b_q of its views. What that saves is told in docs/decisions/0005;
+`benchmarks/solvers.py` counts today's.
 """
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf
 
-from fairnepv.objective import Point, gram, inverse_from_cholesky
+from fairnepv.objective import Point, inverse_from_cholesky
 from fairnepv.objective.geometry import add_to
 from fairnepv.views.base import Floats
 
@@ -32,7 +34,7 @@ class Preconditioner:
     def __init__(self, point: Point) -> None:
         f = point.objective
         self._geometry = point.geometry
-        self._inverse = 0.5 * f.k * _inverse_right(point)  # (k, k)
+        self._inverse = 0.5 * point.divisor * _inverse_right(point)  # (k, k)
         # The stiff term is a sum over M - 1 differences of views. Phi_q Phi_q^T V G_q^-1 stands for
         # b_q, from which it differs along V by V (I - N_q) only. Inner products with tangent
         # vectors are the same, and the ascent projects its direction; what its memory holds off the
@@ -41,7 +43,7 @@ class Preconditioner:
         stiff = [image - last for image in images]
         self._turned = [u @ self._inverse for u in stiff]
         w = point.weights[:-1]
-        stiffness = 4.0 / (f.k**2 * f.tau) * (np.diag(w) - np.outer(w, w))
+        stiffness = 4.0 / (point.divisor**2 * f.tau) * (np.diag(w) - np.outer(w, w))
         products = _stiff_products(point, stiff, self._turned, self._inverse)
         self._core = np.linalg.solve(np.eye(len(w)) + stiffness @ products, stiffness)
 
@@ -68,7 +70,8 @@ def _stiff_products(
 ) -> Floats:
     """<u_p, u_q D^-1> of the differences off V, where the images have parts along it, too."""
     dot = point.geometry.dot
-    along_V = [point.factors[-1].N - factor.N for factor in point.factors[:-1]]
+    *factors, last = point.factors
+    along_V = [factor.along - last.along for factor in factors]
     return np.array(
         [
             [dot(u, t) - np.vdot(a, b @ inverse) for t, b in zip(turned, along_V, strict=True)]
@@ -79,18 +82,12 @@ def _stiff_products(
 
 def _inverse_right(point: Point) -> Floats:
     """D^-1, with D's eigenvalues kept above the residual: far from a solution D is only a guess."""
-    k, maps, inner = point.objective.k, point.objective.maps, point.geometry.inner
-    D = np.eye(k)
-    for w, factor, image, trace in zip(
-        point.weights, point.factors, point.view_images, maps.traces, strict=True
-    ):
-        along_V = np.eye(k) - factor.N
-        b_squared = inner(image, image) - along_V @ along_V
-        # c_q, the mean eigenvalue of C_q off V, within the joint range of the views
-        left = trace - np.vdot(factor.Z, factor.Z) - np.vdot(b_squared, gram(factor.Z, factor.eps))
-        c = factor.eps + max(left, 0.0) / max(maps.dimension - k, 1)
-        D -= w * c * factor.inverse
-    return _inverse_above(D, max(_LEAST, min(1.0, point.residual)))
+    f, inner = point.objective, point.geometry.inner
+    squares = (inner(image, image) for image in point.view_images)
+    room = f.maps.dimension - f.k
+    D = f.utility.across_frame(point.factors, point.weights, squares, f.maps.traces, room)
+    scale = point.divisor / point.unit  # the mean of V^T A in these units
+    return _inverse_above(D, scale * max(_LEAST, min(1.0, point.residual)))
 
 
 def _inverse_above(D: Floats, least: float) -> Floats:

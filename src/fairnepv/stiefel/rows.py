@@ -7,7 +7,6 @@ columns, and a relaxation multiplies a hundred times. Products have the same bit
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from fairnepv.compute import HOST, LocalEngine
 from fairnepv.compute.local import BLOCK_NUMBERS
@@ -33,7 +32,7 @@ def converted_rows(problem: Problem) -> Pool:
 
 
 def _converted(view: View) -> View:
-    if sp.issparse(view.rows(slice(0, 1))):
+    if not isinstance(view.rows(slice(0, 1)), np.ndarray):  # sparse, centred or not
         return ConvertedView(view, view.rows(slice(0, view.n)))
     features = np.empty((view.n, view.p))
     size = max(1, BLOCK_NUMBERS // view.p)  # rows at a time, so that no second copy is made of all
@@ -43,7 +42,7 @@ def _converted(view: View) -> View:
 
 
 class ConvertedView(View):
-    """A view as a relaxation sees it: the scaled rows in float64, an array or CSR."""
+    """A view as a relaxation sees it: the scaled rows in float64, an array or sparse."""
 
     def __init__(self, view: View, features: Any) -> None:
         self._features, self._stored, self._norms = features, view.stored, view.squared_norms
@@ -61,4 +60,5 @@ class ConvertedView(View):
 
     def block(self, start: int, stop: int) -> Any:
         rows = self._features[start:stop]
-        return SparseBlock(rows) if sp.issparse(rows) else DenseBlock(rows, None, HOST, False)
+        dense = isinstance(rows, np.ndarray)
+        return DenseBlock(rows, None, HOST, False) if dense else SparseBlock(rows)

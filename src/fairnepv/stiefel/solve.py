@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import svdvals
 
-from fairnepv.checks import brief, check_count, check_positive
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.compute.clock import unlimited
-from fairnepv.errors import InputError, NumericalError, Status
+from fairnepv.errors import NumericalError, Status, UnsupportedError
 from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.options import default
-from fairnepv.problem import Problem, Stream, by_view
+from fairnepv.problem import Problem, Stream, by_view, with_weighed_rows
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
     Coordinates,
@@ -25,41 +23,23 @@ from fairnepv.stiefel.coordinates import (
     coordinates_of,
 )
 from fairnepv.stiefel.curvature import Curvature, largest_curvature
+from fairnepv.stiefel.dual import Dual, DualState
 from fairnepv.stiefel.iteration import PointMemo
 from fairnepv.stiefel.lbfgs import Lbfgs
-from fairnepv.stiefel.scf import Scf
+from fairnepv.stiefel.scf import LinearScf, Scf
+from fairnepv.stiefel.solver import DUAL, Solver, make_solver
 from fairnepv.stiefel.starts import check_start, small_range, start_frame
 from fairnepv.stiefel.trust_region import TrustRegion
 from fairnepv.views.base import Floats
 from fairnepv.views.imprint import Imprint
 
-# Variants of section 4.2 as (alpha, sigma in units of 1/k).
-_VARIANTS = {
-    "plain": (1.0, 0.0),
-    "damped": (0.5, 0.0),
-    "shifted": (1.0, 1.0),
-    "damped-shifted": (0.5, 1.0),
-}
-SOLVERS = ("accelerated", *_VARIANTS)
 _START: str = default("start")
 _CURVED = 0.1  # k times a curvature that a saddle is left by, however loose the tolerance
 _ESCAPES = 5
+_NEAR = 1.0  # residual at which the dual takes over, of the root of its tolerance: values are as
+# close as its square
 _REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
-
-
-@dataclass(frozen=True)
-class Solver:
-    """A solver by name with its knobs; `tol` is on the scaled residual k ||A_perp||_F for
-    `accelerated`, and on the paper's unscaled ||A - V/k||_F for the variants of Algorithm 1."""
-
-    name: str
-    tol: float
-    max_steps: int
-    alpha: float = 1.0
-    sigma: float = 0.0
-    max_passes: int | None = None  # over the rows, after the start
-    lanczos_steps: int = 30  # of the look for directions of ascent, two products each
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,6 +51,7 @@ class Relaxation:
     view_weights: Mapping[str, float]
     residual: float = 0.0
     curvature: float | None = None  # k times the largest curvature found; None if not checked
+    upper_bound: float | None = None  # on all frames, by the dual; None if there was none
     checked: str  # what was checked before the status was given
     status: Status
     trace: tuple[Step, ...] = field(default=(), repr=False)
@@ -106,45 +87,6 @@ class Relaxation:
             self.imprint.check()
 
 
-def make_solver(
-    name: str = default("solver"),
-    *,
-    k: int,
-    tol: float = default("tol"),
-    max_steps: int | None = None,
-    alpha: float | None = None,
-    sigma: float | None = None,
-) -> Solver:
-    """A solver by name; contradictory knobs are refused here."""
-    if not isinstance(name, str) or name not in SOLVERS:
-        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {brief(name)}")
-    tol = check_positive("tol", tol)
-    max_steps = None if max_steps is None else check_count("max_steps", max_steps)
-    if name == "accelerated":
-        if alpha is not None or sigma is not None:
-            raise InputError(
-                "alpha and sigma belong to the SCF variants, not to 'accelerated'; drop them, or "
-                "choose solver damped, shifted or damped-shifted"
-            )
-        return Solver(name, tol, max_steps or 3000)
-    default_alpha, default_sigma = _VARIANTS[name]
-    alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
-    sigma = default_sigma / k if sigma is None else _check_sigma(sigma)
-    if alpha > 1:
-        raise InputError(f"alpha must be in (0, 1], not {alpha!r}")
-    if (alpha < 1) != (default_alpha < 1) or (sigma > 0) != (default_sigma > 0):
-        raise InputError(
-            f"alpha = {alpha!r} and sigma = {sigma!r} do not make the {name!r} variant; damping "
-            "means alpha < 1 and shifting means sigma > 0"
-        )
-    return Solver(name, tol, max_steps or 1000, alpha, sigma)
-
-
-def _check_sigma(sigma: Any) -> float:
-    is_number = isinstance(sigma, int | float | np.number) and not isinstance(sigma, bool)
-    return 0.0 if is_number and sigma == 0 else check_positive("sigma", sigma)
-
-
 def relax(
     problem: Problem,
     solver: Solver | None = None,
@@ -157,6 +99,12 @@ def relax(
     if solver is None:
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
     start = check_start(problem, start)
+    if solver.name == DUAL and not utility_of(problem).linear_on_frames:
+        raise UnsupportedError(
+            "solver 'dual' needs the representative objective, which is linear in the projection "
+            "on a frame; log-determinants are not: use solver='accelerated'"
+        )
+    problem = with_weighed_rows(problem)
     with block_threads(problem.work()):
         coordinates = coordinates or choose_coordinates(problem)
         whole_range = small_range(problem, coordinates)
@@ -196,6 +144,8 @@ class _Solve:
         self._point = PointMemo(self.objective)
         self._judged: tuple[Point, float] | None = None  # the last point and its residual
 
+    upper: float | None = None  # on all frames, once the dual has one
+
     def solve_from(self, frame: Floats) -> Relaxation:
         V, status, curvature = self._maximise(frame)
         if status.stops_everything:
@@ -212,7 +162,12 @@ class _Solve:
     def _maximise(self, V: Floats) -> tuple[Floats, Status, Curvature | None]:
         """An iteration, a look for directions of ascent, and off along one, unless the iteration
         is that of the paper."""
-        escapes = _ESCAPES if self.solver.name == "accelerated" else 0
+        name = self.solver.name
+        if name == DUAL:
+            V, status = self._dual(V)
+            if status is not Status.MIXED:
+                return V, status, None
+        escapes = _ESCAPES if name in ("accelerated", DUAL) else 0
         for attempt in range(escapes + 1):
             V, status = self._iterate(V)
             if status not in _REACHED:
@@ -227,11 +182,17 @@ class _Solve:
                     V = _leave_saddle(point, curvature)
         return V, Status.SADDLE, curvature
 
+    def _dual(self, V: Floats) -> tuple[Floats, Status]:
+        """Ascent first, which comes near the best weights in fewer operations."""
+        V, status = self._run(Lbfgs, V, tol=max(self.solver.tol, _NEAR * self.solver.tol**0.5))
+        return (V, status) if status.stops_everything else self._run(Dual, V)
+
     def _iterate(self, V: Floats) -> tuple[Floats, Status]:
         """Algorithm 1, or the ascent, and Newton where that stalls."""
         solver = self.solver
-        if solver.name != "accelerated":
-            return self._run(Scf, V, alpha=solver.alpha, sigma=solver.sigma)
+        if solver.name not in ("accelerated", DUAL):
+            scf = LinearScf if self.objective.utility.linear_on_frames else Scf
+            return self._run(scf, V, alpha=solver.alpha, sigma=solver.sigma)
         V, status = self._run(Lbfgs, V)
         if status is Status.CONVERGED and self._residual(self._point(V)) <= solver.tol:
             return V, status
@@ -263,7 +224,7 @@ class _Solve:
     def _residual(self, point: Point) -> float:
         """k ||A_perp||_F in n dimensions, whatever the coordinates; at most one pass per point."""
         if self._judged is None or self._judged[0] is not point:
-            left_out = point.objective.k * self.coordinates.left_out(point.pulls)
+            left_out = point.unit * self.coordinates.left_out(point.pulls)
             self._judged = point, float(np.hypot(point.residual, left_out))
         return self._judged[1]
 
@@ -281,13 +242,15 @@ class _Solve:
 
     def _run(self, kind: Any, V: Floats, **knobs: float) -> tuple[Floats, Status]:
         outcome = self.context.run(
-            kind(self.objective, V, tol=self.solver.tol, **knobs),
+            kind(self.objective, V, **{"tol": self.solver.tol, **knobs}),
             max_steps=self.solver.max_steps - self._steps,
             max_passes=self._passes_left,
         )
         self.trace.extend(outcome.trace)
         self._steps += outcome.steps
         self.passes += outcome.state.passes
+        if isinstance(outcome.state, DualState):
+            self.upper = outcome.state.upper
         return outcome.state.V, outcome.status
 
     @property
@@ -297,13 +260,22 @@ class _Solve:
 
     def _record(self, point: Point, status: Status, curvature: Curvature | None) -> Relaxation:
         pool = self.problem.pool
+        checked = _describe_check(curvature)
+        if self.upper is not None:
+            apart = self.upper - point.value
+            checked = f"the dual: no frame has a value that is higher by more than {apart:.3g}"
+            if not status.stops_everything and apart <= self.solver.tol:
+                status = Status.GLOBAL
+            elif status in (*_REACHED, Status.SADDLE):
+                status = Status.MIXED
         return Relaxation(
             value=point.value,
+            upper_bound=self.upper,
             view_values=by_view(pool, point.view_values - self.problem.lifts),
             view_weights=by_view(pool, point.weights),
             residual=point.residual if status.stops_everything else self._residual(point),
             curvature=None if curvature is None else curvature.largest,
-            checked=_describe_check(curvature),
+            checked=checked,
             status=status,
             trace=tuple(self.trace),
             solver=self.solver,
@@ -338,14 +310,14 @@ def _degenerate(
     problem: Problem, solver: Solver, coordinates: Coordinates, frame: Floats
 ) -> Relaxation:
     """k >= rank: a frame that holds the whole range gives every view its spectral bound."""
-    pool, k = problem.pool, problem.k
-    g = pool.offsets
-    for q, (Z, eps) in enumerate(zip(coordinates.maps.adjoint(frame), pool.eps, strict=True)):
-        lam = np.zeros(k)
-        lam[: min(Z.shape)] = svdvals(Z) ** 2
-        g[q] += np.log(lam + eps).mean()
+    pool, k, utility = problem.pool, problem.k, utility_of(problem)
+    views = zip(coordinates.maps.adjoint(frame), pool.eps, coordinates.maps.traces, strict=True)
+    totals = np.array([utility.on_range(*view, k) for view in views])
+    g = pool.offsets + totals / utility.divisor(k)
+    value = fair_value(problem, g)
     return Relaxation(
-        value=fair_value(problem, g),
+        value=value,
+        upper_bound=value if utility.linear_on_frames else None,
         view_values=by_view(pool, g),
         view_weights=by_view(pool, soft_min_weights(g + problem.lifts, problem.tau)),
         checked="k against the joint rank of the views; this value is the global maximum",

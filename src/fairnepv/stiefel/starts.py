@@ -84,7 +84,7 @@ def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
         X = _independent(geometry, maps.combine(Z), k)
     blocks = np.hstack([before, X])
     images = [np.hstack(pair) for pair in zip(Z, maps.adjoint(X), strict=True)]
-    T = _independent_columns(geometry.inner(blocks, blocks), k)
+    T = independent_columns(geometry.inner(blocks, blocks), k)
     images = [image @ T for image in images]
     E = eigh(sum(image.T @ image for image in images), check_finite=False)[1]
     return geometry.orthonormalize(blocks @ (T @ E[:, -k:]))
@@ -92,15 +92,16 @@ def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
 
 def _independent(geometry: Geometry, X: Floats, least: int) -> Floats:
     """A basis of the columns of X, orthonormal but for rounding."""
-    return np.asarray(X @ _independent_columns(geometry.inner(X, X), least))
+    return np.asarray(X @ independent_columns(geometry.inner(X, X), least))
 
 
-def _independent_columns(gram: Floats, least: int) -> Floats:
-    """T with T^T gram T = I, of as many columns as gram has rank, but at least so many."""
+def independent_columns(gram: Floats, least: int, faint: float = _FAINT) -> Floats:
+    """T with T^T gram T = I, of as many columns as gram has rank, but at least so many; what is
+    `faint` beside its largest eigenvalue counts as none."""
     lam, E = eigh(gram, check_finite=False)
-    kept = lam > _FAINT * lam[-1]
+    kept = lam > faint * lam[-1]
     kept[-least:] = True
-    return np.asarray(E[:, kept] / np.sqrt(np.maximum(lam[kept], _FAINT * lam[-1])))
+    return np.asarray(E[:, kept] / np.sqrt(np.maximum(lam[kept], faint * lam[-1])))
 
 
 def selector_start(problem: Problem, coordinates: Coordinates, indices: Indices) -> Floats:

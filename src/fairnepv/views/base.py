@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -243,12 +244,15 @@ class View(ABC):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        """In chunks, on all cores."""
+        return self._measured(squared_norms)
+
+    def _measured(self, norms: Callable[[Any], Floats]) -> Floats:
+        """(n,) norms of the rows as given, in chunks, on all cores."""
         size = max(1, _CHUNK_NUMBERS // self.p)
         chunks = [slice(s, min(s + size, self.n)) for s in range(0, self.n, size)]
 
         def measure(chunk: slice) -> Floats:
-            return squared_norms(self.raw_rows(chunk))
+            return norms(self.raw_rows(chunk))
 
         return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks])))
 

@@ -1,5 +1,6 @@
 """Dense rows of one view as blocks of a pass, and the lengths of rows."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,19 +21,29 @@ class Factored(NamedTuple):
     combine: Floats | None = None
 
 
+class Center(NamedTuple):
+    """What is taken off every row of a centred view."""
+
+    mean: Floats  # (p,) of the rows of the pool
+    least: float  # squared length up to which what is left of a row is rounding
+
+
 class DenseBlock(RowBlock):
     """Rows (b, p) as they are stored, at a place, and their scales (b, 1). `single` says that
-    float32 holds the rows."""
+    float32 holds the rows. A `mean` (p,) is taken off before anything is multiplied, since rows may
+    be far from zero beside what is left of them: products would cancel."""
 
-    def __init__(self, data: Any, scale: Any, place: Place, single: bool) -> None:
+    def __init__(self, data: Any, scale: Any, place: Place, single: bool, mean: Any = None) -> None:
         self.data, self.place = data, place
-        self._scale, self._single = scale, single
+        self._scale, self._single, self._mean = scale, single, mean
         self._double: Any = None  # not a cached_property: its lock is common to threads
 
     @property
     def _rows(self) -> Any:
         if self._double is None:
-            self._double = self.place.double(self.data)
+            bare = self._mean is None
+            place, rows = self.place, self.data
+            self._double = place.double(rows) if bare else place.less(rows, self._mean)
         return self._double
 
     def features(self) -> Any:
@@ -53,7 +64,9 @@ class DenseBlock(RowBlock):
         columns = self.place.single(anchor)
         if not self.place.asynchronous:
             columns = _in_lots(columns)
-        product = (self.place.single(self.data) @ columns.T)[:, : len(anchor)]
+        place, rows = self.place, self.data
+        rows = place.single(rows) if self._mean is None else place.less_single(rows, self._mean)
+        product = (rows @ columns.T)[:, : len(anchor)]
         if self._scale is not None:
             product *= self.place.single(self._scale)
         return product
@@ -72,13 +85,34 @@ def _in_lots(anchor: NDArray[Any]) -> NDArray[Any]:
     return lots
 
 
-def squared_norms(rows: NDArray[Any]) -> Floats:
-    """(b,) in float64 of rows of any type, a few at a time: a copy of all would not stay cached."""
-    norms = np.empty(len(rows))
+def squared_norms(rows: NDArray[Any], center: Center | None = None) -> Floats:
+    """(b,) in float64 of rows of any type, of centred ones where there is a center."""
+    norms, done = np.empty(len(rows)), 0
+    for part in _cached_parts(rows):
+        if center is not None:
+            part -= center.mean
+        np.vecdot(part, part, out=norms[done : done + len(part)])
+        done += len(part)
+    if center is not None:
+        norms[norms <= center.least] = 0.0
+    return norms
+
+
+def column_sums(rows: NDArray[Any], origin: Floats) -> Floats:
+    """(p,) sums of rows of any type less `origin` (p,), in float64."""
+    total = np.zeros(rows.shape[1])
+    for part in _cached_parts(rows):
+        part -= origin
+        total += part.sum(axis=0)
+    return total
+
+
+def _cached_parts(rows: NDArray[Any]) -> Iterator[Floats]:
+    """The rows in float64, a few at a time in the same memory: a copy of all would not stay
+    cached."""
     step = max(1, _CACHED_NUMBERS // rows.shape[1])
     held = np.empty((min(step, len(rows)), rows.shape[1]))
     for first in range(0, len(rows), step):
         part = held[: len(rows) - first]
         part[:] = rows[first : first + step]
-        np.vecdot(part, part, out=norms[first : first + step])
-    return norms
+        yield part

@@ -4,18 +4,20 @@ device of PyTorch, resident there where they fit and else streamed block by bloc
 from __future__ import annotations
 
 import functools
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import HOST, Place
+from fairnepv.compute import HOST, Place, RowBlock
 from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import Stream, shared, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Reordered, RowFile
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.blocks import Center, DenseBlock, squared_norms
 from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.validity import check_numeric
 
@@ -36,6 +38,16 @@ class DenseView(View):
         self.in_file = isinstance(data, RowFile) and not isinstance(data, TensorRows)
         self.home_engine = data.home_engine if isinstance(data, TensorRows) else None
 
+    center: Center | None = None  # of a centred view
+
+    def centered(self, center: Center) -> Self:
+        """The same rows less their mean; the data is shared."""
+        there = None if self._there is None else self._there.less(center.mean)
+        view = self._with(center=center, _there=there)
+        for known in ("_raw_squared_norms", "single"):
+            vars(view).pop(known, None)
+        return view
+
     def raw_rows(self, rows: Indices | slice) -> NDArray[Any]:
         if isinstance(self.data, RowFile) or isinstance(rows, slice):
             return self.data[rows]
@@ -53,14 +65,30 @@ class DenseView(View):
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
         if isinstance(self.data, TensorRows):
-            return self.data.squared_norms()
-        return super()._raw_squared_norms
+            return self.data.squared_norms(self.center)
+        return self._measured(functools.partial(squared_norms, center=self.center))
 
     @functools.cached_property
     def single(self) -> bool:  # type: ignore[override]
         norms = self.raw_squared_norms()
         large = norms[norms > 0]
         return not len(large) or bool(large.min() > _LEAST_SINGLE and large.max() < _MOST_SINGLE)
+
+    def _block_of(self, rows: Any) -> RowBlock:
+        if self._there is not None:
+            data, mean = self._there[rows], self._there.mean
+        else:
+            data, mean = self.raw_rows(rows), None if self.center is None else self.center.mean
+        return DenseBlock(data, self._column(rows), self.place, self.single, mean)
+
+    def rows(self, rows: Indices | slice) -> Floats:
+        if self.center is None:
+            return np.asarray(super().rows(rows))
+        found = HOST.less(self.raw_rows(rows), self.center.mean)
+        return np.asarray(found if self.scale is None else found * self.scale[rows][:, None])
+
+    def numbers_at(self, indices: Indices) -> NDArray[Any]:
+        return self.raw_rows(indices)
 
     def log_volume(self, indices: Indices) -> float:
         """On a device as the gains say, which it factors sooner than it finds singular values."""
@@ -72,7 +100,7 @@ class DenseView(View):
         rows: Indices | slice = indices
         if isinstance(self.data, np.ndarray) and len(indices) and (np.diff(indices) == 1).all():
             rows = slice(int(indices[0]), int(indices[-1]) + 1)  # which copies nothing
-        return self._given_to(DenseView(self.data[rows]), indices)
+        return self._given_to(DenseView(self.data[rows])._with(center=self.center), indices)
 
     def reordered(self, order: Indices) -> View:
         if not isinstance(self.data, RowFile):
@@ -82,12 +110,14 @@ class DenseView(View):
                 f"{self.data} is in another order than the first view, and its rows cannot be read "
                 "in any order; convert it first (fairnepv convert)"
             )
-        return self._given_to(DenseView(Reordered(self.data, order)), order)
+        view = DenseView(Reordered(self.data, order))._with(center=self.center)
+        return self._given_to(view, order)
 
     # --- on a device ------------------------------------------------------------------------------
 
     def moved(self, place: Place, room: int) -> DenseView:
         there = DeviceRows(self.data, place, room)
+        there = there if self.center is None else there.less(self.center.mean)
         view = self._with(place=place, block_place=place, _there=there)
         return view.scaled(self.scale, self.offset)
 
@@ -106,6 +136,13 @@ class DeviceRows:
         self.tensor = _resident(data, place, room)
         self.resident_bytes = 0 if self.tensor is None else int(self.tensor.nbytes)
         self._ahead = Stream(place.device)
+        self.mean: Any = None  # (p,) that blocks take off
+
+    def less(self, mean: Floats) -> DeviceRows:
+        """The same rows, from which blocks take a mean off."""
+        other = copy(self)
+        other.mean = self.place.put(mean)
+        return other
 
     def __getitem__(self, rows: Any) -> Any:
         if self.tensor is not None:

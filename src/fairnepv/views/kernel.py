@@ -46,11 +46,30 @@ class KernelView(View):
         if kernel.dtype.kind != "f":
             kernel = kernel.astype(np.float64)
         check_diagonal(name, np.abs(np.diagonal(kernel)).astype(np.float64))
-        tolerance = kernel_tolerance(kernel)
-        view = KernelView(_symmetric(name, kernel, tolerance), self.eps)
+        view = KernelView(_symmetric(name, kernel, kernel_tolerance(kernel)), self.eps)
         _check_own_ridge(name, view)
-        view._check_definite(name, tolerance)
+        view._check_definite(name)
         return view
+
+    def centered(self, name: str) -> View:
+        """A copy about the mean, as all features that stand for the kernel would have it. It is no
+        surer than the kernel that came: what counts as zero stays the same."""
+        means = self.kernel.mean(axis=0, dtype=np.float64)
+        kernel = self.kernel - means
+        kernel -= (means - means.mean())[:, None]
+        own = np.diagonal(kernel)
+        kernel.flat[:: self.n + 1] = np.where(own > self.tolerance / self.n, own, 0.0)
+        view = KernelView(_symmetric(name, kernel, np.inf), self.eps)
+        view = view._with(_zero=self.tolerance)
+        view._check_definite(name)
+        return view
+
+    _zero: float | None = None  # what counted as zero in the kernel that a centred one is made of
+
+    @functools.cached_property
+    def tolerance(self) -> float:
+        """What counts as zero in the kernel."""
+        return kernel_tolerance(self.kernel) if self._zero is None else self._zero
 
     def sketched(self, name: str) -> View:
         check_shape(name, self.kernel.shape)
@@ -64,7 +83,7 @@ class KernelView(View):
     @functools.cached_property
     def factor(self) -> Floats:
         """(n, r) Phi of the unscaled kernel, r its numerical rank."""
-        return pivoted_cholesky(self.kernel)
+        return pivoted_cholesky(self.kernel, self.tolerance)
 
     def raw_squared_norms(self) -> Floats:
         return np.diagonal(self.kernel).astype(np.float64)
@@ -92,7 +111,7 @@ class KernelView(View):
     def _missed(self) -> float:
         """At least the norm of K - Phi Phi^T, by the check at the edge."""
         largest = 1.0 if self.scale is None else float((self.scale**2).max())
-        return 10.0 * self.n * kernel_tolerance(self.kernel) * largest
+        return 10.0 * self.n * self.tolerance * largest
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
         other = super().scaled(scale, offset)
@@ -128,9 +147,9 @@ class KernelView(View):
         K.flat[:: len(K) + 1] += self.ridge
         return float(2.0 * np.log(np.diagonal(np.linalg.cholesky(K))).sum())
 
-    def _check_definite(self, name: str, tolerance: float) -> None:
+    def _check_definite(self, name: str) -> None:
         miss = float(np.abs(self.factor @ self.factor.T - self.kernel).max())
-        if miss > 10 * tolerance:
+        if miss > 10 * self.tolerance:
             raise InputError(
                 f"view {name!r}: the kernel is indefinite (no real features give it; the best miss "
                 f"it by {miss:.3g}); a kernel must be positive semidefinite, and one that was "
@@ -149,7 +168,8 @@ class KernelView(View):
         return self._given_to(DenseView(self.factor), np.arange(self.n))
 
     def take(self, indices: Indices) -> View:
-        return self._given_to(KernelView(self.kernel[np.ix_(indices, indices)]), indices)
+        part = KernelView(self.kernel[np.ix_(indices, indices)])._with(_zero=self._zero)
+        return self._given_to(part, indices)
 
 
 class KernelBlock(RowBlock):
@@ -251,16 +271,14 @@ def spectrum_of_gram(K: Floats) -> Floats:
     return np.asarray(eigvalsh(K)[::-1]).clip(min=0.0)
 
 
-def pivoted_cholesky(kernel: NDArray[Any]) -> Floats:
+def pivoted_cholesky(kernel: NDArray[Any], tolerance: float) -> Floats:
     """(n, r) factor with Phi Phi^T = kernel to rounding, r the numerical rank, at least 1.
 
     Pivoting finds the rank and is backward stable for semidefinite matrices; it costs a small
     fraction of an eigendecomposition. For an indefinite matrix the product misses the kernel,
     which is how the check at the edge finds out.
     """
-    lower, pivots, rank, _ = dpstrf(
-        kernel.astype(np.float64), tol=kernel_tolerance(kernel), lower=1
-    )
+    lower, pivots, rank, _ = dpstrf(kernel.astype(np.float64), tol=tolerance, lower=1)
     lower[:, rank:] = 0.0
     factor: Floats = np.empty((len(lower), max(rank, 1)))
     factor[pivots - 1] = np.tril(lower)[:, : max(rank, 1)]

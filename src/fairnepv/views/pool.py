@@ -19,7 +19,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.rows import RowFile
 from fairnepv.options import default
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.blocks import DenseBlock, squared_norms
+from fairnepv.views.blocks import Center, DenseBlock, squared_norms
 from fairnepv.views.dense import DenseView
 from fairnepv.views.ids import align, check_ids
 from fairnepv.views.intake import as_view, check_quality, named_views
@@ -37,6 +37,7 @@ class Pool:
     engine: Engine
     ids: NDArray[Any] | None = None
     quality: Mapping[str, Floats] | None = None  # (n,) per view; `Calibration.apply` uses it
+    centered: bool = False  # whether the views are about their means (`centering`)
 
     @classmethod
     def of(
@@ -237,20 +238,25 @@ def _checked(name: str, value: Any, engine: Engine | None) -> View:
     """One view, with every promise of the view contract made sure of; workers of the engine read
     what lies in files."""
     check_time()
-    view = as_view(name, value)
+    return measured_in_files(name, as_view(name, value), engine).checked(name)
+
+
+def measured_in_files(name: str, view: View, engine: Engine | None) -> View:
+    """The view with its norms known, where workers of the engine read what lies in files."""
     in_file = isinstance(view, DenseView) and isinstance(view.data, RowFile)
-    if engine is not None and engine.remote and in_file:
-        unread = view.sketched(name)._with(single=False, array_anchors=False)
-        norms = Pool((name,), (unread,), engine).map(_measure_rows, None)
-        view = view._with(_raw_squared_norms=norms)
-    return view.checked(name)
+    if not (in_file and engine is not None and engine.remote):
+        return view
+    assert isinstance(view, DenseView)
+    unread = view.sketched(name)._with(single=False, array_anchors=False)
+    norms = Pool((name,), (unread,), engine).map(_measure_rows, view.center)
+    return view._with(_raw_squared_norms=norms)
 
 
-def _measure_rows(block: Block, state: None) -> Floats:
+def _measure_rows(block: Block, center: Center | None) -> Floats:
     (rows,) = block.views
     assert isinstance(rows, DenseBlock)
     with np.errstate(over="ignore", invalid="ignore"):  # looked into by who asks
-        return squared_norms(rows.data)
+        return squared_norms(rows.data, center)
 
 
 def _home_engine(views: Iterable[View]) -> str | None:

@@ -25,7 +25,8 @@ CUT_SHORT = "efficiency, cut short"
 
 @dataclass(frozen=True)
 class Calibration:
-    """Per view: L = exp(offset) (factor D Phi Phi^T D + eps I), D normalising rows or not.
+    """Per view: L = exp(offset) (factor D Phi Phi^T D + eps I), D normalising rows or not, and Phi
+    less the mean of its rows or as it came.
 
     [FairNEPv, Remark 1]: the ridge comes after rows are normalised or the trace is, so that a
     common ridge means the same in every view.
@@ -37,6 +38,7 @@ class Calibration:
     factors: Mapping[str, float] = field(default_factory=dict, hash=False)
     # Logarithm of the factor on L, after it.
     offsets: Mapping[str, float] = field(default_factory=dict, hash=False)
+    center: bool = False  # whether it is about centred views
     # What proves the offsets of 'efficiency', for a certificate of the same problem to use again.
     evidence: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -50,14 +52,14 @@ class Calibration:
         'efficiency' come from a solver."""
         apart = SOLVED if self.rule == "efficiency" else _COMPUTED
         return (
-            (self.rule, self.normalize) == (other.rule, other.normalize)
+            (self.rule, self.normalize, self.center) == (other.rule, other.normalize, other.center)
             and _close(self.factors, other.factors, rel_tol=_COMPUTED)
             and _close(self.offsets, other.offsets, rel_tol=0.0, abs_tol=apart)
         )
 
     def apply(self, pool: Pool) -> Pool:
         """The pool under this calibration; its quality multiplies K by sqrt(q_i q_j) afterwards."""
-        self._check_names(pool)
+        self._check_views(pool)
         views = []
         for name, view in pool.items():
             scale = self._row_scale(name, view)
@@ -81,21 +83,28 @@ class Calibration:
             norms = np.sqrt(view.raw_squared_norms())
             zero = np.flatnonzero(norms == 0)
             if len(zero):
+                equal = " once the mean of all rows is taken off" if self.center else ""
                 raise InputError(
-                    f"view {name!r} has {len(zero)} all-zero row(s), the first is row {zero[0]}, "
-                    f"and calibration {self.rule!r} divides by row norms; drop those rows or use "
-                    "calibration='trace' or 'none'"
+                    f"view {name!r} has {len(zero)} all-zero row(s){equal}, the first is row "
+                    f"{zero[0]}, and calibration {self.rule!r} divides by row norms; drop those "
+                    "rows or use calibration='trace' or 'none'"
                 )
             return 1.0 / norms
         factor = float(self.factors.get(name, 1.0))
         return None if factor == 1.0 else np.full(view.n, np.sqrt(factor))
 
-    def _check_names(self, pool: Pool) -> None:
+    def _check_views(self, pool: Pool) -> None:
         if any(made and set(made) != set(pool.names) for made in (self.factors, self.offsets)):
             raise InputError(
                 f"calibration {self.rule!r} was made for views "
                 f"{sorted(set(self.factors) | set(self.offsets))}, but the data has "
                 f"{sorted(pool.names)}; give the same views"
+            )
+        if self.center != pool.centered:
+            raise InputError(
+                f"calibration {self.rule!r} was made for "
+                f"{'centred views' if self.center else 'views as they come'}, and the pool has "
+                "others; use the same center"
             )
 
 

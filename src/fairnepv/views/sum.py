@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from fairnepv.compute import HOST, RowBlock
 from fairnepv.compute.base import Array
-from fairnepv.compute.tensors import is_sparse, on_one_device, silence_csr_warning
+from fairnepv.compute.shifted import ShiftedRows, side_by_side
+from fairnepv.compute.tensors import (
+    is_sparse,
+    on_one_device,
+    silence_csr_warning,
+    to_device,
+    to_host,
+)
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.kernel import spectrum_of_gram
 from fairnepv.views.trail import Trail
@@ -141,10 +147,14 @@ def _weigh(weights: tuple[float, ...], terms: list[Array]) -> Array:
 def _beside(weights: tuple[float, ...], features: list[Any]) -> Any:
     """Scaled features side by side; sparse if any of them is."""
     parts = [float(np.sqrt(w)) * x for w, x in zip(weights, features, strict=True)]
+    if any(isinstance(x, ShiftedRows) for x in parts):  # these are put together on the host
+        rows = [x.rows if isinstance(x, ShiftedRows) else x for x in parts]
+        there = [x.device for x in rows if hasattr(x, "new_empty")]
+        found = side_by_side(list(map(to_host, parts)))
+        return to_device(found, there[0]) if there else found
     parts = on_one_device(parts)
     if not hasattr(parts[0], "new_empty"):
-        some = any(map(sp.issparse, parts))
-        return sp.hstack(parts, format="csr") if some else np.hstack(parts)
+        return side_by_side(parts)
     import torch
 
     if not any(map(is_sparse, parts)):

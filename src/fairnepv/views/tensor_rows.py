@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fairnepv.compute.base import tree_fold
 from fairnepv.compute.place import Floats
 from fairnepv.compute.tensors import csr_parts, csr_tensor, silence_csr_warning, to_device, to_host
 from fairnepv.errors import InputError
 from fairnepv.io.rows import Indices, RowFile, Rows
+from fairnepv.views.blocks import Center
 from fairnepv.views.validity import within
 
 _CHUNK_NUMBERS = 1 << 26  # float64 numbers of rows whose squares are summed at a time
@@ -32,10 +34,20 @@ class TensorRows(RowFile):
         """A GPU, by the name of the engine there."""
         return _engine_of(self.tensor.device)
 
-    def squared_norms(self) -> Floats:
-        size = max(1, _CHUNK_NUMBERS // self.shape[1])
-        parts = [(rows.double() ** 2).sum(dim=1) for rows in self.tensor.split(size)]
-        return np.concatenate([to_host(part) for part in parts])
+    def squared_norms(self, center: Center | None = None) -> Floats:
+        mean = 0.0 if center is None else to_device(center.mean, self.tensor.device)
+        parts = [((rows.double() - mean) ** 2).sum(dim=1) for rows in self._chunks()]
+        norms = np.concatenate([to_host(part) for part in parts])
+        return norms if center is None else np.where(norms > center.least, norms, 0.0)
+
+    def column_sums(self, origin: Floats) -> Floats:
+        """(p,) sums of the rows less `origin` (p,)."""
+        there = to_device(origin, self.tensor.device)
+        parts = [to_host((rows.double() - there).sum(dim=0)) for rows in self._chunks()]
+        return np.asarray(tree_fold(parts, np.add))
+
+    def _chunks(self) -> Any:
+        return self.tensor.split(max(1, _CHUNK_NUMBERS // self.shape[1]))
 
     def read(self, start: int, stop: int) -> Rows:
         return np.asarray(to_host(self.tensor[start:stop]))

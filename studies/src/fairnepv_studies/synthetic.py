@@ -140,7 +140,7 @@ def _round(problem: Problem, relaxation: Relaxation, c: float) -> Indices:
 
 
 def _rounded(problem: Problem, subset: Indices) -> float:
-    return round(fair_score(problem.pool, subset, TAU), 4)
+    return round(fair_score(problem.pool, subset, TAU, problem.utility), 4)
 
 
 def _count(values: Any) -> dict[float, int]:

@@ -7,10 +7,13 @@ from fairnepv.methods.baselines.refined import Baseline
 from fairnepv.methods.baselines.relaxed import DesignPoint, SoftmaxPoint, largest_memberships
 from fairnepv.methods.baselines.sampled import k_dpp, uniform
 from fairnepv.methods.baselines.saturate import saturate
+from fairnepv.objective import unsupported
+from fairnepv.options import DIVERSE
 from fairnepv.problem import WIDEST_GRAM, Problem
 
 FACTOR_THE_AVERAGE = ("k-dpp", "softmax", "d-optimal")
 _DIVIDE_BY_THE_RIDGE = ("softmax", "d-optimal", "saturate")
+_OF_DETERMINANTS = {*FACTOR_THE_AVERAGE, *_DIVIDE_BY_THE_RIDGE}  # whatever the objective
 
 
 def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
@@ -30,6 +33,8 @@ def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
 
 def refuse(problem: Problem, name: str) -> str | None:
     """Why a baseline cannot be run on this problem, or None if it can."""
+    if problem.utility != DIVERSE and name in _OF_DETERMINANTS:
+        return str(unsupported(f"method '{name}', which is about determinants", "use another one"))
     if name in _DIVIDE_BY_THE_RIDGE and not problem.pool.eps.all():
         return f"method '{name}' needs a ridge eps above zero in every view; use another one"
     if name not in FACTOR_THE_AVERAGE:

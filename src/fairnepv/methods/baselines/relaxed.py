@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
-from fairnepv.compute import Block
+from fairnepv.compute import HOST, Block
 from fairnepv.compute.clock import check_time, expect
 from fairnepv.errors import Status
 from fairnepv.loop import Context
@@ -234,9 +233,7 @@ Weighing = Callable[[Floats, float], RowFactor | ColumnFactor]  # by w and c
 
 def _weighted_gram(block: Block, state: None, w: Floats) -> Floats:
     rows = np.flatnonzero(w)
-    Phi = block.views[0].features()[rows]
-    Phi = Phi.toarray() if sp.issparse(Phi) else Phi
-    Phi = np.sqrt(w[rows, None]) * Phi
+    Phi = np.sqrt(w[rows, None]) * HOST.dense(block.views[0].features()[rows])
     return np.asarray(Phi.T @ Phi)
 
 

@@ -24,6 +24,7 @@ from fairnepv.views.moments import columns_of, second_norms
 
 _FEW = 1024  # rows that picks are made among between two passes
 _MOST = 32  # picks between two passes
+_TOLD = 1 << 29  # numbers that a pass may make of all rows
 _SLACK = 1e-9  # rows that come this close to a pick in float64 may be as good
 _BLURRED = 0.05  # of a gain: what float32 may hide of it
 _UNIT = float(np.finfo(np.float64).eps)
@@ -37,17 +38,16 @@ class Trail:
         xp, like = self._place.xp, {"dtype": self._place.xp.float64, "device": self._place.device}
         self.first = xp.zeros((most, view.p), **like)  # d
         self.second = xp.zeros((most, view.p), **like)  # z, over the trace of G
-        self.gammas = np.zeros(most)  # d^T G d over it
+        self.gammas = np.zeros(most)  # d^T G d over it, which is what a pick adds
 
-    def follow(self, column: Any, f: Any, c: float, t: int) -> tuple[Any, Any, float]:
-        """Note pick number t, its features (p,), its coordinates f (t,) and its c."""
+    def follow(self, column: Any, f: Any, c: float, gamma: float, t: int) -> tuple[Any, Any]:
+        """Note pick number t, its features (p,), its coordinates f (t,), its c and its gain."""
         place, D = self._place, self.first[:t]
-        d = (column - f @ D) / c**0.5
+        d = (column - place.put(f) @ D) / c**0.5
         image = self._view.moments.apply(d[:, None], place)[:, 0] / self._view.moments.trace
         z = image - (D @ image) @ D
-        self.first[t], self.second[t] = d, z
-        self.gammas[t] = float(d @ image)
-        return d, z, float(self.gammas[t])
+        self.first[t], self.second[t], self.gammas[t] = d, z, gamma
+        return d, z
 
     def columns(self, start: int, stop: int) -> Any:
         """(p, 2 (stop - start)) the directions of these picks, then the second ones."""
@@ -73,7 +73,7 @@ class _Pick(NamedTuple):
 class Runners:
     """The rows that picks are made among, with all digits."""
 
-    def __init__(self, frontier: ExplainedFrontier, rows: Any) -> None:
+    def __init__(self, frontier: ExplainedFrontier, rows: Any, open_rows: Any = None) -> None:
         problem, place = frontier.problem, frontier.problem.pool.place
         here = place.get(rows)
         self._frontier, self.rows = frontier, here
@@ -82,7 +82,7 @@ class Runners:
         norms = problem.pool.squared_norms[here].T + problem.pool.eps[:, None]
         self.c, self.b = place.put(norms), place.put(frontier.seconds[here].T)
         self._f = [place.xp.zeros((problem.k, len(here)), **frontier.like) for _ in self._columns]
-        self.open = frontier.open_rows()[here]
+        self.open = np.ones(len(here), dtype=bool) if open_rows is None else open_rows[here]
         if self._t:
             self._catch_up()
 
@@ -97,29 +97,31 @@ class Runners:
             self.c[q] = _above(self.c[q] - (f * f).sum(axis=0), self._eps(q))
             self.b[q] = (self.b[q] + (f * (gammas * f - 2.0 * g)).sum(axis=0)).clip(0.0)
 
-    def best(self) -> int:
-        """The place of the best among them."""
-        problem, gains = self._frontier.problem, self._place.get(self.b / self.c)
+    def pick(self) -> tuple[int, Floats]:
+        """The place of the best among them, and (M,) what it adds; the trails and the others know
+        of it then."""
+        problem, place = self._frontier.problem, self._place
+        b, c = place.get(place.xp.stack([self.b, self.c]))
+        gains = b / c
         scores = self._frontier.merits(gains)
         scores[~self.open] = -np.inf
         if np.isnan(scores).any() or not np.isfinite(scores.max()):
             raise np.linalg.LinAlgError("a score is not a number")
-        return lowest_tied(scores, max(problem.tolerances.tie, self._frontier.unsure))
+        at = lowest_tied(scores, max(problem.tolerances.tie, self._frontier.unsure))
+        self._hear(at, gains[:, at], c[:, at])
+        return at, gains[:, at]
 
-    def pick(self, at: int) -> Floats:
-        """(M,) what the row at this place adds; the trails and the others know of it then."""
-        t, gains = self._t, self._place.get(self.b[:, at] / self.c[:, at])
+    def _hear(self, at: int, gains: Floats, c: Floats) -> None:
+        t = self._t
         for q, (trail, X) in enumerate(zip(self._frontier.trails, self._columns, strict=True)):
-            f, c = self._f[q], float(self.c[q, at])
-            own = trail._place.put(f[:t, at])
-            d, z, gamma = trail.follow(X[:, at], own, c, t)
+            f, gamma = self._f[q], float(gains[q])
+            d, z = trail.follow(X[:, at], f[:t, at], float(c[q]), gamma, t)
             along, second = self._place.put(d @ X), self._place.put(z @ X)
             f[t] = along
             self.c[q] = _above(self.c[q] - along * along, self._eps(q))
             self.b[q] = (self.b[q] + along * (gamma * along - 2.0 * second)).clip(0.0)
         self.open[at] = False
         self._t += 1
-        return np.asarray(gains)
 
     def _eps(self, q: int) -> float:
         return float(self._frontier.problem.pool.eps[q])
@@ -147,6 +149,7 @@ class ExplainedFrontier:
         self._batch = 1
         self._foreseen: list[_Pick] = []
         self._few = min(_FEW, pool.n)
+        self._most = max(1, min(_MOST, _TOLD // (2 * pool.n * len(pool.views))))
         for row in indices:
             self.extend(int(row))
         self.refresh_all()
@@ -198,8 +201,7 @@ class ExplainedFrontier:
             self.totals = self._foreseen.pop(0).totals
         else:
             assert not self._foreseen, "the picks of a race come in its order"
-            gains = Runners(self, np.array([row])).pick(0)
-            self.totals = self.totals + gains
+            self.totals = self.totals + Runners(self, np.array([row])).pick()[1]
         self.indices = np.append(self.indices, np.int64(row))
 
     def refresh_all(self) -> None:
@@ -207,11 +209,9 @@ class ExplainedFrontier:
         self._refresh(len(self.indices))
 
     def _refresh(self, t: int) -> None:
-        for start in range(self._known, t, _MOST):
-            stop = min(start + _MOST, t)
-            told = self._tell(start, stop)
-            for turn in range(stop - start):
-                self._hear(told, turn, stop - start, start)
+        for start in range(self._known, t, self._most):
+            stop = min(start + self._most, t)
+            self._hear(self._tell(start, stop), start, stop - start)
         self._known = t
 
     def _race(self) -> None:
@@ -221,20 +221,16 @@ class ExplainedFrontier:
         heights[self._place.put(~allowed)] = -np.inf
         rows = self._place.highest(heights, min(self._few, int(allowed.sum())))
         quotas = self.problem.constraints.quotas is not None  # which forbid others at every pick
-        most = 1 if quotas else min(self._batch, self.problem.k - start)
         whole = len(rows) == int(allowed.sum()) and not quotas
-        picks = self._picks_among(rows, min(_MOST, self.problem.k - start) if whole else most)
+        most = 1 if quotas else self._most if whole else self._batch
+        picks = self._picks_among(rows, allowed, min(most, self.problem.k - start))
         told = self._tell(start, start + len(picks))
         beside = self._place.put(allowed.copy())
         beside[rows] = False
-        held = 0
-        for turn, pick in enumerate(picks):
-            if turn and not whole and self._is_beaten(pick, beside):
-                break
-            self._hear(told, turn, len(picks), start)
-            held += 1
+        held = len(picks) if whole else self._held(told, picks, beside, start)
+        self._hear(told, start, held)
         self._foreseen, self._known = picks[:held], start + held
-        self._batch = min(2 * self._batch, _MOST) if held == len(picks) else max(1, held)
+        self._batch = min(2 * self._batch, self._most) if held == len(picks) else max(1, held)
         if self._blur > _BLURRED * float(picks[0].gains.max()):
             self._look_closer()
 
@@ -259,13 +255,12 @@ class ExplainedFrontier:
         self._b = self._place.put(np.array(self.seconds.T, order="C"))
         self._refresh(known)
 
-    def _picks_among(self, rows: Any, most: int) -> list[_Pick]:
+    def _picks_among(self, rows: Any, allowed: Any, most: int) -> list[_Pick]:
         problem, floors = self.problem, lifted_floors(self.problem)
-        runners, before = Runners(self, rows), (self.indices, self.totals)
+        runners, before = Runners(self, rows, allowed), (self.indices, self.totals)
         picks: list[_Pick] = []
         while len(picks) < most and runners.open.any():
-            at = runners.best()
-            gains = runners.pick(at)
+            at, gains = runners.pick()
             self.totals = self.totals + gains
             d = self.totals + problem.offsets
             weights, score = soft_min_weights(d, problem.tau), float(merit(d, problem.tau, None))
@@ -276,21 +271,54 @@ class ExplainedFrontier:
         self.indices, self.totals = before
         return picks
 
-    def _is_beaten(self, pick: _Pick, beside: Any) -> bool:
-        """Whether a row beside those that ran may have been as good: F_tau is below its tangent at
-        the pick, and the few rows that are above that are scored."""
-        xp, place = self._place.xp, self._place
-        gains = self._b / self._c
+    def _held(self, told: Any, picks: list[_Pick], beside: Any, start: int) -> int:
+        """How many picks hold: those before the first that a row beside the runners may have been
+        as good as. F_tau is below its tangent at the pick, and rows above that are scored."""
         slack = _SLACK + self.unsure + self._blur
-        heights = place.put(pick.weights) @ gains
-        least = float(pick.weights @ pick.gains) - slack
-        near = xp.nonzero((heights >= least) & beside)[0]
+        weights = np.array([pick.weights for pick in picks]).T  # (M, s)
+        least = np.array([pick.weights @ pick.gains for pick in picks]) - slack
+        least[0] = np.inf  # the runners were the best when they began
+        place, xp = self._place, self._place.xp
+        ceilings = sum(
+            float(w) * self._ceiling(told, q, start) for q, w in enumerate(weights.max(axis=1))
+        )
+        near = xp.nonzero((ceilings >= float(least.min())) & beside)[0]
         if not len(near):
-            return False
-        before = (pick.totals - pick.gains + self.problem.offsets)[:, None]
-        floors, tau = lifted_floors(self.problem), self.problem.tau
-        scores = merit(before + place.get(gains[:, near]), tau, floors)
-        return bool(np.max(scores) >= pick.value - slack)
+            return len(picks)
+        gains = self._on_the_way(told[near], near, start)  # (M, m, s)
+        heights = (place.put(weights)[:, None, :] * gains).sum(axis=0) - place.put(least)
+        rows, turns = place.entries_above(heights, 0.0)
+        found = place.get(gains[:, rows, turns])
+        return self._first_beaten(picks, found, place.get(turns), slack)
+
+    def _ceiling(self, told: Any, q: int, start: int) -> Any:
+        """(n,) what no gain of a row in this view exceeds while it hears of these picks: the root
+        of b rises by at most |f| times that of gamma, and c falls by f^2."""
+        xp, f = self._place.xp, told[:, q, 0]
+        roots = np.sqrt(self.trails[q].gammas[start : start + f.shape[1]])
+        rise = abs(f) @ xp.astype(self._place.put(roots), f.dtype)
+        c = _above(self._c[q] - xp.einsum("ij,ij->i", f, f), float(self.problem.pool.eps[q]))
+        return (self._b[q] ** 0.5 + rise) ** 2 / c
+
+    def _first_beaten(self, picks: list[_Pick], gains: Floats, turns: Indices, slack: float) -> int:
+        """The first pick that one of these rows may have been as good as, by `turns` (m,)."""
+        before = np.array([pick.totals - pick.gains for pick in picks])[turns].T
+        values = np.array([pick.value for pick in picks])[turns]
+        d = before + self.problem.offsets[:, None] + gains
+        scores = merit(d, self.problem.tau, lifted_floors(self.problem))
+        return int(turns[scores >= values - slack].min(initial=len(picks)))
+
+    def _on_the_way(self, told: Any, rows: Any, start: int) -> Any:
+        """(M, m, s) gains of few rows before each of the picks that a pass was about."""
+        xp, gains = self._place.xp, []
+        for q, trail in enumerate(self.trails):
+            f, second = (xp.astype(told[:, q, i], xp.float64) for i in (0, 1))
+            gammas = self._place.put(trail.gammas[start : start + f.shape[1]])
+            fall, rise = f * f, f * (gammas * f - 2.0 * second)
+            c = self._c[q, rows][:, None] + fall - xp.cumulative_sum(fall, axis=1)
+            b = self._b[q, rows][:, None] - rise + xp.cumulative_sum(rise, axis=1)
+            gains.append(b.clip(0.0) / _above(c, float(self.problem.pool.eps[q])))
+        return xp.stack(gains)
 
     # --- what rows know -------------------------------------------------------------------------
 
@@ -301,25 +329,28 @@ class ExplainedFrontier:
         found = pool.map(_products, _Told(columns, self._coarse), width=2 * width, fixed=True)
         return found.reshape(pool.n, len(self.trails), 2, stop - start)
 
-    def _hear(self, told: Any, turn: int, count: int, start: int) -> None:
-        """Change c and b by one of the picks that a pass was about."""
+    def _hear(self, told: Any, start: int, held: int) -> None:
+        """Change c and b by the first picks that a pass was about."""
         xp = self._place.xp
         for q, trail in enumerate(self.trails):
-            f = xp.astype(told[:, q, 0, turn], xp.float64)
-            second = xp.astype(told[:, q, 1, turn], xp.float64)
-            gamma = float(trail.gammas[start + turn])
-            if self._coarse:
-                self._drift[q] += self._moved_by(q, start + turn) ** 2
-            self._c[q] = _above(self._c[q] - f * f, float(self.problem.pool.eps[q]))
-            self._b[q] = (self._b[q] + f * (gamma * f - 2.0 * second)).clip(0.0)
+            f, second = told[:, q, 0, :held], told[:, q, 1, :held]
+            gammas = xp.astype(self._place.put(trail.gammas[start : start + held]), f.dtype)
+            c = self._c[q] - xp.einsum("ij,ij->i", f, f)
+            self._c[q] = _above(c, float(self.problem.pool.eps[q]))
+            self._b[q] = (self._b[q] + xp.einsum("ij,ij->i", f, f * gammas - 2.0 * second)).clip(
+                0.0
+            )
+        if self._coarse:
+            self._drift += [self._moved_by(q, start, start + held) for q in range(len(self.trails))]
 
-    def _moved_by(self, q: int, t: int) -> float:
-        """How far float32 may move b of a row in one view when it hears of pick t: f and q are off
-        by the error of a product, and |f| is at most the length of the row."""
+    def _moved_by(self, q: int, start: int, stop: int) -> float:
+        """The square of how far float32 may move b of a row in one view when it hears of these
+        picks: f and q are off by the error of a product, and |f| is at most the row's length."""
         pool, trail = self.problem.pool, self.trails[q]
-        length = float(np.linalg.norm(trail._place.get(trail.second[t])))
-        slope = 4.0 * length + 2.0 * trail.gammas[t]
-        return float(pool.views[q].coarse_error * pool.largest_norms[q] * slope)
+        lengths = np.sqrt(trail._place.get(trail._place.square_sums(trail.second[start:stop])))
+        slopes = 4.0 * lengths + 2.0 * trail.gammas[start:stop]
+        error = pool.views[q].coarse_error * pool.largest_norms[q]
+        return float(((error * slopes) ** 2).sum())
 
 
 def _above(c: Any, eps: float) -> Any:

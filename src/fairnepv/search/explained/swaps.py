@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import Block, few_threads, portable
+from fairnepv.compute import Block, Place, few_threads, portable
 from fairnepv.compute.clock import check_time
 from fairnepv.constraints import SwapRules
 from fairnepv.objective import Standing, steepness
@@ -35,31 +35,38 @@ _UNIT = float(np.finfo(np.float64).eps)
 class ViewSet(NamedTuple):
     """A set in one view; arrays are where the blocks of the view are."""
 
-    columns: Any  # (p, 2 k) Phi_S, and A with Phi A = y
+    columns: Any  # (p, 2 k) Phi_S, and A with Phi A = 2 y
     T: Any  # (k, k)
     H: Any  # (k, k)
 
-    def gains(self, products: Any, norms: Any, seconds: Any, eps: float) -> Any:
+    def gains(self, block: Block, products: Any, norms: Any, seconds: Any, eps: float) -> Any:
         """(b, k) of all swaps with rows whose products with the columns are given, in their
         precision."""
-        k = len(self.T)
+        k, xp = len(self.T), block.xp
         U, Y = products[:, :k], products[:, k:]
-        V = U @ self.T
-        c = (norms - (U * V).sum(axis=1)).clip(0.0) + eps
-        b = (seconds - (U * (2.0 * Y + U @ self.H)).sum(axis=1)).clip(0.0)
-        return gain_of_swaps(V, Y, c[:, None], b[:, None], self.T.diagonal(), self.H.diagonal())
+        V, W = U @ self.T, U @ self.H
+        W += Y
+        c = (norms - xp.einsum("ij,ij->i", U, V)).clip(0.0) + eps
+        b = (seconds - xp.einsum("ij,ij->i", U, W)).clip(0.0)
+        pivots, own = self.T.diagonal(), self.H.diagonal()
+        return gain_of_swaps(block.place, V, Y, c, b, pivots, own, W)
 
 
-def gain_of_swaps(v: Any, y: Any, c: Any, b: Any, pivots: Any, g: Any) -> Any:
-    """What every swap adds to a total, for c and b (m, 1) of rows and T_jj and H_jj (k,) of slots;
-    v and y (m, k) are given up for it."""
-    y *= v
-    y *= 2.0
-    y += b * pivots - c * g
-    v *= v
-    v += c * pivots
-    y /= v.clip(_TINY)  # nothing is left of a chosen row beside its own slot
-    return y
+def gain_of_swaps(
+    place: Place, v: Any, y: Any, c: Any, b: Any, pivots: Any, g: Any, out: Any
+) -> Any:
+    """What every swap adds to a total, into `out`: of v and 2 y (m, k), c and b (m,) of rows, and
+    T_jj and H_jj (k,) of slots."""
+    xp = place.xp
+    right = xp.stack([pivots, -g])
+    for rows in place.runs(*v.shape):
+        part, own, size = out[rows], v[rows], c[rows]
+        xp.multiply(own, y[rows], out=part)
+        part += xp.stack([b[rows], size], axis=1) @ right
+        divisor = own * own
+        divisor += size[:, None] * pivots
+        part /= divisor.clip(_TINY)  # nothing is left of a chosen row beside its own slot
+    return out
 
 
 def _in_view(view: View, indices: Indices) -> tuple[ViewSet, float]:
@@ -70,7 +77,7 @@ def _in_view(view: View, indices: Indices) -> tuple[ViewSet, float]:
     combined = (view.moments.apply(Phi, place) / view.moments.trace) @ T
     inner = Phi.T @ combined  # K2[S, S] T
     H = T @ inner
-    columns = place.xp.concat([Phi, combined - Phi @ H], axis=1)
+    columns = place.xp.concat([Phi, 2.0 * (combined - Phi @ H)], axis=1)
     return ViewSet(columns, T, H), float(inner.trace())
 
 
@@ -141,7 +148,7 @@ class Look(NamedTuple):
             own = view.onto(block.put(made.columns), self.coarse)
             products = xp.astype(block.put(own), kind, copy=False)
             size, second = (xp.astype(x[:, q], kind, copy=False) for x in (norms, seconds))
-            found.append(there.gains(products, size, second, float(self.eps[q])))
+            found.append(there.gains(block, products, size, second, float(self.eps[q])))
         return found
 
     def rise(self, gains: list[Any]) -> Any:

@@ -44,7 +44,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
     type=click.IntRange(min=1),
     help="Runs of every selector that depends on a seed.",
 )
-@library_option("tau")
+@library_option("tau", type=float)
 @click.option(
     "--eps", default=default("eps"), show_default=True, help="Ridge, common to all views."
 )

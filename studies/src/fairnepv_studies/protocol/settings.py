@@ -167,7 +167,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs of a run, with the defaults of the library for those that were not given."""
     if unknown := sorted({*given} - {*Knobs.__annotations__}):
         raise TypeError(f"make_settings() got an unexpected keyword argument {unknown[0]!r}")
-    knobs = {name: given.get(name, default(name)) for name in Knobs.__annotations__}
+    named = {name: value for name, value in given.items() if value is not None}
+    knobs = {name: named.get(name, default(name)) for name in Knobs.__annotations__}
     for name in ("tau", "eps", "gap"):
         check_positive(name, knobs[name])
     check_effort(knobs["effort"])
