@@ -294,7 +294,7 @@ def test_sums_of_the_largest_others(count):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_bounds_of_a_node_hold_for_every_set_below_it(seed):
-    """Hadamard's for every candidate, and the prices of the relaxation for every set."""
+    """That by norms for every candidate, and the prices of the relaxation for every set."""
     pool = hostile(seed * 7 + 1, most_rows=9)
     problem = pool.problem
     if problem.k < 3 or problem.constraints:
@@ -305,7 +305,6 @@ def test_the_bounds_of_a_node_hold_for_every_set_below_it(seed):
     node[seed % n] = 1
     node[(seed + 3) % n] = -1
     branch = tree.branch(node)
-    room = k - 1
     below = [
         S
         for S in feasible_subsets(Constraints(), n, k)
@@ -314,8 +313,7 @@ def test_the_bounds_of_a_node_hold_for_every_set_below_it(seed):
     Ls = [view.whole_kernel() + view.ridge * np.eye(n) for view in problem.pool.views]
     d = reference.view_scores(Ls, below) + problem.offsets
     F = {S: reference.soft_min(row, problem.tau) for S, row in zip(below, d, strict=True)}
-    gains = np.log(np.diagonal(branch.K, axis1=1, axis2=2).clip(min=0) + tree.eps[:, None])
-    hadamard = tree._hadamard(branch.base, gains, room)
+    hadamard = tree._with_each(branch)
     nothing = Best(np.arange(k), -np.inf)
     prices, constant = tree.prices(branch, nothing)
     price = dict(zip(branch.rows.tolist(), prices.tolist(), strict=True))

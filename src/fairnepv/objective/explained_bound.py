@@ -6,6 +6,7 @@ The formulas are in `shrinkage.py`: a matrix D for any weights x of the rows, an
 from __future__ import annotations
 
 import functools
+import operator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +16,7 @@ from scipy.linalg import eigh
 
 from fairnepv.compute import HOST, Block, RowBlock, few_threads
 from fairnepv.compute.clock import EIGENVECTORS, expect
-from fairnepv.objective.shrinkage import HALF_UNIT, Principal, ky_fan, level_at, shrinkage
+from fairnepv.objective.shrinkage import HALF_UNIT, Principal, ky_fan, shrinkage, shrinkage_for
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of
@@ -105,13 +106,14 @@ class VarianceSlope:
     @classmethod
     def at(cls, rows: HeldVariance, x: Floats, k: int) -> VarianceSlope:
         M, root, eps = rows.moments(x), rows.root, rows.eps
-        mass, level = 0.0, 0.0
-        if k < len(M) + len(rows.rest):
-            mass = _MASS * float(np.trace(M)) / len(M)
-            M.flat[:: len(M) + 1] += mass
-            level = level_at(M, root, eps, k) if mass > 0 else 0.0
+        limited = k < len(M) + len(rows.rest)
+        mass = _MASS * float(np.trace(M)) / len(M) if limited else 0.0
+        M.flat[:: len(M) + 1] += mass
         with few_threads(float(len(M)) ** 3):
-            D, Y = shrinkage(M, root, eps, level)
+            if mass > 0:
+                D, Y, level = shrinkage_for(M, root, eps, k)
+            else:
+                D, Y, level = shrinkage(M, root, eps, 0.0)
             J = root @ D
             left = root - J
             squares = np.concatenate([HOST.eigenvalues(left.T @ left), rows.rest])
@@ -199,14 +201,23 @@ class VarianceDual:
         return VariancePricing(share, columns, error, unit)
 
     def _made(self, view: View, rows: Indices) -> tuple[Principal, Floats]:
-        """The axes, and D on them."""
+        """The axes, and D on them: made once for all that asks for it, as long as this object lives.
+        It is never taken from the solver, which may have been rough: whoever checks has x alone."""
+        about = view.moments, view.eps, rows
+        known = vars(self).get("_known")
+        if known is not None and all(map(operator.is_, known[0], about)):
+            return known[1]
         held = HeldVariance.of(view, rows, self.width)
         M = held.moments(self.x)
         M.flat[:: len(M) + 1] += self.mass
         expect(2.0 * EIGENVECTORS * float(len(M)) ** 3)
         with few_threads(float(len(M)) ** 3):
             D = shrinkage(M, held.root, view.ridge, self.level).D
-        return Principal.of(view, self.width), D
+        vars(self)["_known"] = about, (Principal.of(view, self.width), D)
+        return vars(self)["_known"][1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_known"}
 
 
 class VariancePricing(NamedTuple):

@@ -37,28 +37,34 @@ _CLUSTER = 1.0 - 1e-6  # eigenvalues with such a ratio are not parted: which vec
 
 
 class Shrinkage(NamedTuple):
-    """D (r, r) in the coordinates of the axes, and Y."""
+    """D (r, r) in the coordinates of the axes, Y, and the level mu that they were made at."""
 
     D: Floats
     Y: Floats
+    level: float
+
+
+def shrinkage_for(M: Floats, root: Floats, eps: float, k: int) -> Shrinkage:
+    """D at M for C = root^T root and sets of k rows: at a level where the trace of Y is about k, as
+    if M were diagonal in the eigenvectors of (M C M)^1/2."""
+    A, s, U = _half_power(root @ M)
+    level = _level(s, np.einsum("ij,ij->j", U, M @ U), eps, k)
+    return _shrinkage(M, A, eps, level) if level else shrinkage(M, root, eps, 0.0)
 
 
 def shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Shrinkage:
-    """D at M for C = root^T root; a level of 0 stands for Y = I, where rank is no limit."""
+    """D at M and a level; 0 stands for Y = I, where rank is no limit."""
     if level == 0.0:
         lam, U = eigh(M, driver="evd", check_finite=False)
-        return Shrinkage((U * (eps / (np.maximum(lam, 0.0) + eps))) @ U.T, np.eye(len(M)))
-    A = _half_power(root @ M)[0]
+        return Shrinkage((U * (eps / (np.maximum(lam, 0.0) + eps))) @ U.T, np.eye(len(M)), 0.0)
+    return _shrinkage(M, _half_power(root @ M)[0], eps, level)
+
+
+def _shrinkage(M: Floats, A: Floats, eps: float, level: float) -> Shrinkage:
     lam, U = eigh((A / np.sqrt(level) - M) / eps, driver="evd", check_finite=False)
     Y = (U * np.clip(lam, 0.0, 1.0)) @ U.T
     right = eps * Y
-    return Shrinkage(np.linalg.solve(right + M, right).T, Y)
-
-
-def level_at(M: Floats, root: Floats, eps: float, k: int) -> float:
-    """mu at which the trace of Y is about k: as if M were diagonal in the eigenvectors of A."""
-    _, s, U = _half_power(root @ M)
-    return _level(s, np.einsum("ij,ij->j", U, M @ U), eps, k)
+    return Shrinkage(np.linalg.solve(right + M, right).T, Y, level)
 
 
 def _half_power(X: Floats) -> tuple[Floats, Floats, Floats]:
