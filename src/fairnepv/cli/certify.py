@@ -77,9 +77,9 @@ def verify_bound(
     """Check a stored bound against the data, from its dual variables alone.
 
     The terms of the problem (k, tau, eps, center, calibration, constraints, priorities) come with
-    the bound and are printed: read them, for the bound holds under them and no others. What you name of them
-    has to be the same. A calibration is computed again from its rule and the data. Exit code 1 if
-    the bound does not follow, 2 if its terms are others.
+    the bound and are printed: read them, for the bound holds under them and no others. What you
+    name of them has to be the same. Means and calibrations are computed again from the data. Exit
+    code 1 if the bound does not follow, 2 if its terms are others.
 
     \b
     fairnepv verify-bound bound.npz --view text=t.npz --view vision=v.npy -k 200 --tau 0.05
