@@ -71,11 +71,13 @@ def with_moments(pool: Pool, weights: Any = None) -> Pool:
 def second_norms(pool: Pool) -> Floats:
     """(n, M) diagonals of K2: a pass over the rows of every view, kept with its moments."""
     for name, view in pool.items():
-        own = view.moments
+        own, alone = view.moments, pool.only(name)
         if own.norms is None:
-            held = own.gram is not None
-            task, width = (_held_norms, view.p) if held else (_target_norms, own.targets.shape[0])
-            found = pool.only(name).map(task, own, width=2 * width, fixed=True)
+            if own.gram is not None:
+                found = alone.map(_held_norms, own, width=2 * view.p, fixed=True)
+            else:
+                width = 2 * own.targets.shape[0]
+                found = alone.map(_target_norms, own, width=width, fixed=True)
             vars(own)["norms"] = np.asarray(pool.place.get(found))
     return np.stack([view.moments.norms for view in pool.views], axis=1)
 
