@@ -16,6 +16,7 @@ All of it happens in the coordinates of few axes: leading eigenvectors of C, bey
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,8 +61,19 @@ def shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Shrinkage:
     return _shrinkage(M, _half_power(root @ M)[0], eps, level)
 
 
+def sound_shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Floats:
+    """D of numbers that may come from anywhere: zero, which proves something as well, where they
+    make none."""
+    with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError, ValueError):
+        if np.isfinite(M).all():
+            D = shrinkage(M, root, eps, level).D
+            if np.isfinite(D).all():
+                return D
+    return np.zeros_like(M)
+
+
 def _shrinkage(M: Floats, A: Floats, eps: float, level: float) -> Shrinkage:
-    lam, U = eigh((A / np.sqrt(level) - M) / eps, driver="evd", check_finite=False)
+    lam, U = eigh((A / np.sqrt(level) - M) / eps, driver="evd")
     Y = (U * np.clip(lam, 0.0, 1.0)) @ U.T
     right = eps * Y
     return Shrinkage(np.linalg.solve(right + M, right).T, Y, level)
