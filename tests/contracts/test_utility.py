@@ -68,7 +68,7 @@ TWINS = {
 }
 
 NAMES = pytest.mark.parametrize("name", ["diverse"])  # until the rest is there for all
-ROUGH = {"diverse": 1e-9, "representative": 0.1}  # what the value of a majorant may be too large by
+ROUGH = {"diverse": 1e-9, "representative": 0.2}  # what the value of a majorant may be too large by
 ALL = pytest.mark.parametrize("name", UTILITIES)
 CASES = pytest.mark.parametrize(
     "case", [case for case in cases.SMALL if case.k > 1], ids=lambda case: case.name

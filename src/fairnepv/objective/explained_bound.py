@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 from fairnepv.compute import HOST, Block, RowBlock, few_threads
 from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.objective.shrinkage import (
+    FEW_AXES,
     HALF_UNIT,
     Principal,
     Shrinkage,
@@ -32,7 +33,6 @@ from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of
 
-_FEW_AXES = 128  # two kinds of D are tried where that takes no time
 _FAINT_AXIS = 1e-4  # of the largest eigenvalue of a kernel
 _MASS = 1e-6  # of the mean eigenvalue of M: so much is added to all, for directions without rows
 
@@ -137,7 +137,7 @@ class VarianceSlope:
         raised = M + mass * np.eye(r)
         with few_threads(float(r) ** 3):
             found = cls._by(rows, x, k, shrinkage_for(raised, rows.root, rows.eps, k), mass)
-            if r > _FEW_AXES or len(rows.rest):
+            if r > FEW_AXES or len(rows.rest):
                 return found
             plain = cls._by(rows, x, k, shrinkage(M, rows.root, rows.eps, 0.0), 0.0)
         return replace(min(found, plain, key=attrgetter("value")), least=found.least)

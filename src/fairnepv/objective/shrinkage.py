@@ -30,6 +30,7 @@ from fairnepv.views.base import Floats
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _BISECTIONS = 60
 _SMALL = 256  # axes, up to which small variances are computed to all digits
+FEW_AXES = 128  # so many are all kept, and two kinds of D are tried on them
 _SPARE = 0.5  # of the level at an even x: axes of less variance are left out
 _CLUSTER = 1.0 - 1e-6  # eigenvalues with such a ratio are not parted: which vectors, is arbitrary
 
@@ -166,7 +167,7 @@ def axes_worth(view: View, k: int) -> int:
     variance than mu have none."""
     lam = eigenvectors(view)[0]
     p = len(lam)
-    if k >= p:
+    if k >= p or p <= FEW_AXES:
         return p
     m = lam * k * (view.moments.trace / view.n)
     level = _level(m * np.sqrt(lam), m, view.ridge, k)
