@@ -61,6 +61,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/peers.py --write
 	$(BIN)/python benchmarks/relaxation.py --write
 	$(BIN)/python benchmarks/selection.py --write
+	$(BIN)/python benchmarks/usefulness.py --write
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,3 +84,66 @@ def pose(data: Any, k: int, tau: float, calibration: str = "unit-diagonal") -> P
     pool = Pool.of(data, eps=0.1)
     rule = calibrate(pool, calibration, k)
     return Problem(rule.apply(pool), k, tau, rule)
+
+
+# --- pools with labels, which no selector sees ----------------------------------------------------
+
+
+class Labelled(NamedTuple):
+    """Views of a pool, and what its rows are, by one or more ways to say it."""
+
+    views: dict[str, Any]
+    labels: dict[str, Any]
+
+
+def labelled_uci() -> Labelled:
+    """Three views of UCI multiple features, none of which tells all digits apart, and the digit."""
+    with np.load(_TESTS / "uci_mfeat.npz", allow_pickle=False) as archive:
+        digit = archive["labels"]
+    views = uci()
+    return Labelled({name: views[name] for name in ("fou", "kar", "zer")}, {"digit": digit})
+
+
+def labelled_openmoji() -> Labelled:
+    """Texts and looks of pictograms, their group (11) and subgroup (117)."""
+    subgroups = (_TESTS / "openmoji_subgroups.txt").read_text(encoding="utf-8").splitlines()
+    labels = {"group": openmoji().groups, "subgroup": np.array(subgroups)}
+    return Labelled(openmoji_minilm(), labels)
+
+
+def labelled_digits() -> Labelled:
+    """Digits of scikit-learn, 8 x 8 pixels: the left and the right half, and gradients of all."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    left, right = (half.reshape(len(half), -1) for half in np.split(digits.images, 2, axis=2))
+    views = {"left": left, "right": right, "gradients": gradients(digits.images, 2)}
+    return Labelled(views, {"digit": digits.target})
+
+
+def labelled_trademarks(n: int = 1500) -> Labelled:
+    """Simulated trademarks: TF-IDF of the description, gradients of the picture, and the motif."""
+    from PIL import Image
+
+    from fairnepv.data import tf_idf
+    from fairnepv_studies.uspto.drawing import draw_picture
+    from fairnepv_studies.uspto.marks import draw_mark
+    from fairnepv_studies.uspto.wording import describe_mark
+
+    marks = [draw_mark(0, item) for item in range(n)]
+    texts = [describe_mark(mark, 0, item) for item, mark in enumerate(marks)]
+    files = (Image.open(io.BytesIO(draw_picture(mark))) for mark in marks)
+    grey = [np.asarray(file.convert("L").resize((64, 64)), dtype=np.float64) for file in files]
+    views = {"text": tf_idf(texts).toarray(), "looks": gradients(np.stack(grey), 8)}
+    return Labelled(views, {"motif": np.array([mark.motif.name for mark in marks])})
+
+
+def gradients(images: Any, side: int, directions: int = 8) -> Any:
+    """(n, cells * directions): how steep images (n, h, w) are by direction, in square cells."""
+    down, right = np.gradient(images, axis=(1, 2))
+    turn = (np.arctan2(down, right) % np.pi) * directions / np.pi
+    which = turn.astype(np.int64) % directions
+    steep = np.hypot(down, right)[..., None] * (which[..., None] == np.arange(directions))
+    n, h, w, _ = steep.shape
+    cells = steep.reshape(n, h // side, side, w // side, side, directions).sum(axis=(2, 4))
+    return cells.reshape(n, -1)

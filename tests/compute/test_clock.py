@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fairnepv
-from fairnepv.compute import block_threads, clock, in_order
+from fairnepv.compute import block_threads, clock, in_order, local
 from fairnepv.compute.clock import (
     Limit,
     OutOfTime,
@@ -171,6 +171,19 @@ def test_what_would_take_too_long_is_not_begun(at, monkeypatch):
         with pytest.raises(OutOfTime):
             expect(4e9)
     expect(4e9)
+
+
+def test_the_pace_of_factorisations_is_that_of_one_thread(monkeypatch):
+    """Several that wait for each other on a busy machine tell nothing."""
+    threads, eigh = [], np.linalg.eigh
+
+    def watched(X):
+        threads.extend(library.get_num_threads() for library in local._blas())
+        return eigh(X)
+
+    monkeypatch.setattr(np.linalg, "eigh", watched)
+    assert 0.0 < clock._pace.__wrapped__() < 1e-6
+    assert set(threads) == {1}
 
 
 def test_another_machine_has_the_same_deadline(at):

@@ -520,6 +520,32 @@ def test_a_coarse_cross_is_within_its_error(given_view):
     assert (np.abs(coarse - given_view.K[:, ROWS]) <= view.coarse_error * lengths + slack).all()
 
 
+@pytest.mark.parametrize("coarse", [False, True])
+def test_scales_may_be_multiplied_in_later(given_view, coarse):
+    view = given_view.view
+    block, anchor = view.block(0, N), view.anchor(ROWS)
+    product, scale = block.unscaled(anchor, coarse)
+    expected = block.coarse(anchor) if coarse else block.cross(anchor)
+    whole = product if scale is None else product * scale
+    np.testing.assert_allclose(whole, expected, rtol=1e-5 if coarse else 1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 100])
+@pytest.mark.parametrize("columns", [1, 2, 8, 24, 25, 60])
+@pytest.mark.parametrize("cut", [slice(None), slice(1, 9), slice(None, None, 2)])
+def test_products_of_any_width_are_within_their_error(size, columns, cut):
+    """Few columns are multiplied in another way than many."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((size, 20)).astype(np.float32)[:, cut]
+    anchor = rng.standard_normal((columns, rows.shape[1]))
+    view, scale = DenseView(rows), rng.random(size) + 0.5
+    coarse = view.scaled(scale, 0.0).block(0, size).coarse(anchor)
+    exact = scale[:, None] * (rows.astype(np.float64) @ anchor.T)
+    lengths = np.outer(scale * np.linalg.norm(rows, axis=1), np.linalg.norm(anchor, axis=1))
+    assert coarse.shape == exact.shape
+    assert (np.abs(coarse - exact) <= view.coarse_error * lengths).all()
+
+
 def test_float32_is_not_for_rows_that_it_cannot_hold():
     """Of such rows a coarse product is one in float64."""
     rng = np.random.default_rng(0)

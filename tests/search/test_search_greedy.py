@@ -15,7 +15,7 @@ import reference
 from fairnepv import Calibration, DiagonalView, LocalEngine, Pool, Status
 from fairnepv.api import inputs as posing
 from fairnepv.loop import Budget, pack, run, unpack
-from fairnepv.objective import merit
+from fairnepv.objective import merit, subset_merit
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import Greedy, complete, fair_order, shortlist, sprint
 from fairnepv.search.frontier import Frontier
@@ -38,6 +38,7 @@ from search_problems import (
 )
 
 frontier_module = sys.modules[Frontier.__module__]
+greedy_module = sys.modules[Greedy.__module__]
 BLOCKS = [1, 3, 7, None]
 SEEDS = st.integers(0, 10**6)
 
@@ -368,6 +369,52 @@ def test_complete_obeys_the_rules_from_any_stage_of_greedy(seed):
         assert filled[:size] == picks[:size]
         assert len(filled) == k
         assert obeys(rules, filled)
+
+
+def stopped_after(problem: Problem, picks: int) -> tuple[list[int], bool]:
+    search = Greedy(problem)
+    state = run(search, budget=Budget(max_steps=picks)).state
+    filled, ordered = search.filled(state, Status.TIME_LIMIT)
+    assert filled[: len(state.indices)].tolist() == state.indices.tolist()
+    return filled.tolist(), ordered
+
+
+@pytest.mark.parametrize("picks", [0, 1, 6, 11])
+def test_a_set_that_time_has_cut_is_filled_by_greedy_among_few_rows(picks, monkeypatch):
+    """Nearly as good as greedy from all rows, and far better than the draw; in greedy order."""
+    monkeypatch.setattr(greedy_module, "MOMENT", 600.0)
+    rng = np.random.default_rng(0)
+    views = [rng.standard_normal((500, p)) * np.geomspace(3, 0.1, p) for p in (14, 16)]
+    problem = pose(views, 12, 0.1, [0.1, 0.1])
+    drawn = np.mean([subset_merit(problem, rng.choice(500, 12, replace=False)) for _ in range(9)])
+    best = subset_merit(problem, indices(*greedy(problem)))
+    filled, ordered = stopped_after(problem, picks)
+    assert len(set(filled)) == 12
+    assert ordered
+    assert fair_order(problem, indices(*filled)).tolist() == filled
+    assert best - subset_merit(problem, indices(*filled)) < 0.3 * (best - drawn)
+
+
+@examples(20)
+@given(SEEDS)
+def test_what_time_has_cut_is_filled_by_the_rules(seed):
+    rng = np.random.default_rng(seed)
+    n, k = 30, int(rng.integers(2, 6))
+    rules = random_rules(rng, n, k)
+    problem = pose(cases.random_views(rng, n, [4, 3]), k, 0.2, [0.1, 0.1], rules=rules)
+    for picks in range(k - len(rules.fixed_in)):
+        filled, _ = stopped_after(problem, picks)
+        assert len(set(filled)) == k
+        assert obeys(rules, filled)
+
+
+def test_where_no_row_can_be_looked_at_in_time_what_is_known_decides(monkeypatch):
+    monkeypatch.setattr(greedy_module, "MOMENT", -1.0)
+    rng = np.random.default_rng(1)
+    problem = pose([rng.standard_normal((60, 5))], 9, 0.1, [0.1])
+    filled, ordered = stopped_after(problem, 4)
+    assert len(set(filled)) == 9
+    assert not ordered
 
 
 @examples(40)

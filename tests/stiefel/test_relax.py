@@ -16,11 +16,14 @@ import cases
 import reference
 from cases import Array, Case
 from fairnepv import relax as relax_data
+from fairnepv.api.inputs import pose
+from fairnepv.compute.clock import Limit, limited, now
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 from fairnepv.loop import Context, Step
+from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.problem import Problem
-from fairnepv.stiefel import SOLVERS, Relaxation, lbfgs, make_solver, relax
+from fairnepv.stiefel import SOLVERS, Relaxation, lbfgs, make_solver, relax, starts
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned, choose_coordinates
 from fairnepv.stiefel.curvature import largest_curvature
 from fairnepv.stiefel.scf import scf_step
@@ -1110,3 +1113,53 @@ def test_wide_pools_of_many_rows_are_relaxed_in_the_span():
     dense = rng.standard_normal((60_000, 5))
     problem = Problem(Pool.of({"wide": wide, "dense": dense}), 300, 0.05, Calibration("none"))
     assert isinstance(choose_coordinates(problem), Spanned)
+
+
+def test_a_point_that_an_iteration_has_reported_is_not_computed_again(monkeypatch):
+    """Nor is any product made for the record of a solve that time or Ctrl-C has cut."""
+    problem = pose(cases.random_views(np.random.default_rng(5), 30, [6, 7]), 4)
+    frames, at = [], StiefelObjective.at
+
+    def counted(objective, V):
+        frames.append(V)
+        return at(objective, V)
+
+    monkeypatch.setattr(StiefelObjective, "at", counted)
+    for steps in (2, 300):
+        frames.clear()
+        relax(problem, make_solver(k=4, max_steps=steps))
+        assert len({id(V) for V in frames}) == len(frames)  # all are alive
+    step = lbfgs.Lbfgs.step
+    for lost in (2, 4):
+        frames.clear()
+        monkeypatch.setattr(
+            lbfgs.Lbfgs,
+            "step",
+            lambda *a, at=lost: step(*a) if a[1].steps < at else interrupted(*a),
+        )
+        assert relax(problem, session=Context()).status is Status.INTERRUPTED
+        assert len({id(V) for V in frames}) == len(frames)
+
+
+def interrupted(iteration, state):
+    """A step that Ctrl-C ends after its first product."""
+    iteration._point(state.V.copy())
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", [Ambient, Reduced, Spanned])
+def test_a_start_in_haste_is_a_frame_of_the_last_block(kind, monkeypatch):
+    """Better than a random one, and of fewer products than the whole."""
+    problem = pose(cases.random_views(np.random.default_rng(6), 60, [20, 25]), 4)
+    coordinates = kind(problem.pool)
+    monkeypatch.setattr(starts, "_STILL_TO_COME", math.inf)
+    values = {}
+    for name, seconds in (("hasty", 1e6), ("whole", None)):
+        with limited(Limit(None if seconds is None else now() + seconds)):
+            frame = start_frame(problem, coordinates, "spectral")
+        lifted = coordinates.lift(frame)
+        np.testing.assert_allclose(lifted.T @ lifted, np.eye(4), atol=1e-10)
+        values[name] = sum(np.vdot(Z, Z) for Z in coordinates.maps.adjoint(frame))
+    frame = start_frame(problem, coordinates, "random")
+    drawn = sum(np.vdot(Z, Z) for Z in coordinates.maps.adjoint(frame))
+    assert drawn < values["hasty"] <= values["whole"] * (1 + 1e-9)

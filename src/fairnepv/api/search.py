@@ -23,6 +23,7 @@ from fairnepv.loop import MOMENT, Context, check_progress
 from fairnepv.methods import check_method, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
+from fairnepv.objective import scoring_work
 from fairnepv.options import DIVERSE, SelectOptions, as_objective_wants
 from fairnepv.problem import Problem, by_view
 from fairnepv.search import Effort, Found, check_effort, fair_order, greedy, misses_floors
@@ -30,7 +31,6 @@ from fairnepv.views.base import Indices
 
 # Parts of the time that is left, for what comes before the search.
 FLOORS, BOUND = 0.2, 0.4
-_SCORING = 4.0  # operations that score a set at the end, times k, k and all columns
 _HASTE = 0.1  # of the time that is left, at most: what putting a set in order may take of it
 
 
@@ -81,7 +81,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
     began = time.monotonic()
     if session.left is not None:
-        scores, left = seconds_for(_SCORING * problem.k**2 * problem.pool.width), session.left
+        scores, left = seconds_for(scoring_work(problem)), session.left
         session.keep_back(min(scores + min(MOMENT, _HASTE * left), left / 2))
     with block_threads(problem.work()):
         found = _search(problem, plan, session)

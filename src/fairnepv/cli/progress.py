@@ -114,8 +114,8 @@ class StageBar:
 
 def _above(row: Step) -> str:
     """What is proven so far, where a stage proves something."""
-    if row.details.get("upper") is not None:  # branch and bound
-        return f"  at most {row.details['upper']:.5f}  open nodes {row.details['open']:,}"
-    if "bound" in row.details:
-        return f"  at most {row.details['bound']:.5f}"
-    return ""
+    upper = row.details.get("upper", row.details.get("bound"))
+    if upper is None:
+        return ""
+    nodes = f"  open nodes {row.details['open']:,}" if "open" in row.details else ""
+    return f"  at most {upper:.5f}{nodes}"

@@ -64,6 +64,11 @@ class RowBlock(Protocol):
         product: Array = self.features() @ columns
         return product
 
+    def unscaled(self, anchor: Any, coarse: bool) -> tuple[Array, Array | None]:
+        """`cross` or `coarse`, and (b, 1) scales of the rows that are still to be multiplied in,
+        if any: whoever sums over the columns has less to multiply."""
+        return (self.coarse(anchor) if coarse else self.cross(anchor)), None
+
 
 @dataclass(frozen=True)
 class Block:

@@ -129,13 +129,20 @@ def seconds_for(operations: float) -> float:
 
 @functools.cache
 def _pace() -> float:
-    """Seconds of an operation, by the eigenvectors of a small matrix."""
+    """Seconds of an operation, by the eigenvectors of a small matrix.
+
+    Of one thread: several that wait for each other on a busy machine took a hundred times as long,
+    so that half of any limit was kept back for the score of a set.
+    """
+    from fairnepv.compute.local import few_threads  # which asks the clock itself
+
     X = np.random.default_rng(0).standard_normal((_SMALL, _SMALL))
     times = []
-    for _ in range(2):  # the first one wakes libraries up
-        began = time.perf_counter()
-        np.linalg.eigh(X + X.T)
-        times.append(time.perf_counter() - began)
+    with few_threads(0.0):
+        for _ in range(3):  # the first one wakes libraries up
+            began = time.perf_counter()
+            np.linalg.eigh(X + X.T)
+            times.append(time.perf_counter() - began)
     return _QUICKER * min(times) / (EIGENVECTORS * _SMALL**3)
 
 

@@ -20,6 +20,7 @@ from fairnepv.objective.softmin import (
 from fairnepv.objective.subsets import (
     Standing,
     fair_score,
+    scoring_work,
     subset_gains,
     subset_merit,
     subset_scores,
@@ -49,6 +50,7 @@ __all__ = [
     "inverse_from_cholesky",
     "lifted_floors",
     "merit",
+    "scoring_work",
     "soft_min",
     "soft_min_weights",
     "steepness",

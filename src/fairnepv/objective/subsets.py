@@ -49,6 +49,23 @@ def subset_gains(pool: Pool, indices: Indices, utility: str) -> Floats:
     return np.stack(gains, axis=1)
 
 
+# Operations of both for every pair of items, as `seconds_for` counts them: measured with 50 to
+# 1,000 items of dense and sparse views, where they take long right within a factor of 1.5. Without
+# a ridge to rely on the rows themselves are factored, sparse ones as dense.
+_BY_KERNEL, _BY_ROWS = 4.0, 9.0
+
+
+def scoring_work(problem: Problem) -> float:
+    """Operations of the scores and gains of k items, which come at the end of every search."""
+    k, work = problem.k, 0.0
+    for view in problem.pool.views:
+        if view.well_conditioned(np.arange(k)):  # which others are as likely to be
+            work += _BY_KERNEL * k**2 * (view.stored / view.n + k / 3)
+        else:
+            work += _BY_ROWS * k**2 * (view.p + k / 3)
+    return work
+
+
 _URGENT = 10.0  # weight of a view that misses its floor, beside all weights of the soft-min
 
 

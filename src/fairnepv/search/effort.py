@@ -133,8 +133,8 @@ def greedy(problem: Problem, session: Context) -> Found:
     chosen = len(outcome.state.indices)
     if chosen < problem.k:
         session.notes.append(how_it_ended(outcome.status, chosen, problem.k))
-    indices = search.filled(outcome.state, outcome.status)
-    return Found(indices, outcome.status, ordered=chosen == problem.k)
+    indices, ordered = search.filled(outcome.state, outcome.status)
+    return Found(indices, outcome.status, ordered=ordered)
 
 
 def improve(

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairnepv.compute import Block, portable
 from fairnepv.objective import Standing, determinant_of
@@ -27,7 +26,7 @@ _SHARE = 0.3  # of the rows: a pass is due once so many were gathered since the 
 _WORTH = 0.25  # at this rate more than this share of the rows is still to be gathered
 _RECENT = 4  # a row that misses no more picks than this is refreshed apart from older ones
 _FEW = 1024  # so few rows are refreshed in one product, whatever they miss
-_BATCH, _BATCH_SHARE = 512, 1 / 64  # rows looked at together: so many, or this share if larger
+_BATCH, _BATCH_SHARE = 512, 1 / 64  # rows looked at first: so many, or this share; then twice that
 _AHEAD, _AHEAD_SHARE = 8.0, 0.1  # picks that rows are refreshed for before a sprint, and how many
 _CONFIRM = 2048  # rows that are confirmed at a time
 _LONGEST_PAUSE = 64  # picks between sprints that lead nowhere
@@ -208,7 +207,7 @@ class Frontier:
         seen, reach = np.inf, min(self._reach - 2.0 * self._decline, top)
         looks: list[tuple[Indices, Floats, Floats]] = []
         while reach < seen:
-            rows, seen = self._highest(heights, reach, seen, self._batch)
+            rows, seen = self._highest(heights, reach, seen, self._batch << len(looks))
             self._refresh(rows)
             looks.append(self._look_at(rows, standing))
             best = max(looks, key=lambda look: float(look[2].max(initial=-np.inf)))
@@ -312,10 +311,11 @@ class Frontier:
         pool, t = self.problem.pool, len(self.indices)
         directions = tuple(trail.directions(since) for trail in self._trails)
         here = slice(None) if rows is None else rows
+        unknown = np.triu(np.ones((t - since + 1, t - since), dtype=np.float32))
         explained = pool.map(
             _explained,
-            (np.arange(since, t), directions, self._coarse),
-            self._known[here],
+            (directions, unknown, self._coarse),
+            self._known[here] - since,
             width=(t - since) * len(pool.views),
             rows=rows,
         )
@@ -341,27 +341,29 @@ class Frontier:
 
 
 @portable
-def _explained(
-    block: Block, state: tuple[NDArray[np.int64], tuple[Any, ...], bool], known: Any
-) -> Any:
+def _explained(block: Block, state: tuple[tuple[Any, ...], Floats, bool], known: Any) -> Any:
     """(b, M) sums of squares along the directions that rows do not know of.
 
-    The state holds the numbers of the picks that added directions, their anchors by view, and
-    whether float32 is good enough.
+    The state holds anchors of directions by view; by how many of the first ones a row knows, 1.0 at
+    those that it does not know; and whether float32 is good enough.
     """
-    picks, anchors, coarse = state
-    xp, explained = block.xp, []
-    partly: Any = slice(None)
-    if not block.place.asynchronous:
-        rows = np.flatnonzero(known > picks[0])  # those that know some of the directions already
-        partly = rows if 2 * len(rows) < len(known) else partly
-    unknown = block.put(picks) >= known[partly, None]
+    anchors, unknown, coarse = state
+    xp, place = block.xp, block.place
+    explained = xp.zeros((len(known), len(anchors)), dtype=xp.float64, device=place.device)
+    partly = slice(None) if place.asynchronous else np.flatnonzero(known)
+    masks = xp.take(block.put(unknown), known[partly], axis=0)
     with np.errstate(**OVERFLOWS):
-        for view, anchor in zip(block.views, anchors, strict=True):
-            v = view.coarse(anchor) if coarse else view.cross(anchor)
-            v[partly] *= unknown
-            explained.append(block.place.square_sums(v))
-    return xp.astype(xp.stack(explained, axis=1), xp.float64)
+        for q, (view, anchor) in enumerate(zip(block.views, anchors, strict=True)):
+            v, scale = view.unscaled(anchor, coarse)
+            squares = explained[:, q]
+            if len(masks) < len(v):
+                squares[:] = place.square_sums(v)
+            if len(masks):
+                squares[partly] = place.square_sums(v[partly] * masks)
+            if scale is not None:  # not by its square, which may underflow
+                squares *= scale[:, 0]
+                squares *= scale[:, 0]
+    return explained
 
 
 def _largest_log(problem: Problem) -> float:

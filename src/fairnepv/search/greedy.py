@@ -5,15 +5,15 @@ so far. Partial sets are scored with 1/|S|; the `Frontier` says which row is the
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fairnepv.compute.clock import seconds_for, unlimited
+from fairnepv.compute.clock import check_time, now, unlimited
 from fairnepv.errors import Status
-from fairnepv.loop import run
-from fairnepv.objective import Standing, subset_merit
+from fairnepv.loop import MOMENT, Budget, run
+from fairnepv.objective import Standing
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
 from fairnepv.search.explained.frontier import ExplainedFrontier
@@ -22,8 +22,7 @@ from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Floats, Indices
 
 FRONTIERS: Mapping[str, Any] = {"diverse": Frontier, "representative": ExplainedFrontier}
-_SCORING = 2.0  # operations of a score, times k, k and all columns
-_QUICK = 0.02  # seconds of a score that make two of them worth it when time is up
+_FEW = 4.0  # times k rows that a set is filled up from when time is up
 
 
 @dataclass(frozen=True)
@@ -69,26 +68,41 @@ class Greedy:
     def _at(self, indices: Indices) -> Frontier:
         """The frontier of these picks: the one at hand, or one rebuilt for a resumed state."""
         if self._frontier is None or not np.array_equal(self._frontier.indices, indices):
-            self._frontier = self._latest = frontier_of(self.problem, self._judge, indices)
+            frontier = frontier_of(self.problem, self._judge, indices[:0])
+            for row in indices:  # one by one, so that a resumed run goes on to the last bit
+                check_time()
+                frontier.extend(int(row))
+            if len(indices):
+                frontier.refresh_all()
+            self._frontier = self._latest = frontier
         return self._frontier
 
-    def filled(self, state: GreedyState, status: Status) -> Indices:
-        """The picks of a run that ended so, filled up to k where they are fewer.
+    def filled(self, state: GreedyState, status: Status) -> tuple[Indices, bool]:
+        """The picks of a run that ended so, filled up to k where they are fewer; and whether they
+        are in greedy order.
 
-        After an interruption or the deadline no row is looked at again: what is known of the rows
-        by then is a bound on what they would bring, and rows that are drawn by lot may be better.
+        After an interruption or the deadline not all rows are looked at again: greedy goes on for a
+        part of a moment among few, of which half are the best by what is known of them and half are
+        drawn by lot: what is known is a bound, and the best by a bound are often alike. What is
+        still missing then are the best of the few by what is known of them by now.
         """
         problem, indices = self.problem, state.indices
         if not status.stops_everything or len(indices) == problem.k:
-            return complete(problem, indices)
-        filled = complete(problem, indices, self._latest)
-        if seconds_for(_SCORING * problem.k**2 * problem.pool.width) > _QUICK:
-            return filled
-        lots = problem.rng(Stream.FILLED).random(problem.n)
-        lots[indices] += 1.0
-        others = np.setdiff1d(problem.constraints.best_set(lots, problem.k), indices)
-        drawn = np.concatenate([indices, others]).astype(np.int64)
-        return max((filled, drawn), key=functools.partial(subset_merit, problem))
+            return complete(problem, indices), len(indices) == problem.k
+        preference = problem.rng(Stream.FILLED).random(problem.n)
+        known = _known_scores(problem, indices, self._latest)
+        best = min(int(_FEW / 2 * problem.k), problem.n)
+        preference[np.argpartition(known, -best)[-best:]] += 1.0
+        preference[indices] += 2.0
+        rows = shortlist(problem, preference, _FEW)
+        few = Greedy(problem.take(rows), self._judge)
+        begun = replace(state, indices=np.searchsorted(rows, indices))
+        with unlimited():
+            outcome = run(few, budget=Budget(deadline=now() + MOMENT / 2), state=begun)
+            chosen = outcome.state.indices
+            if few._latest is None:  # not even the picks could be looked at once more
+                return complete(problem, indices, self._latest), False
+            return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
 
 
 def frontier_of(problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True) -> Any:
@@ -104,8 +118,8 @@ def how_it_ended(status: Status, chosen: int, k: int) -> str:
     }
     return (
         f"{ends.get(status, 'rounding in float64 ended the search')} after {chosen} of {k} items "
-        "were chosen by greedy; the rest are the best rows by the scores known then, or rows drawn "
-        "by lot where these score higher"
+        "were chosen by greedy from all rows; the others are from few rows, some of them drawn by "
+        "lot"
     )
 
 
@@ -114,14 +128,7 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     knows them; without one after a pass."""
     if len(indices) == problem.k:
         return indices
-    judge = functools.partial(Standing.of, problem)
-    with np.errstate(**OVERFLOWS):
-        try:
-            frontier = frontier or frontier_of(problem, judge, indices, coarse=False)
-        except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
-            frontier = frontier_of(problem, judge, indices[:0], coarse=False)
-        scores = frontier.standing(len(indices) + 1).fair_scores(frontier.gains())
-    scores = np.nan_to_num(scores, nan=-1e300, neginf=-1e300)  # unknown scores go last
+    scores = _known_scores(problem, indices, frontier)
     order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
     if problem.constraints.quotas is None:  # or who may come depends on who came before
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
@@ -134,6 +141,19 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
         indices = np.append(indices, order[np.argmax(allowed[order])])
     return indices
+
+
+def _known_scores(problem: Problem, indices: Indices, frontier: Frontier | None) -> Floats:
+    """(n,) scores of the set with each row, as far as a frontier knows them; without one after a
+    pass. Those of rows that are chosen mean nothing."""
+    judge = functools.partial(Standing.of, problem)
+    with np.errstate(**OVERFLOWS):
+        try:
+            frontier = frontier or frontier_of(problem, judge, indices, coarse=False)
+        except np.linalg.LinAlgError:  # picks of a `Sprint` need not be possible one by one
+            frontier = frontier_of(problem, judge, indices[:0], coarse=False)
+        scores = frontier.standing(len(indices) + 1).fair_scores(frontier.gains())
+    return np.asarray(np.nan_to_num(scores, nan=-1e300, neginf=-1e300))  # unknown scores go last
 
 
 def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:

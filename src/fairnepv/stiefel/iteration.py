@@ -26,9 +26,14 @@ class PointMemo:
         self._last: Point | None = None
 
     def __call__(self, V: Floats) -> Point:
-        if self._last is None or self._last.V is not V:
+        if not self.knows(V):
             self._last = self.objective.at(V)
+        assert self._last is not None
         return self._last
+
+    def knows(self, V: Floats) -> bool:
+        """Whether the answer is at hand."""
+        return self._last is not None and self._last.V is V
 
     def keep(self, point: Point) -> None:
         self._last = point
@@ -41,9 +46,11 @@ class Iteration:
         self.tol = tol
         self._start = start
         self._point = PointMemo(objective)
+        self.reported: Point | None = None  # of the last whole state
 
     def report(self, state: Any) -> Mapping[str, Any]:
         point = self._point(state.V)
+        self.reported = point
         return {
             "objective": point.value,
             "residual": point.residual,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairnepv.compute import HOST, LocalEngine
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.local import BLOCK_NUMBERS
 from fairnepv.problem import Problem
 from fairnepv.views import Pool, View
@@ -37,6 +38,7 @@ def _converted(view: View) -> View:
     features = np.empty((view.n, view.p))
     size = max(1, BLOCK_NUMBERS // view.p)  # rows at a time, so that no second copy is made of all
     for start in range(0, view.n, size):
+        check_time()  # all of them take as long as a product
         features[start : start + size] = view.rows(slice(start, min(start + size, view.n)))
     return ConvertedView(view, features)
 

@@ -241,8 +241,9 @@ class _Solve:
         return largest_curvature(point, rng, threshold=threshold, products=products)
 
     def _run(self, kind: Any, V: Floats, **knobs: float) -> tuple[Floats, Status]:
+        iteration = kind(self.objective, V, **{"tol": self.solver.tol, **knobs})
         outcome = self.context.run(
-            kind(self.objective, V, **{"tol": self.solver.tol, **knobs}),
+            iteration,
             max_steps=self.solver.max_steps - self._steps,
             max_passes=self._passes_left,
         )
@@ -251,6 +252,8 @@ class _Solve:
         self.passes += outcome.state.passes
         if isinstance(outcome.state, DualState):
             self.upper = outcome.state.upper
+        if iteration.reported is not None:  # a journal may know the end of a run without its points
+            self._point.keep(iteration.reported)
         return outcome.state.V, outcome.status
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, eigvalsh, svd
 
+from fairnepv.compute.clock import left, now
 from fairnepv.errors import InputError
 from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
@@ -22,6 +23,7 @@ from fairnepv.views.base import Floats, Indices
 
 _PERTURBATION = 1e-2
 _KRYLOV_STEPS, _MORE_COLUMNS = 3, 10  # eight products with all features
+_STILL_TO_COME = 3.0  # times a step of that: another one, the best subspace, and the first point
 _FAINT = 1e-10  # of the largest eigenvalue of X^T X: what is below drowns in rounding
 _SURELY_INDEPENDENT = 1e-8  # ratio of eigenvalues of X^T X above which X has full rank
 
@@ -74,14 +76,17 @@ def spectral_start(problem: Problem, coordinates: Coordinates) -> Floats:
 
     Block Krylov from a random range with some columns more than k [MuscoMusco]: the best subspace
     of its last two blocks. In four settings of three pools it had 99.7% or more of what the
-    dominant one has of K, and the ascent from there reached 0.1 in as many steps.
+    dominant one has of K, and the ascent from there reached 0.1 in as many steps. Where too little
+    time is left for more, it is the last block, so that the value of the start can still be known.
     """
     k, maps = problem.k, coordinates.maps
     geometry, columns = maps.geometry, min(k + _MORE_COLUMNS, maps.dimension)
     X = _independent(geometry, _random_range(problem, maps, columns), k)
     for _ in range(_KRYLOV_STEPS):
-        before, Z = X, maps.adjoint(X)
+        began, before, Z = now(), X, maps.adjoint(X)
         X = _independent(geometry, maps.combine(Z), k)
+        if left() < _STILL_TO_COME * (now() - began):
+            return geometry.orthonormalize(X[:, -k:])
     blocks = np.hstack([before, X])
     images = [np.hstack(pair) for pair in zip(Z, maps.adjoint(X), strict=True)]
     T = independent_columns(geometry.inner(blocks, blocks), k)

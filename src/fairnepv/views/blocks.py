@@ -11,6 +11,7 @@ from fairnepv.compute.place import Floats
 
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 _LOT = 8  # columns: in float32 BLAS takes longer for 31 of them than for 32
+_THIN, _STRIP = 24, 16  # up to so many columns BLAS is quicker with so few rows at a time
 
 
 class Factored(NamedTuple):
@@ -61,18 +62,42 @@ class DenseBlock(RowBlock):
     def coarse(self, anchor: Any) -> Any:
         if not self._single:
             return self.cross(anchor)
-        columns = self.place.single(anchor)
-        if not self.place.asynchronous:
-            columns = _in_lots(columns)
-        place, rows = self.place, self.data
-        rows = place.single(rows) if self._mean is None else place.less_single(rows, self._mean)
-        product = (rows @ columns.T)[:, : len(anchor)]
+        product = self._single_product(anchor)
         if self._scale is not None:
             product *= self.place.single(self._scale)
         return product
 
     def onto(self, columns: Any, coarse: bool = False) -> Any:
         return self.coarse(columns.T) if coarse else self.cross(columns.T)
+
+    def unscaled(self, anchor: Any, coarse: bool) -> tuple[Any, Any]:
+        if coarse and self._single:
+            product = self._single_product(anchor)
+        else:
+            product = self._rows @ self.place.double(anchor).T
+        return product, self._scale
+
+    def _single_product(self, anchor: Any) -> Any:
+        place, rows, columns = self.place, self.data, self.place.single(anchor)
+        rows = place.single(rows) if self._mean is None else place.less_single(rows, self._mean)
+        if place.asynchronous:
+            return rows @ columns.T
+        if 1 < len(columns) <= _THIN:
+            return _thin_product(rows, columns)
+        return (rows @ _in_lots(columns).T)[:, : len(columns)]
+
+
+def _thin_product(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
+    """rows (b, p) @ columns (m, p)^T for few columns, in strips of rows: BLAS copies the rows of a
+    large product first, which takes longer than to multiply them; those of a small one it reads
+    where they are."""
+    product = np.empty((len(rows), len(columns)), dtype=rows.dtype)
+    whole = len(rows) - len(rows) % _STRIP
+    strips = rows[:whole].reshape(-1, _STRIP, rows.shape[1])
+    out = product[:whole].reshape(-1, _STRIP, len(columns))
+    np.matmul(strips, columns.T, out=out)
+    np.matmul(rows[whole:], columns.T, out=product[whole:])
+    return product
 
 
 def _in_lots(anchor: NDArray[Any]) -> NDArray[Any]:

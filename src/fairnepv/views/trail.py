@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import to_host
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class DenseTrail(Trail):
 
     def left_of(self, rows: Any) -> tuple[Any, Any]:
         X = self._view.anchor(rows)
+        check_time()
         v = self.matrix[: self._length] @ X.T
+        check_time()  # thousands of rows of a wide view take as long as a pass
         return v, X @ X.T - v.T @ v
 
     def add(self, pick: int, coordinates: Any, root: float) -> None:

@@ -38,7 +38,7 @@ def saturate(problem: Problem, effort: Effort, context: Context) -> Found:
         outcome = context.run(search)
         if context.stopped and best is not None:
             return Found(best.indices, context.stopped)
-        indices = search.filled(outcome.state, outcome.status)
+        indices, _ = search.filled(outcome.state, outcome.status)
         worst = float(subset_scores(pool, indices, problem.utility).min())
         if best is None or worst > best_worst + problem.tolerances.tie:
             best, best_worst = Found(indices, outcome.status), worst
