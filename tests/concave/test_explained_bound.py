@@ -168,9 +168,9 @@ def test_old_proofs_of_diverse_sets_are_read():
     arrays = stored(certify(problem).proof)
     about = json.loads(str(arrays["about"]))
     about["format"] = "fairnepv bound 1"
-    with pytest.raises(InputError, match="objective"):
+    with pytest.raises(InputError, match="center"):
         read_proof({**arrays, "about": np.array(json.dumps(about))})
-    del about["terms"]["objective"]
+    del about["terms"]["objective"], about["terms"]["center"]
     read = read_proof({**arrays, "about": np.array(json.dumps(about))})
     assert read.terms.objective == "diverse"
     assert check_proof(Pool.of(data, eps=EPS), read).holds
