@@ -42,14 +42,14 @@ class ViewSet(NamedTuple):
     def gains(self, block: Block, products: Any, norms: Any, seconds: Any, eps: float) -> Any:
         """(b, k) of all swaps with rows whose products with the columns are given, in their
         precision."""
-        k, xp = len(self.T), block.xp
+        k, place = len(self.T), block.place
         U, Y = products[:, :k], products[:, k:]
         V, W = U @ self.T, U @ self.H
         W += Y
-        c = (norms - xp.einsum("ij,ij->i", U, V)).clip(0.0) + eps
-        b = (seconds - xp.einsum("ij,ij->i", U, W)).clip(0.0)
+        c = (norms - place.row_dots(U, V)).clip(0.0) + eps
+        b = (seconds - place.row_dots(U, W)).clip(0.0)
         pivots, own = self.T.diagonal(), self.H.diagonal()
-        return gain_of_swaps(block.place, V, Y, c, b, pivots, own, W)
+        return gain_of_swaps(place, V, Y, c, b, pivots, own, W)
 
 
 def gain_of_swaps(
