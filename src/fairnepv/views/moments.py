@@ -93,10 +93,23 @@ def columns_of(view: View, indices: Indices) -> Any:
 
 def second_inner(view: View, left: Indices, right: Indices) -> Floats:
     """K2[left, right]."""
+    if view.moments.gram is None:
+        return target_products(view, left) @ target_products(view, right).T
     place = view.block_place
     Y = view.moments.apply(columns_of(view, right), place)
     found: Floats = place.get(columns_of(view, left).T @ Y)
     return found
+
+
+def target_products(view: View, rows: Indices) -> Floats:
+    """(m, t) products of few rows with the targets that G acts through, some at a time."""
+    targets = view.moments.targets
+    products = np.empty((len(rows), targets.shape[0]))
+    for start in range(0, len(rows), _CHUNK):
+        check_time()
+        some = slice(start, start + _CHUNK)
+        products[some] = HOST.dense(view.rows(rows[some]) @ targets.T)
+    return products
 
 
 def _held(gram: Any) -> Moments:
