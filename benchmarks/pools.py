@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairnepv.api.calibration import calibrate
-from fairnepv.data import openmoji, paper_instance
+from fairnepv.data import openmoji, paper_instance, tf_idf
 from fairnepv.problem import Problem
 from fairnepv.views import Pool
 
@@ -26,15 +26,14 @@ def uci() -> dict[str, Any]:
 
 
 def openmoji_tf_idf() -> dict[str, Any]:
-    """The demo's pool: 2,297 pictograms, sparse TF-IDF of keywords and vision features."""
-    return openmoji().views
+    """2,297 pictograms, sparse TF-IDF of their keywords and vision features."""
+    pool = openmoji()
+    return {"text": tf_idf(pool.keywords), "vision": pool.vision}
 
 
 def openmoji_minilm() -> dict[str, Any]:
-    """The same pictograms with MiniLM embeddings of the keywords, dense, so that P is 1,664."""
-    with np.load(_TESTS / "openmoji_minilm.npz", allow_pickle=False) as archive:
-        text = archive["text"].astype(np.float64)
-    return {"text": text, "vision": openmoji().vision.astype(np.float64)}
+    """The demo's pool: MiniLM embeddings of the same keywords, dense, so that P is 1,664."""
+    return {name: X.astype(np.float64) for name, X in openmoji().views.items()}
 
 
 def synthetic() -> dict[str, Any]:
@@ -125,7 +124,6 @@ def labelled_trademarks(n: int = 1500) -> Labelled:
     """Simulated trademarks: TF-IDF of the description, gradients of the picture, and the motif."""
     from PIL import Image
 
-    from fairnepv.data import tf_idf
     from fairnepv_studies.uspto.drawing import draw_picture
     from fairnepv_studies.uspto.marks import draw_mark
     from fairnepv_studies.uspto.wording import describe_mark

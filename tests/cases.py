@@ -175,7 +175,7 @@ def uci() -> dict[str, NDArray[np.float32]]:
 @lru_cache
 def openmoji() -> dict[str, NDArray[np.float32]]:
     """OpenMoji, MiniLM text features and vision features of 2,297 pictograms."""
-    text = _load(ROOT / "tests/data/openmoji_minilm.npz", ["text"])
+    text = _load(ROOT / "src/fairnepv/data/openmoji_minilm.npz", ["text"])
     path = ROOT / "src/fairnepv/data/openmoji.parquet"
     column = pq.read_table(path, columns=["vision"], use_threads=False).column("vision")
     flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)

@@ -1401,7 +1401,7 @@ def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch, tmp_path
 
 def test_a_damaged_pool_is_said_to_be_damaged(run, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(embedded, "_OPENMOJI_SHA256", "0" * 16)
+    monkeypatch.setitem(embedded._SHA256, "openmoji.parquet", "0" * 16)
     message = "the embedded pool openmoji.parquet is damaged: install fairnepv again"
     assert run("demo -k 4") == (2, "", f"fairnepv: {message}\n")
 

@@ -30,12 +30,13 @@ def pool() -> Pictograms:
 
 
 def test_every_field_has_a_value_per_pictogram(pool):
-    for field in (pool.ids, pool.titles, pool.groups, pool.keywords, pool.pictures, pool.vision):
+    for field in (pool.ids, pool.titles, pool.groups, pool.keywords, pool.pictures, pool.text):
         assert len(field) == N
     assert len(set(pool.ids.tolist())) == N
     assert all(re.fullmatch(r"[0-9A-F]{4,6}(-[0-9A-F]{4,6})*", one) for one in pool.ids.tolist())
     assert all(pool.titles.tolist())
-    assert 5 < len(set(pool.groups.tolist())) < 20
+    assert len(pool.vision) == N
+    assert len(set(pool.groups.tolist())) == 11
 
 
 def test_texts_begin_with_the_title(pool):
@@ -63,6 +64,13 @@ def test_vision_features_are_numbers(pool):
     assert np.isfinite(pool.vision).all()
     assert (np.linalg.norm(pool.vision, axis=1) > 0).all()
     np.testing.assert_array_equal(pool.vision, cases.openmoji()["vision"])
+
+
+def test_text_features_have_unit_length(pool):
+    assert pool.text.shape == (N, 384)
+    assert pool.text.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(pool.text, axis=1), 1.0, atol=1e-3)
+    np.testing.assert_array_equal(pool.text, cases.openmoji()["text"])
 
 
 def mean_colours(pool: Pictograms) -> np.ndarray:
@@ -103,18 +111,20 @@ def test_colours_of_pictures_agree_with_their_features(pool):
 def test_the_views_of_the_demo(pool):
     views = pool.views
     assert list(views) == ["text", "vision"]
-    assert sp.issparse(views["text"])
-    assert views["text"].shape[0] == N
+    assert views["text"] is pool.text
     assert views["vision"] is pool.vision
 
 
-def test_a_damaged_file_is_said_to_be_damaged(monkeypatch, tmp_path):
-    content = bytearray((FOLDER / "openmoji.parquet").read_bytes())
+@pytest.mark.parametrize("name", ["openmoji.parquet", "openmoji_minilm.npz"])
+def test_a_damaged_file_is_said_to_be_damaged(monkeypatch, tmp_path, name):
+    for file in ("openmoji.parquet", "openmoji_minilm.npz"):
+        (tmp_path / file).write_bytes((FOLDER / file).read_bytes())
+    monkeypatch.setattr("fairnepv.data.resources.files", lambda _: tmp_path)
+    content = bytearray((FOLDER / name).read_bytes())
     content[len(content) // 2] ^= 1
     for damaged in (bytes(content), bytes(content[:1000]), b""):
-        (tmp_path / "openmoji.parquet").write_bytes(damaged)
-        monkeypatch.setattr("fairnepv.data.resources.files", lambda _: tmp_path)
-        with pytest.raises(FairnepvError, match=r"openmoji\.parquet is damaged.*install"):
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(FairnepvError, match=rf"{re.escape(name)} is damaged.*install"):
             openmoji()
 
 

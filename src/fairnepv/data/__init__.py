@@ -1,6 +1,5 @@
 """Embedded pools, small and real, and the paper's instance; see NOTICE.md for their licences."""
 
-import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -15,7 +14,10 @@ from numpy.typing import NDArray
 from fairnepv.errors import FairnepvError
 from fairnepv.views import DiagonalView
 
-_OPENMOJI_SHA256 = "a236d3f4b79b3323"  # its first 16 hex digits
+_SHA256 = {  # the first 16 hex digits of each
+    "openmoji.parquet": "a236d3f4b79b3323",
+    "openmoji_minilm.npz": "c52f4cd7973424cb",
+}
 _WORD = r"(?u)\b\w\w+\b"  # two letters or digits at least, as scikit-learn has it
 
 
@@ -25,35 +27,44 @@ class Pictograms:
 
     ids: NDArray[Any]  # OpenMoji's hexadecimal codes
     titles: NDArray[Any]
-    groups: NDArray[Any]
+    groups: NDArray[Any]  # one of 11 each, as "food-drink"
     keywords: list[str]  # title and keywords as one text
     pictures: list[bytes]  # PNG, 96 x 96
+    text: NDArray[np.float32]  # (2297, 384) MiniLM features of the keywords, of unit length
     vision: NDArray[np.float32]  # (2297, 1280) EfficientNet-Lite0 features, not normalised
 
-    @functools.cached_property
-    def views(self) -> dict[str, Any]:
-        """The two views of the demo: sparse TF-IDF of the keywords, and vision features."""
-        return {"text": tf_idf(self.keywords), "vision": self.vision}
+    @property
+    def views(self) -> dict[str, NDArray[np.float32]]:
+        """The two views of the demo: what the keywords mean, and what the picture looks like."""
+        return {"text": self.text, "vision": self.vision}
 
 
 def openmoji() -> Pictograms:
     """The pool of `fairnepv demo`."""
     import pyarrow.parquet as pq
 
-    content = resources.files("fairnepv.data").joinpath("openmoji.parquet").read_bytes()
-    if not hashlib.sha256(content).hexdigest().startswith(_OPENMOJI_SHA256):
-        raise FairnepvError("the embedded pool openmoji.parquet is damaged: install fairnepv again")
-    table = pq.read_table(BytesIO(content), use_threads=False)
+    table = pq.read_table(_embedded("openmoji.parquet"), use_threads=False)
     n, vision = table.num_rows, table.column("vision").combine_chunks()
+    with np.load(_embedded("openmoji_minilm.npz"), allow_pickle=False) as archive:
+        text = archive["text"]
     return Pictograms(
         ids=np.array(table.column("id").to_pylist()),
         titles=np.array(table.column("title").to_pylist()),
         groups=np.array(table.column("group").to_pylist()),
         keywords=table.column("text").to_pylist(),
         pictures=table.column("image_png").to_pylist(),
-        # Stored as float16, which is slow to widen again and again.
+        # Features are stored as float16, which is slow to widen again and again.
+        text=text.astype(np.float32),
         vision=vision.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(n, -1),
     )
+
+
+def _embedded(name: str) -> BytesIO:
+    """A file of this package, whole."""
+    content = resources.files("fairnepv.data").joinpath(name).read_bytes()
+    if not hashlib.sha256(content).hexdigest().startswith(_SHA256[name]):
+        raise FairnepvError(f"the embedded pool {name} is damaged: install fairnepv again")
+    return BytesIO(content)
 
 
 def tf_idf(texts: list[str]) -> sp.csr_array:
