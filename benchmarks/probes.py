@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.data.probe import centred_units, linear_probe, others
 from rivals import Indices, Rows, squared_distances
 
 RIDGE = 1.0  # of the map from one view to another, on rows of unit length
@@ -60,25 +61,6 @@ class Probes:
         )
 
 
-def linear_probe(
-    X: Rows, labels: NDArray[Any], picks: Indices, rest: Indices, C: float = 1.0
-) -> NDArray[Any]:
-    """What logistic regression on the picks says of the rest.
-
-    Its coefficients lie in the span of the picks' rows, so k coordinates in that span give the same
-    model as all p columns do.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    known = labels[picks]
-    if len(np.unique(known)) == 1:
-        return np.repeat(known[:1], len(rest))
-    if X.shape[1] > len(picks):
-        X = X @ np.linalg.qr(X[picks].T)[0]
-    model = LogisticRegression(C=C, max_iter=500, tol=1e-3)
-    return np.asarray(model.fit(X[picks], known).predict(X[rest]))
-
-
 def macro_f1(truth: NDArray[Any], said: NDArray[Any]) -> float:
     """The mean over the classes that are there of 2 |both| / (|true| + |said|)."""
     scores = []
@@ -97,18 +79,7 @@ def found_partners(X: Rows, Y: Rows, picks: Indices, rest: Indices) -> float:
     return float(np.mean(better.sum(axis=1) < HITS))
 
 
-def others(n: int, picks: Indices) -> Indices:
-    return np.setdiff1d(np.arange(n), picks)
-
-
 def standardised(X: Any) -> Rows:
     rows = np.asarray(X, dtype=np.float64)
     spread = rows.std(axis=0)
     return (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-
-
-def centred_units(X: Any) -> Rows:
-    rows = np.asarray(X, dtype=np.float64)
-    rows = rows - rows.mean(axis=0)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(norms > 0, norms, 1.0)
