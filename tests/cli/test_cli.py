@@ -43,6 +43,7 @@ from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.progress import StageBar
 from fairnepv.compute import Engine, LocalEngine
 from fairnepv.data import Pictograms, openmoji
+from fairnepv.data.probe import Probe
 from fairnepv.errors import Status
 from fairnepv.io.read import read_picks
 from fairnepv.io.write import TABLES
@@ -1227,52 +1228,73 @@ def small(monkeypatch, tmp_path) -> Pictograms:
     return pool
 
 
-def table(output: str) -> dict[str, list[str]]:
-    """The cells of each row of the table, by the first of them, whatever lines are drawn."""
-    below = output[output.index("selector") :].splitlines()[1:]
-    rows = [re.sub(r"[^\x00-\x7f]", " ", line).split() for line in below]
-    rows = [cells for cells in rows if cells]
-    end = next(i for i, cells in enumerate(rows) if cells[0] == "Chose")
-    return {cells[0]: cells[1:] for cells in rows[:end]}
+DEMO = ["auto", "fixed-weight", "concatenated", "text-only", "vision-only", "random"]
+
+
+def tables(output: str) -> list[dict[str, list[str]]]:
+    """The cells of each row of each table, by the first of them, whatever lines are drawn."""
+    found = []
+    for part in re.split(r"selector", output)[1:]:
+        rows = [re.sub(r"[^\x00-\x7f]", " ", line).split() for line in part.splitlines()[1:]]
+        rows = [cells for cells in rows if cells]
+        found.append({cells[0]: cells[1:] for cells in rows[: len(DEMO)]})
+    return found
 
 
 def test_the_demo_has_a_row_for_every_selector(run, small, monkeypatch):
-    """By its whole name, also where the terminal is 80 columns wide."""
+    """Under both objectives, by its whole name, also where the terminal is 80 columns wide; the
+    answer comes first."""
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = run("demo -k 5")
     assert (code, err) == (0, "")
-    assert list(table(out)) == SELECTORS
+    assert [list(rows) for rows in tables(out)] == [DEMO, DEMO]
+    assert out.startswith("Train on 5 pictograms, and tell the group of the others: random picks")
 
 
 @pytest.mark.slow
 def test_the_demo_shows_what_the_library_returns(run, small, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     out = run("demo -k 4").out
-    rows = fairnepv.compare(small.views, 4, ids=small.ids, calibration="efficiency")
-    shown = table(out)
-    for row in rows:
-        d = [f"{value:.3f}" for value in row.scores.values()]
-        C = [f"{value:.3f}" for value in row.coverage.values()]
-        expected = [*d, row.worst_view, f"{row.fair_score:.4f}", *C]
-        assert shown[row.method][:-1] == expected  # but for the seconds
-    best = rows["auto"]
-    assert f"Chose 4 of {len(small.ids)} items: fair score {best.fair_score:.4f}" in out
-    assert "First picks: " + ", ".join(small.titles[best.indices]) + "." in out
-    assert best.status.value in out
+    probe = Probe(small.views, small.groups)
+    rules = [{"calibration": "efficiency"}, {"objective": "representative"}]
+    for shown, rule in zip(tables(out), rules, strict=True):
+        options = {"effort": "fast", "gap": 0.01, "methods": DEMO, **rule}
+        rows = fairnepv.compare(small.views, 4, **options)
+        for row in rows:
+            shares = [f"{row.units.length(value):.1%}" for value in row.scores.values()]
+            expected = [*shares, row.worst_view, row.units.shown(row.fair_score)]
+            assert shown[row.method][:4] == expected
+            if row.method != "random":
+                assert shown[row.method][4].rstrip("*") == f"{probe.accuracy(row.indices):.1%}"
+        first = ", ".join(small.titles[rows["auto"].indices])
+        assert f"First picks of `{rows['auto'].objective}`: {first}." in out
+    drawn = probe.drawn(4, 10, np.random.default_rng(0)).mean()
+    assert f"random picks get {drawn:.1%} right (10 draws" in out
     assert "OpenMoji (CC BY-SA 4.0)" in out
+
+
+def test_an_interrupted_demo_tells_nothing(run, small, monkeypatch):
+    compare = fairnepv.compare
+
+    def cut(*arguments, **options):
+        rows = compare(*arguments, **options).rows
+        return Comparison((*rows[:-1], replace(rows[-1], status=Status.INTERRUPTED)))
+
+    monkeypatch.setattr(fairnepv, "compare", cut)
+    assert run("demo -k 3") == (130, "", "fairnepv: interrupted\n")
+    assert not Path("fairnepv-demo").exists()
 
 
 @pytest.mark.slow
 def test_the_demo_leaves_pictures_and_data(run, small):
     assert run("demo -k 4").code == 0
     folder = Path("fairnepv-demo")
-    names = ["NOTICE.txt", "ids.txt", "picks.png", "scores.png", "text.npz", "vision.npy"]
+    names = ["NOTICE.txt", "ids.txt", "picks.png", "scores.png", "text.npy", "vision.npy"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert (folder / "picks.png").read_bytes().startswith(PNG)
     assert (folder / "scores.png").read_bytes().startswith(PNG)
     np.testing.assert_array_equal(np.load(folder / "vision.npy"), small.vision)
-    text = sp.load_npz(folder / "text.npz")
-    np.testing.assert_allclose(text.toarray(), small.views["text"].toarray())
+    np.testing.assert_array_equal(np.load(folder / "text.npy"), small.text)
     assert (folder / "ids.txt").read_text().split() == small.ids.tolist()
 
 
@@ -1302,7 +1324,11 @@ def test_the_next_command_survives_a_space(run, small):
 def test_the_demo_can_be_repeated_elsewhere(run, small):
     for _ in range(2):
         document = run("demo -k 3 --out there --json").document
-    assert [row["method"] for row in document["selectors"]] == SELECTORS
+    assert [row["method"] for row in document["selectors"]] == DEMO * 2
+    objectives = ["diverse"] * len(DEMO) + ["representative"] * len(DEMO)
+    assert [row["objective"] for row in document["selectors"]] == objectives
+    assert all(0 <= row["probe_accuracy"] <= 1 for row in document["selectors"])
+    assert document["answer"][0].startswith("Train on 3 pictograms")
     assert len(list(Path("there").iterdir())) == 6
 
 
@@ -1373,10 +1399,10 @@ def test_the_seed_reaches_the_selectors(run, small):
     picks = [{row["method"]: row["picks"] for row in rows} for rows in runs]
     assert picks[0] == picks[1]
     assert picks[0]["random"] != picks[2]["random"]
-    assert picks[0]["greedy"] == picks[2]["greedy"]
+    assert picks[0]["auto"] == picks[2]["auto"]
 
 
-def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch, tmp_path):
+def test_the_whole_demo_chooses_two_hundred_of_the_embedded_pool(monkeypatch, tmp_path):
     """The defaults, without the search: the arguments that reach the library."""
     calls = []
 
@@ -1392,11 +1418,12 @@ def test_the_whole_demo_chooses_fifty_of_the_embedded_pool(monkeypatch, tmp_path
     result = CliRunner().invoke(commands, ["demo"])
     assert isinstance(result.exception, Stop)
     [(views, k, options)] = calls
-    assert k == 50
+    assert k == 200
     assert options["random_state"] == 0
+    assert options["objective"] == "diverse"
     assert options["calibration"] == "efficiency"
     assert views["vision"].shape == (2297, 1280)
-    assert views["text"].shape[0] == 2297
+    assert views["text"].shape == (2297, 384)
 
 
 def test_a_damaged_pool_is_said_to_be_damaged(run, monkeypatch, tmp_path):

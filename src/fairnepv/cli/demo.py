@@ -1,31 +1,46 @@
-"""`fairnepv demo`: the embedded pool, every selector, a table, sentences and two pictures."""
+"""`fairnepv demo`: the embedded pool, both objectives, an answer in words, tables, two pictures."""
 
 from __future__ import annotations
 
-import io
-import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.outputs import Report, print_json, show
-from fairnepv.errors import FairnepvError, InputError
+from fairnepv.errors import FairnepvError, InputError, Status
+from fairnepv.options import DIVERSE, REPRESENTATIVE
 
 if TYPE_CHECKING:
-    from fairnepv.api.selection import Comparison
+    from fairnepv.api.selection import Comparison, Selection
     from fairnepv.data import Pictograms
+    from fairnepv.data.probe import Probe
+    from fairnepv.report.demo import Trial
 
 _MARK = "NOTICE.txt"  # also how a later demo knows the folder as its own
-_VIEW_FILES = {"text": "text.npz", "vision": "vision.npy"}
+# Ours and the best rivals; `averaged` is `concatenated` under representative, and below it else.
+_METHODS = ("auto", "fixed-weight", "concatenated", "text-only", "vision-only", "random")
+_QUICK: dict[str, Any] = {"methods": _METHODS, "effort": "fast", "gap": 0.01}
+_OBJECTIVES: dict[str, dict[str, Any]] = {
+    DIVERSE: {"calibration": "efficiency"},
+    REPRESENTATIVE: {},
+}
+_LEGEND = (
+    "F: the fair score (nats per item under `diverse`); probe: the share of the other pictograms",
+    "whose group logistic regression names, trained on the picks (* the best); random: views of",
+    "one draw, the probe of several. All by effort `fast`, greedy alone; the default searches on.",
+)
+_DRAWS = 10  # by lot, for the probe
+_SHOWN = 60  # picks in the picture
 CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CLDR (Unicode-3.0)."
 
 
 @click.command()
-@click.option("-k", default=50, show_default=True, help="How many items to choose.")
+@click.option("-k", default=200, show_default=True, help="How many items to choose.")
 @cli.random_state_option
 @click.option(
     "--out",
@@ -36,34 +51,57 @@ CREDIT = "Pictograms: OpenMoji (CC BY-SA 4.0); keywords: OpenMoji and Unicode CL
 )
 @cli.reporting(force=True)
 def demo(k: int, random_state: int, out: str, report: Report) -> None:
-    """Choose 50 of 2,297 pictograms by keywords and by looks, and compare every selector."""
+    """Choose 200 of 2,297 pictograms by keywords and by looks, under both objectives: which view is
+    left behind, and what can be learned from the picks?"""
     from fairnepv.cli.progress import stage_bar
     from fairnepv.data import openmoji
-    from fairnepv.report import comparison_record, comparison_table, left_behind, selection_summary
+    from fairnepv.data.probe import Probe
+    from fairnepv.report.demo import demo_answer, demo_record, demo_table
 
     folder = _folder(out, report.force)
     pool = openmoji()
+    options = {"ids": pool.ids, "random_state": random_state, **_QUICK}
     with stage_bar() as progress:
-        comparison = fairnepv.compare(
-            pool.views,
-            k,
-            ids=pool.ids,
-            calibration="efficiency",
-            random_state=random_state,
-            progress=progress,
-        )
-    files = _write(folder, pool, comparison)
+        found = [
+            _compared(pool.views, k, progress=progress, objective=objective, **rule, **options)
+            for objective, rule in _OBJECTIVES.items()
+        ]
+    diverse, representative = _tried(found, Probe(pool.views, pool.groups), random_state)
+    answer = demo_answer(diverse, representative, "pictograms", "group")
+    files = _write(folder, pool, diverse, representative)
     if report.as_json:
-        print_json(comparison_record(comparison))
+        print_json(demo_record((diverse, representative), answer))
     else:
-        best = comparison.rows[0]
-        title = f"OpenMoji, {len(pool.ids):,} pictograms (d, F: nats per item; C: low is good)"
-        show(comparison_table(comparison, title), selection_summary(best), "")
-        show(*left_behind(comparison), "")
-        show("First picks: " + ", ".join(map(str, pool.titles[best.indices[:8]])) + ".")
-        show(f"Look at {files[0]} (the picks) and {files[1]} (the scores).")
+        show(*answer, demo_table(diverse), demo_table(representative))
+        show(*_LEGEND)
+        for trial in (diverse, representative):
+            first = ", ".join(map(str, pool.titles[trial.ours.indices[:8]]))
+            show(f"First picks of `{trial.objective}`: {first}.")
+        show(f"Look at {files[0]} (the picks) and {files[1]} (the numbers above).")
         show("Try next:", f"  {_next_command(folder)}", CREDIT)
-    report.finish(comparison.rows[-1].status)
+
+
+def _compared(*arguments: Any, **options: Any) -> Comparison:
+    """All selectors or none: half a comparison would be told as if it were the whole."""
+    comparison = fairnepv.compare(*arguments, **options)
+    if comparison.rows[-1].status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return comparison
+
+
+def _tried(comparisons: Sequence[Comparison], probe: Probe, random_state: int) -> Iterator[Trial]:
+    """What a probe makes of all picks; by lot, the mean over several draws."""
+    import numpy as np
+
+    from fairnepv.report.demo import LOT, Trial
+
+    k = len(comparisons[0].rows[0].indices)
+    lots = probe.drawn(k, _DRAWS, np.random.default_rng(random_state))
+    mean, spread = float(lots.mean()), float(lots.std(ddof=1))
+    for comparison in comparisons:
+        chosen = {row.method: row.indices for row in comparison if row.method != LOT}
+        accuracy = {method: probe.accuracy(picks) for method, picks in chosen.items()}
+        yield Trial(comparison, {**accuracy, LOT: mean}, spread, _DRAWS)
 
 
 def _folder(out: str, force: bool) -> Path:
@@ -82,41 +120,48 @@ def _folder(out: str, force: bool) -> Path:
     return folder
 
 
-def _write(folder: Path, pool: Pictograms, comparison: Comparison) -> list[Path]:
+def _write(folder: Path, pool: Pictograms, diverse: Trial, representative: Trial) -> list[Path]:
     """Both pictures, and the two views with their ids for the next command."""
-    import scipy.sparse as sp
-
     from fairnepv.io.write import Output, array_content
-    from fairnepv.report import contact_sheet, draw_comparison
+    from fairnepv.report import contact_sheet
+    from fairnepv.report.demo import draw_demo
 
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise FairnepvError(f"{folder} cannot be made ({error.strerror})") from error
-    rows = [comparison.rows[0]]
-    rows += [row for row in comparison if row.method in ("text-only", "vision-only")]
-    panels = {
-        row.method: (
-            [pool.pictures[i] for i in row.indices],
-            "keeps " + ", ".join(f"{math.exp(d):.0%} of {v}" for v, d in row.scores.items()),
-        )
-        for row in rows
-    }
     Output(folder / _MARK).write(f"Made by `fairnepv demo`. {CREDIT}\n".encode())
     pictures = [folder / "picks.png", folder / "scores.png"]
+    panels = _panels(pool, diverse, representative)
     Output(pictures[0]).write(contact_sheet(panels, CREDIT))
-    title = f"{rows[0].settings['k']} of {len(pool.ids):,} pictograms, efficiency calibration"
-    Output(pictures[1]).write(draw_comparison(comparison, title))
-    views = pool.views
-    sparse = io.BytesIO()
-    sp.save_npz(sparse, views["text"])
-    Output(folder / _VIEW_FILES["text"]).write(sparse.getvalue())
-    Output(folder / _VIEW_FILES["vision"]).write(array_content(views["vision"]))
+    title = f"{len(diverse.ours.indices)} of {len(pool.ids):,} pictograms"
+    Output(pictures[1]).write(draw_demo(diverse, representative, title))
+    for name, rows in pool.views.items():
+        Output(folder / f"{name}.npy").write(array_content(rows))
     Output(folder / "ids.txt").write("\n".join(pool.ids).encode() + b"\n")
     return pictures
 
 
+def _panels(
+    pool: Pictograms, diverse: Trial, representative: Trial
+) -> dict[str, tuple[list[bytes], str]]:
+    """The first picks of both objectives and of a draw, with what a probe learns from all."""
+    from fairnepv.report.demo import LOT
+
+    def panel(trial: Trial, row: Selection, which: str) -> tuple[list[bytes], str]:
+        shown = [pool.pictures[i] for i in row.indices[:_SHOWN]]
+        accuracy = trial.accuracy[row.method]
+        return shown, f"a probe trained on {which} gets {accuracy:.1%} right"
+
+    k = len(diverse.ours.indices)
+    both = (representative, diverse)
+    panels = {trial.objective: panel(trial, trial.ours, f"all {k}") for trial in both}
+    drawn = f"{k} by lot ({diverse.draws} draws)"
+    return {**panels, LOT: panel(diverse, diverse.comparison[LOT], drawn)}
+
+
 def _next_command(folder: Path) -> str:
-    views = (f"--view {quote(f'{name}={folder / file}')}" for name, file in _VIEW_FILES.items())
+    views = (f"--view {quote(f'{name}={folder / name}.npy')}" for name in ("text", "vision"))
     ids = quote(str(folder / "ids.txt"))
-    return f"fairnepv select {' '.join(views)} --ids {ids} -k 20 --out picks.csv"
+    chosen = "--objective representative -k 20 --out picks.csv"
+    return f"fairnepv select {' '.join(views)} --ids {ids} {chosen}"

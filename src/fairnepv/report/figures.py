@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.api.selection import Comparison
+from fairnepv.api.selection import Comparison, Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,35 +65,51 @@ def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
     `efficiency` calibration that is the share of its bound that a view keeps. Those of
     representative picks show the share of variance explained.
     """
-    rows = comparison.rows
-    views, certificate, units = list(rows[0].scores), rows[0].certificate, rows[0].units
+    rows, views = comparison.rows, list(comparison.rows[0].scores)
     with figure_style() as new_figure:
         figure = new_figure(figsize=(8.5, 1.4 + 0.22 * len(rows) * max(2, len(views))))
         axes = figure.add_subplot()
-        height = 0.8 / len(views)
-        longest = max(units.length(max(row.scores.values())) for row in rows)
-        for q, view in enumerate(views):
-            at = np.arange(len(rows)) + (q - (len(views) - 1) / 2) * height
-            volumes = [units.length(row.scores[view]) for row in rows]
-            bars = axes.barh(at, volumes, height * 0.9, color=colour_of(q))
-            outline_worst(bars, [row.scores for row in rows], view)
-            for bar, volume in zip(bars, volumes, strict=True):
-                _write_value(axes, bar, volume, inside=volume > 0.1 * longest)
-            if certificate is not None:
-                bound = units.length(certificate.by_view[view])
-                axes.axvline(bound, color=colour_of(q), linestyle=(4 * q, (4, 4)), linewidth=1.4)
-        axes.set_yticks(np.arange(len(rows)), [row.method for row in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel(
-            "share of its bound that a view keeps" if rows[0].calibration.by_bounds else units.axis
-        )
-        handles = view_handles(views)
-        if certificate is not None:
-            handles.append(line_handle(f"bound: no {rows[0].settings['k']} items reach further"))
-        handles.append(outline_handle("worst view"))
+        draw_views(axes, comparison)
+        handles = comparison_handles(comparison)
         axes.set_title(title, pad=22 * math.ceil(len(handles) / 4) + 4)
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4)
         return png_of(figure)
+
+
+def draw_views(axes: Any, comparison: Comparison) -> None:
+    """The bars of `draw_comparison`, with their axes."""
+    rows = comparison.rows
+    views, certificate, units = list(rows[0].scores), rows[0].certificate, rows[0].units
+    height = 0.8 / len(views)
+    longest = max(units.length(max(row.scores.values())) for row in rows)
+    for q, view in enumerate(views):
+        at = np.arange(len(rows)) + (q - (len(views) - 1) / 2) * height
+        volumes = [units.length(row.scores[view]) for row in rows]
+        bars = axes.barh(at, volumes, height * 0.9, color=colour_of(q))
+        outline_worst(bars, [row.scores for row in rows], view)
+        for bar, volume in zip(bars, volumes, strict=True):
+            _write_value(axes, bar, f"{volume:.3f}", inside=volume > 0.1 * longest)
+        if certificate is not None:
+            bound = units.length(certificate.by_view[view])
+            axes.axvline(bound, color=colour_of(q), linestyle=(4 * q, (4, 4)), linewidth=1.4)
+    axes.set_yticks(np.arange(len(rows)), [row.method for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel(share_of(rows[0]))
+
+
+def share_of(row: Selection) -> str:
+    """What a bar of this selection is a share of, in words."""
+    bounded = row.calibration.by_bounds
+    return "share of its bound that a view keeps" if bounded else row.units.axis
+
+
+def comparison_handles(comparison: Comparison) -> list[Any]:
+    """What colours, dashes and outlines of such bars mean."""
+    first = comparison.rows[0]
+    handles = view_handles(list(first.scores))
+    if first.certificate is not None:
+        handles.append(line_handle(f"bound: no {first.settings['k']} items reach further"))
+    return [*handles, outline_handle("worst view")]
 
 
 def colour_of(q: int) -> str:
@@ -106,10 +122,10 @@ def outline_worst(bars: Any, scores: Sequence[Mapping[str, float]], view: str) -
             bar.set(edgecolor="black", linewidth=1.4)
 
 
-def _write_value(axes: Any, bar: Any, value: float, *, inside: bool) -> None:
+def _write_value(axes: Any, bar: Any, text: str, *, inside: bool) -> None:
     axes.annotate(
-        f"{value:.3f}",
-        (value, bar.get_y() + bar.get_height() / 2),
+        text,
+        (bar.get_width(), bar.get_y() + bar.get_height() / 2),
         xytext=(-4 if inside else 4, 0),
         textcoords="offset points",
         ha="right" if inside else "left",
