@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.csv
@@ -26,7 +27,7 @@ from fairnepv_studies.protocol.split import split, write_split
 from fairnepv_studies.protocol.tables import cells, headings
 
 LINE = "uspto run {} --objective representative --k 4,9 --seeds 2 --effort fast"
-ASKED = {
+ASKED: dict[str, dict[str, Any]] = {
     "representative": {"objective": "representative"},
     "as they came": {"objective": "representative", "center": False},
     "diverse": {},
