@@ -430,6 +430,19 @@ def explained(Phi: Array, eps: float, S: Subset, weights: Array | None = None) -
     return float(1.0 - eps * np.trace(C @ inverse) / np.trace(C))
 
 
+def nearness(Phis: Sequence[Array], q: int, company: float, power: int) -> Array:
+    """(n, n) similarity of rows in view q: ((1 + cosine) / 2)^power of centred rows, and so much of
+    the mean of that over all views."""
+    similarities = []
+    for Phi in Phis:
+        X = Phi - Phi.mean(axis=0)
+        lengths = np.array([np.linalg.norm(x) or 1.0 for x in X])
+        cosines = (X @ X.T) / np.outer(lengths, lengths)
+        similarities.append(((1.0 + cosines) / 2.0) ** power)
+    mean = sum(similarities) / len(similarities)
+    return (1.0 - company) * similarities[q] + company * mean
+
+
 def coverage(K: Array, S: Subset) -> float:
     """C_q(S) = (1/n) sum_i min_{j in S} (1 - cos(b_i, b_j)) (Section 6.2); K has no ridge.
 

@@ -33,6 +33,7 @@ from fairnepv.insight import curve as curve
 from fairnepv.insight import diff as diff
 from fairnepv.insight import explain as explain
 from fairnepv.insight import extend as extend
+from fairnepv.insight import local_features as local_features
 from fairnepv.insight import stability as stability
 from fairnepv.insight import tradeoff as tradeoff
 from fairnepv.insight import typicality as typicality

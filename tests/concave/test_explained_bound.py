@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import cases
 import reference
@@ -14,11 +15,12 @@ from fairnepv.concave import certify, check_proof, proof_arrays, read_proof
 from fairnepv.concave.dual import Dual, price
 from fairnepv.concave.topk import TopK, price_candidates
 from fairnepv.loop import run
-from fairnepv.objective import UTILITIES
+from fairnepv.objective import UTILITIES, subset_merit, subset_scores
 from fairnepv.objective.explained_bound import HeldVariance, VarianceDual
 from fairnepv.problem import Constraints, Problem, calibrated
 from fairnepv.search.enumeration import enumerate_subsets
 from fairnepv.search.exact import Exact
+from fairnepv.views import moments
 from search_problems import feasible_subsets, hostile_shares, pose, representative
 
 EXPLAINED = UTILITIES["representative"]
@@ -32,16 +34,23 @@ def hostile_twin(seed):
     return pool, rounding
 
 
+def assert_bounds_hold(pool, certificate, rounding):
+    """Above every score to the last bit, and above the twin, whose inverse has a rounding."""
+    problem = pool.problem
+    best = max(subset_merit(problem, np.array(S)) for S in pool.subsets)
+    d = [subset_scores(problem.pool, np.array(S), problem.utility) for S in pool.subsets]
+    assert certificate.upper_bound >= max(best, pool.best - rounding)
+    own = zip(problem.pool.names, np.max(d, axis=0), pool.d.max(axis=0), strict=True)
+    for name, score, twin in own:
+        for bounds in (certificate.by_view, certificate.spectral, certificate.diagonal):
+            assert bounds[name] >= max(score, twin - rounding)
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_exact_and_exhaustive_find_every_optimum_and_no_bound_is_below(seed):
     pool, rounding = hostile_twin(seed)
     problem = pool.problem
-    certificate = certify(problem)
-    assert certificate.upper_bound >= pool.best - 1e-12
-    for name, own in zip(problem.pool.names, pool.d.max(axis=0), strict=True):
-        assert certificate.by_view[name] >= own - 1e-12
-        assert certificate.spectral[name] >= own - 1e-12
-        assert certificate.diagonal[name] >= own - 1e-12
+    assert_bounds_hold(pool, certify(problem), rounding)
     everything = enumerate_subsets(problem)
     assert everything.value == pytest.approx(pool.best, abs=rounding)
     tied = {tuple(sorted(S)) for S in everything.tied.tolist()}
@@ -52,17 +61,45 @@ def test_exact_and_exhaustive_find_every_optimum_and_no_bound_is_below(seed):
     assert outcome.state.upper >= pool.best - 1e-12
 
 
+@pytest.mark.parametrize("seed", range(80))
+def test_views_whose_moments_act_through_rows(seed, monkeypatch):
+    """As those of very wide views do."""
+    monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
+    pool, rounding = hostile_twin(seed)
+    assert_bounds_hold(pool, certify(pool.problem), rounding)
+    rng, problem = np.random.default_rng(seed), pool.problem
+    rows = np.sort(rng.permutation(problem.n)[: rng.integers(1, problem.n + 1)])
+    x = [rng.exponential(size=len(rows)) * rng.integers(2, size=len(rows)) for _ in pool.d[0]]
+    levels, axes = (0.0, 10.0 ** rng.uniform(-4, 0)), int(rng.integers(len(rows) + 1))
+    forged = tuple(VarianceDual(rng.choice(levels), own, 1e-6, axes) for own in x)
+    assert price(problem, Dual(rng.dirichlet(np.ones(len(x))), rows, forged)).bound >= pool.best
+    outcome = run(Exact(problem, np.array(pool.subsets[0]), price_candidates))
+    assert outcome.state.value == pytest.approx(pool.best, abs=rounding)
+
+
+def test_the_two_ways_to_moments_prove_about_the_same(monkeypatch):
+    views = cases.random_views(np.random.default_rng(3), 300, [40, 30])
+    narrow = certify(representative(pose(views, 12, 0.05, [1.0, 0.5]))).upper_bound
+    monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
+    sparse = [sp.csr_array(view) for view in views]
+    wide = certify(representative(pose(sparse, 12, 0.05, [1.0, 0.5])))
+    assert narrow - 5e-3 <= wide.upper_bound <= narrow + 0.03
+    proof = read_proof(stored(wide.proof))
+    data = dict(zip(proof.terms.eps, sparse, strict=True))
+    assert check_proof(Pool.of(data, eps=dict(proof.terms.eps)), proof).holds
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_any_dual_variables_prove_something_true(seed):
     """Whatever x, level, mass and axes: forged ones as well."""
     pool, _ = hostile_twin(seed)
     problem, rng = pool.problem, np.random.default_rng(seed)
-    for _ in range(4):
+    for wild in (1.0, 1.0, 1e150, 1e-150):
         rows = np.sort(rng.permutation(problem.n)[: rng.integers(1, problem.n + 1)])
         views = tuple(
             VarianceDual(
-                float(rng.choice([0.0, 10.0 ** rng.uniform(-6, 0)])),
-                rng.exponential(size=len(rows)) * 10.0 ** rng.uniform(-2, 2),
+                float(rng.choice([0.0, wild * 10.0 ** rng.uniform(-6, 0)])),
+                rng.exponential(size=len(rows)) * 10.0 ** rng.uniform(-2, 2) * wild,
                 float(10.0 ** rng.uniform(-8, 1)),
                 int(rng.integers(view.p + 1)),
             )
@@ -131,9 +168,9 @@ def test_old_proofs_of_diverse_sets_are_read():
     arrays = stored(certify(problem).proof)
     about = json.loads(str(arrays["about"]))
     about["format"] = "fairnepv bound 1"
-    with pytest.raises(InputError, match="objective"):
+    with pytest.raises(InputError, match="center"):
         read_proof({**arrays, "about": np.array(json.dumps(about))})
-    del about["terms"]["objective"]
+    del about["terms"]["objective"], about["terms"]["center"]
     read = read_proof({**arrays, "about": np.array(json.dumps(about))})
     assert read.terms.objective == "diverse"
     assert check_proof(Pool.of(data, eps=EPS), read).holds

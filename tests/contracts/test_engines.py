@@ -47,6 +47,7 @@ from fairnepv.search import LocalSearch
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.views import Calibration
+from fairnepv.views.centering import centered
 
 ENGINES: dict[str, Any] = {
     "local": lambda rows: LocalEngine(block_rows=rows),
@@ -588,7 +589,8 @@ def _run_everything(data, recorder=None):
     dual.step(dual.init())
     fairnepv.exhaustive({name: x[:12] for name, x in data.items()}, 3, engine=recorder)
     recorder.remote = True  # as on a cluster, where workers read files
-    Pool.of({"v": HeldRows(np.ones((MANY, 3)), "rows")}, engine=recorder)
+    rows = np.arange(3.0 * MANY).reshape(MANY, 3)
+    centered(Pool.of({"v": HeldRows(rows, "rows")}, engine=recorder))
     recorder.remote = False
     with tempfile.TemporaryDirectory() as folder:
         options = {"effort": "fast", "certify": False, "checkpoint": Path(folder) / "state"}

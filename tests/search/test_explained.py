@@ -22,7 +22,8 @@ from fairnepv.search.arena import arena_of, held_kernels
 from fairnepv.search.explained import frontier as frontiers
 from fairnepv.search.explained import swaps
 from fairnepv.search.explained.frontier import ExplainedFrontier
-from fairnepv.search.explained.swaps import ExplainedLocal, ExplainedSet, best_swaps
+from fairnepv.search.explained.local import ExplainedLocal
+from fairnepv.search.explained.swaps import ExplainedSet, best_swaps
 from fairnepv.views import moments
 from fairnepv.views.moments import second_norms, with_moments
 from search_problems import examples, indices, pose

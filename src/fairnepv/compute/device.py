@@ -100,6 +100,9 @@ class TorchPlace(Place):
     def square_sums(self, rows: Any) -> Any:
         return self._torch.linalg.vector_norm(rows, dim=1).square_()
 
+    def row_dots(self, left: Any, right: Any) -> Any:
+        return (left * right).sum(dim=1)  # einsum makes a product of every pair of rows
+
     def entries_above(self, matrix: Any, least: float) -> tuple[Any, Any]:
         """Rows first: a maximum reads the matrix once, finding entries takes several turns."""
         rows = (matrix.amax(dim=1) > least).nonzero()[:, 0]

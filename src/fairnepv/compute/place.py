@@ -99,6 +99,10 @@ class Place:
         """(b,) squared lengths of (b, k) rows."""
         return np.einsum("ij,ij->i", rows, rows)
 
+    def row_dots(self, left: Any, right: Any) -> Any:
+        """(b,) products of the rows of two (b, k) arrays."""
+        return np.einsum("ij,ij->i", left, right)
+
     def entries_above(self, matrix: Any, least: float) -> tuple[Any, Any]:
         """Rows and columns of the entries that exceed `least`, few as a rule."""
         rows, columns = np.nonzero(matrix > least)

@@ -22,8 +22,18 @@ class ShiftedRows:
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, ShiftedColumns):  # few rows, whose products with others are dense
-            return self @ other.rows.toarray().T
+            return self._times(other.rows)
         return self.rows @ other - self.weights @ (self.means @ other)
+
+    def _times(self, other: ShiftedRows) -> Any:
+        """(b, m) products with other rows; those of the host without filling any in."""
+        if not sp.issparse(self.rows):
+            return self @ other.toarray().T
+        products = (self.rows @ other.rows.T).toarray()
+        products -= self.weights @ (other.rows @ self.means.T).T
+        products -= (self.rows @ other.means.T) @ other.weights.T
+        products += self.weights @ (self.means @ other.means.T) @ other.weights.T
+        return products
 
     @property
     def T(self) -> ShiftedColumns:

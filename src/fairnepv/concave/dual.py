@@ -17,7 +17,9 @@ from fairnepv.compute import Block, portable
 from fairnepv.concave.spectral import diagonal_bound, score_rounding
 from fairnepv.objective import ViewDual, entropy_price, soft_min_weights, utility_of
 from fairnepv.objective.majorant import HALF_UNIT
+from fairnepv.objective.spanned import SpannedPricing
 from fairnepv.problem import Problem
+from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
 
 __all__ = ["Dual", "Priced", "ViewDual", "price", "row_prices"]
@@ -85,15 +87,39 @@ def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
     if all(own.flat for own in state):  # which needs no pass
         parts = zip(state, pool.squared_norms.T, strict=True)
         return np.asarray(sum(own.by_norms(norms) for own, norms in parts))
-    shifted = any(own.shift for own in dual.views)  # or T, which may be all rows, need not travel
-    prices = pool.map(
-        _price_rows,
-        (dual.rows if shifted else None, state, coarse),
-        pool.squared_norms,
-        width=sum(own.width for own in dual.views),
-        fixed=True,
-    )
-    return np.asarray(pool.place.get(prices))
+    prices: Floats = np.zeros(problem.n)
+    together = [q for q, own in enumerate(state) if not isinstance(own, SpannedPricing)]
+    for q in set(range(len(state))) - set(together):
+        prices += _prices_by_targets(pool.only(pool.names[q]), state[q], coarse)
+    if together:
+        if len(together) < len(state):
+            views = tuple(pool.views[q] for q in together)
+            pool = pool.with_views(tuple(pool.names[q] for q in together), views)
+        # Without a shift T, which may be all rows, need not travel.
+        shifted = any(dual.views[q].shift for q in together)
+        found = pool.map(
+            _price_rows,
+            (dual.rows if shifted else None, tuple(state[q] for q in together), coarse),
+            pool.squared_norms,
+            width=sum(dual.views[q].width for q in together),
+            fixed=True,
+        )
+        prices = prices + pool.place.get(found)
+    return prices
+
+
+def _prices_by_targets(pool: Pool, own: SpannedPricing, coarse: bool) -> Floats:
+    """(n,) of one view whose rows are multiplied with target rows, on the host."""
+    if own.share == 0:
+        return np.zeros(pool.n)
+    norms = pool.squared_norms[:, 0]
+    found = pool.map(_price_by_targets, (own, coarse), norms, width=own.width, fixed=True)
+    return np.asarray(pool.place.get(found))
+
+
+def _price_by_targets(block: Block, state: tuple[SpannedPricing, bool], norms: Any) -> Any:
+    own, coarse = state
+    return own.prices(block.views[0], norms, coarse)
 
 
 @portable

@@ -19,7 +19,7 @@ from fairnepv.views import Pool
 from fairnepv.views.base import Floats
 
 _FORMAT = "fairnepv bound 2"
-_BEFORE_OBJECTIVES = "fairnepv bound 1"  # always about the diverse one
+_BEFORE_OBJECTIVES = "fairnepv bound 1"  # about the diverse one, and views as they are
 _ROUNDING = 1e-9  # by which two machines may differ
 
 
@@ -126,9 +126,9 @@ def read_proof(arrays: Arrays) -> Proof:
             raise InputError(f"this is no bound that we can read: {about['format']!r}")
         record = about["terms"]
         if about["format"] == _BEFORE_OBJECTIVES:
-            if "objective" in record:
-                raise ValueError("'objective' is not expected")
-            record = {**record, "objective": DEFAULT_UTILITY}
+            if more := {"objective", "center"} & set(record):
+                raise ValueError(f"{sorted(more)[0]!r} is not expected")
+            record = {**record, "objective": DEFAULT_UTILITY, "center": False}
         terms = Terms.read(record, arrays)
         names, utility = list(terms.eps), UTILITIES[terms.objective]
         proof = Proof(

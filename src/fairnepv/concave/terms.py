@@ -169,8 +169,7 @@ class Terms:
                 typed(rule, "normalize", bool),
                 numbers(rule, "factors"),
                 numbers(rule, "offsets"),
-                # Bounds that were stored before there were centred views do not say so.
-                typed(record, "center", bool) if "center" in record else False,
+                typed(record, "center", bool),
             ),
             constraints=Constraints(included, excluded, quotas),
             priorities=real_numbers(arrays, "priorities") if "priorities" in arrays else None,

@@ -11,6 +11,7 @@ from fairnepv.insight.explanation import explain as explain
 from fairnepv.insight.extension import extend as extend
 from fairnepv.insight.floors import Tradeoff as Tradeoff
 from fairnepv.insight.floors import tradeoff as tradeoff
+from fairnepv.insight.local import local_features as local_features
 from fairnepv.insight.neighbours import Assignment as Assignment
 from fairnepv.insight.neighbours import assign as assign
 from fairnepv.insight.neighbours import typicality as typicality

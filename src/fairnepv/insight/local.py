@@ -39,7 +39,8 @@ def local_features(
     company: how much of every view's similarity is the mean over all views, from 0 to 1.
     landmarks: rows by which similarities are approximated (Nystroem); they are exact between these.
 
-    `select(local_features(data), k, objective="representative")` chooses items to train on.
+    `select(local_features(data), k, objective="representative", eps=0.3)` chooses items to train on
+    (docs/choosing.md).
     """
     share = _check_share(company)
     degree, most = check_count("power", power), check_count("landmarks", landmarks)

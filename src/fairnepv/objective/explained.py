@@ -111,6 +111,8 @@ class Explained:
     def held(
         self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
     ) -> HeldVariance:
+        if view.moments.gram is None:
+            return HeldVariance.of_targets(view, rows)
         return HeldVariance.of(view, rows, axes_worth(view, k), dtype)
 
     def majorant(

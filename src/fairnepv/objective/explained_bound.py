@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,11 +18,22 @@ from scipy.linalg import eigh
 
 from fairnepv.compute import HOST, Block, RowBlock, few_threads
 from fairnepv.compute.clock import EIGENVECTORS, expect
-from fairnepv.objective.shrinkage import HALF_UNIT, Principal, ky_fan, shrinkage, shrinkage_for
+from fairnepv.objective.shrinkage import (
+    FEW_AXES,
+    HALF_UNIT,
+    Principal,
+    Shrinkage,
+    ky_fan,
+    shrinkage,
+    shrinkage_for,
+    sound_shrinkage,
+)
+from fairnepv.objective.spanned import Spanned, SpannedPricing, root_of, share_products, span
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of
 
+_FAINT_AXIS = 1e-4  # of the largest eigenvalue of a kernel
 _MASS = 1e-6  # of the mean eigenvalue of M: so much is added to all, for directions without rows
 
 
@@ -54,13 +67,23 @@ class HeldVariance:
     @classmethod
     def of_kernels(cls, eps: float, K: Floats, K2: Floats) -> HeldVariance:
         """Rows of which only K and K2 / tr G are known: the axes span them."""
-        lam, Q = eigh(K, driver="evd", check_finite=False)
-        kept = lam > len(K) * np.finfo(np.float64).eps * max(lam[-1], 0.0)
-        B = Q[:, kept] / np.sqrt(lam[kept])
+        lam, B = span(K)
         C = B.T @ K2 @ B
         c, U = eigh((C + C.T) / 2.0, driver="evd", check_finite=False)
         root = np.sqrt(np.maximum(c, 0.0))[:, None] * U.T
-        return cls(eps, np.diagonal(K).copy(), Q[:, kept] * np.sqrt(lam[kept]), root)
+        return cls(eps, np.diagonal(K).copy(), B * lam, root)
+
+    @classmethod
+    def of_targets(cls, view: View, rows: Indices) -> HeldVariance:
+        """Of a view whose G acts through targets: on the span of the rows, but for axes along which
+        these hardly differ, beside which rounding would count."""
+        expect(EIGENVECTORS * float(len(rows)) ** 3)
+        K = view.inner(rows, rows)
+        lam, B = span(K)
+        kept = lam > _FAINT_AXIS * lam.max(initial=0.0)
+        lam, B = lam[kept], B[:, kept]
+        root = root_of(share_products(view, rows).T @ B)
+        return cls(view.ridge, np.diagonal(K).copy(), B * lam, root)
 
     def weighing(self, weight: float) -> HeldVariance:
         return self
@@ -105,24 +128,32 @@ class VarianceSlope:
 
     @classmethod
     def at(cls, rows: HeldVariance, x: Floats, k: int) -> VarianceSlope:
-        M, root, eps = rows.moments(x), rows.root, rows.eps
-        limited = k < len(M) + len(rows.rest)
-        mass = _MASS * float(np.trace(M)) / len(M) if limited else 0.0
-        M.flat[:: len(M) + 1] += mass
-        with few_threads(float(len(M)) ** 3):
-            if mass > 0:
-                D, Y, level = shrinkage_for(M, root, eps, k)
-            else:
-                D, Y, level = shrinkage(M, root, eps, 0.0)
-            J = root @ D
-            left = root - J
-            squares = np.concatenate([HOST.eigenvalues(left.T @ left), rows.rest])
-        prices = rows.lengths(J / np.sqrt(eps))
+        """By the D that knows of the rank, or by the plain one where that is better, as it is where
+        x is next to a set."""
+        M, r = rows.moments(x), len(rows.root)
+        mass = _MASS * float(np.trace(M)) / max(r, 1)
+        if not mass > 0 or k >= r + len(rows.rest):
+            return cls._by(rows, x, k, shrinkage(M, rows.root, rows.eps, 0.0), 0.0)
+        raised = M + mass * np.eye(r)
+        with few_threads(float(r) ** 3):
+            found = cls._by(rows, x, k, shrinkage_for(raised, rows.root, rows.eps, k), mass)
+            if r > FEW_AXES or len(rows.rest):
+                return found
+            plain = cls._by(rows, x, k, shrinkage(M, rows.root, rows.eps, 0.0), 0.0)
+        return replace(min(found, plain, key=attrgetter("value")), least=found.least)
+
+    @classmethod
+    def _by(
+        cls, rows: HeldVariance, x: Floats, k: int, made: Shrinkage, mass: float
+    ) -> VarianceSlope:
+        J = rows.root @ made.D
+        left = rows.root - J
+        prices = rows.lengths(J / np.sqrt(rows.eps))
         paid = float(prices @ x)
-        rank = max(float(np.trace(Y)), k)
+        least = paid + float(np.vdot(left @ made.Y, left)) * k / max(float(np.trace(made.Y)), k)
+        squares = np.concatenate([HOST.eigenvalues(left.T @ left), rows.rest])
         value = ky_fan(squares, k) + paid
-        least = float(np.vdot(left @ Y, left)) * k / rank + paid if level else value
-        return cls(value, prices, least, level, mass, x, len(root))
+        return cls(value, prices, least, made.level, mass, x, len(rows.root))
 
     def dual(self, shift: float) -> VarianceDual:
         return VarianceDual(self.level, self.x, self.mass, self.axes)
@@ -133,8 +164,8 @@ class VarianceSlope:
 
 @dataclass(frozen=True)
 class VarianceDual:
-    """x of the rows T, mu and the mass that make a D on the leading `axes` of a view; without any
-    it is a multiple of the identity."""
+    """x of the rows T, mu and the mass that make a D on the leading `axes` of a view, or of the
+    span of T where its G acts through targets. Without any it is a multiple of the identity."""
 
     level: float  # mu; 0 where rank is no limit
     x: Floats  # (m,)
@@ -165,11 +196,14 @@ class VarianceDual:
         """Whether this can be about such a view."""
         numbers = np.array([self.level, self.mass, *self.x])
         sound = self.x.shape == rows.shape and bool((numbers >= 0).all())
-        whole = self.axes in range(view.p + 1 if view.moments.gram is not None else 1)
+        most = len(rows) if view.moments.gram is None else view.p
+        whole = self.axes in range(most + 1)
         return sound and whole and bool(np.isfinite(numbers).all())
 
     def constant(self, view: View, rows: Indices, k: int) -> float:
         """|R (I - D)|_k^2, with what rounding may hide of it."""
+        if self._spans(view):
+            return self._spanned(view, rows).constant(k)
         if not self.axes:
             keep = self.mass / (self.mass + view.ridge)  # 1 - d; tr C is 1
             return float(keep**2 * (1.0 + 8.0 * (view.p + 16) * HALF_UNIT))
@@ -185,8 +219,10 @@ class VarianceDual:
         found = float(length**2 + axes.off * np.sqrt(min(k, p))) * (1.0 + 64.0 * HALF_UNIT)
         return found if np.isfinite(found) else np.inf  # what overflows proves nothing
 
-    def pricing(self, view: View, rows: Indices, share: float) -> VariancePricing:
+    def pricing(self, view: View, rows: Indices, share: float) -> VariancePricing | SpannedPricing:
         """What a pass over the rows needs to price them, times `share`."""
+        if self._spans(view):
+            return self._spanned(view, rows).pricing(share)
         eps, unit = view.ridge, 4.0 * (view.p + 16) * HALF_UNIT
         if not self.axes:
             return VariancePricing(share, None, (eps / (self.mass + eps)) / np.sqrt(eps), unit)
@@ -200,21 +236,38 @@ class VarianceDual:
         error = unit * products + axes.skewed(size) * np.sqrt((1.0 + axes.skew) / eps)
         return VariancePricing(share, columns, error, unit)
 
+    def _spans(self, view: View) -> bool:
+        return view.moments.gram is None and self.axes > 0
+
+    def _spanned(self, view: View, rows: Indices) -> Spanned:
+        def make() -> Spanned:
+            return Spanned.of(view, rows, self.x, self.width, self.mass, self.level)
+
+        found: Spanned = self._once(view, rows, make)
+        return found
+
     def _made(self, view: View, rows: Indices) -> tuple[Principal, Floats]:
-        """The axes, and D on them: made once for all that asks for it, as long as this object lives.
-        It is never taken from the solver, which may have been rough: whoever checks has x alone."""
+        """The axes, and D on them. It is never taken from the solver, which may have been rough:
+        whoever checks has x alone."""
+
+        def make() -> tuple[Principal, Floats]:
+            held, r = HeldVariance.of(view, rows, self.width), self.width
+            M = held.moments(self.x) + self.mass * np.eye(r)
+            expect(2.0 * EIGENVECTORS * float(r) ** 3)
+            with few_threads(float(r) ** 3):
+                D = sound_shrinkage(M, held.root, view.ridge, self.level)
+            return Principal.of(view, r), D
+
+        found: tuple[Principal, Floats] = self._once(view, rows, make)
+        return found
+
+    def _once(self, view: View, rows: Indices, make: Callable[[], Any]) -> Any:
+        """What is made for a constant serves for prices, as long as this object lives."""
         about = view.moments, view.eps, rows
         known = vars(self).get("_known")
-        if known is not None and all(map(operator.is_, known[0], about)):
-            return known[1]
-        held = HeldVariance.of(view, rows, self.width)
-        M = held.moments(self.x)
-        M.flat[:: len(M) + 1] += self.mass
-        expect(2.0 * EIGENVECTORS * float(len(M)) ** 3)
-        with few_threads(float(len(M)) ** 3):
-            D = shrinkage(M, held.root, view.ridge, self.level).D
-        vars(self)["_known"] = about, (Principal.of(view, self.width), D)
-        return vars(self)["_known"][1]
+        if known is None or not all(map(operator.is_, known[0], about)):
+            known = vars(self)["_known"] = about, make()
+        return known[1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_known"}

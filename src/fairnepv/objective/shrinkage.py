@@ -16,6 +16,7 @@ All of it happens in the coordinates of few axes: leading eigenvectors of C, bey
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from fairnepv.views.base import Floats
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _BISECTIONS = 60
 _SMALL = 256  # axes, up to which small variances are computed to all digits
+FEW_AXES = 128  # so many are all kept, and two kinds of D are tried on them
 _SPARE = 0.5  # of the level at an even x: axes of less variance are left out
 _CLUSTER = 1.0 - 1e-6  # eigenvalues with such a ratio are not parted: which vectors, is arbitrary
 
@@ -60,8 +62,19 @@ def shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Shrinkage:
     return _shrinkage(M, _half_power(root @ M)[0], eps, level)
 
 
+def sound_shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Floats:
+    """D of numbers that may come from anywhere: zero, which proves something as well, where they
+    make none."""
+    with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError, ValueError):
+        if np.isfinite(M).all():
+            D = shrinkage(M, root, eps, level).D
+            if np.isfinite(D).all():
+                return D
+    return np.zeros_like(M)
+
+
 def _shrinkage(M: Floats, A: Floats, eps: float, level: float) -> Shrinkage:
-    lam, U = eigh((A / np.sqrt(level) - M) / eps, driver="evd", check_finite=False)
+    lam, U = eigh((A / np.sqrt(level) - M) / eps, driver="evd")
     Y = (U * np.clip(lam, 0.0, 1.0)) @ U.T
     right = eps * Y
     return Shrinkage(np.linalg.solve(right + M, right).T, Y, level)
@@ -154,7 +167,7 @@ def axes_worth(view: View, k: int) -> int:
     variance than mu have none."""
     lam = eigenvectors(view)[0]
     p = len(lam)
-    if k >= p:
+    if k >= p or p <= FEW_AXES:
         return p
     m = lam * k * (view.moments.trace / view.n)
     level = _level(m * np.sqrt(lam), m, view.ridge, k)

@@ -71,6 +71,10 @@ class Arena(ABC):
     @abstractmethod
     def swap(self, move: Move) -> None: ...
 
+    def gains_of(self, slot: int, row: int) -> Floats:
+        """(M,) what one swap adds to the totals."""
+        return self._gains(np.array([row], dtype=np.int64))[:, 0, slot]
+
     def best_swap(self, rows: NDArray[np.bool_], slots: NDArray[np.bool_]) -> Move | None:
         """The best that neither the rules forbid nor these rows and slots are closed to."""
         standing, place = Standing.of(self.problem, self.totals, len(self.indices)), self._place

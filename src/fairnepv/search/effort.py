@@ -18,7 +18,7 @@ from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
 from fairnepv.problem import DEFAULT_UTILITY, Problem
-from fairnepv.search.explained.swaps import ExplainedLocal
+from fairnepv.search.explained.local import ExplainedLocal
 from fairnepv.search.greedy import Greedy, how_it_ended
 from fairnepv.search.local import LocalSearch
 from fairnepv.search.tabu import TabuSearch, promising_rows
@@ -29,6 +29,7 @@ SWAPS: Mapping[str, type[LocalSearch]] = {
     "representative": ExplainedLocal,
 }
 _ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
+ARRAYS: Mapping[str, int] = {"diverse": 1, "representative": 3}  # as many times the entries
 _WITH_FLOORS = 4  # times the swaps and the patience: sets that meet floors lie apart
 _SHORTEST = 20  # swaps of a round
 _LEAST_ROWS, _ROWS_PER_ITEM = 600, 6  # that a tabu search is made among
@@ -166,7 +167,7 @@ def roam(
     It is left once some rounds in a row have found nothing better.
     """
     most = arena_rows(problem)
-    entries = len(problem.pool.views) * most * problem.k
+    entries = ARRAYS[problem.utility] * len(problem.pool.views) * most * problem.k
     harder = 1 if problem.floors is None else _WITH_FLOORS
     left, failures, count = harder * effort.swaps_for(problem.work(), entries), 0, 0
     kernels, rows = None, np.empty(0, dtype=np.int64)

@@ -71,11 +71,13 @@ def with_moments(pool: Pool, weights: Any = None) -> Pool:
 def second_norms(pool: Pool) -> Floats:
     """(n, M) diagonals of K2: a pass over the rows of every view, kept with its moments."""
     for name, view in pool.items():
-        own = view.moments
+        own, alone = view.moments, pool.only(name)
         if own.norms is None:
-            held = own.gram is not None
-            task, width = (_held_norms, view.p) if held else (_target_norms, own.targets.shape[0])
-            found = pool.only(name).map(task, own, width=2 * width, fixed=True)
+            if own.gram is not None:
+                found = alone.map(_held_norms, own, width=2 * view.p, fixed=True)
+            else:
+                width = 2 * own.targets.shape[0]
+                found = alone.map(_target_norms, own, width=width, fixed=True)
             vars(own)["norms"] = np.asarray(pool.place.get(found))
     return np.stack([view.moments.norms for view in pool.views], axis=1)
 
@@ -91,10 +93,23 @@ def columns_of(view: View, indices: Indices) -> Any:
 
 def second_inner(view: View, left: Indices, right: Indices) -> Floats:
     """K2[left, right]."""
+    if view.moments.gram is None:
+        return target_products(view, left) @ target_products(view, right).T
     place = view.block_place
     Y = view.moments.apply(columns_of(view, right), place)
     found: Floats = place.get(columns_of(view, left).T @ Y)
     return found
+
+
+def target_products(view: View, rows: Indices) -> Floats:
+    """(m, t) products of few rows with the targets that G acts through, some at a time."""
+    targets = view.moments.targets
+    products = np.empty((len(rows), targets.shape[0]))
+    for start in range(0, len(rows), _CHUNK):
+        check_time()
+        some = slice(start, start + _CHUNK)
+        products[some] = HOST.dense(view.rows(rows[some]) @ targets.T)
+    return products
 
 
 def _held(gram: Any) -> Moments:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairnepv.compute import Block, few_threads, portable
+from fairnepv.compute import HOST, Block, few_threads, portable
 from fairnepv.objective import lifted_floors, merit, soft_min_weights, utility_of
 from fairnepv.problem import Problem
 from fairnepv.search.frontier import Judge, Scores
@@ -142,17 +142,27 @@ class ExplainedFrontier:
         self.seconds = second_norms(pool) / traces  # (n, M)
         self._c = place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))  # (M, n)
         self._b = place.put(np.array(self.seconds.T, order="C"))
+        self._few = min(_FEW, pool.n)
         self._coarse = coarse and coarse_error(problem) <= COARSEST
         self._drift = np.zeros(len(pool.views))  # squares of what float32 may have moved b by
+        self._rows = self._single_rows() if self._coarse else None
         self.trails = [Trail(view, problem.k) for view in pool.views]
         self._known = 0  # picks that c and b have heard of
         self._batch = 1
         self._foreseen: list[_Pick] = []
-        self._few = min(_FEW, pool.n)
         self._most = max(1, min(_MOST, _TOLD // (2 * pool.n * len(pool.views))))
         for row in indices:
             self.extend(int(row))
         self.refresh_all()
+
+    def _single_rows(self) -> Any:
+        """(n, P) rows for the products of all passes, where they may be held and there are several:
+        to take means off and to scale takes as long as to multiply by few columns."""
+        pool, numbers = self.problem.pool, self.problem.n * self.problem.pool.width
+        several = self.problem.k > 1 and self.problem.n > self._few
+        if not several or pool.place is not HOST or numbers > self.problem.means.table:
+            return None
+        return pool.map(_single_rows, None, width=pool.width, fixed=True)
 
     def standing(self, size: int) -> Scores:
         return self.judge(self.totals, size)
@@ -250,7 +260,7 @@ class ExplainedFrontier:
     def _look_closer(self) -> None:
         """Go on in float64: what float32 has added up hides which row is the best."""
         pool, known = self.problem.pool, self._known
-        self._coarse, self._known, self._drift[:] = False, 0, 0.0
+        self._coarse, self._rows, self._known, self._drift[:] = False, None, 0, 0.0
         self._c = self._place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))
         self._b = self._place.put(np.array(self.seconds.T, order="C"))
         self._refresh(known)
@@ -297,7 +307,7 @@ class ExplainedFrontier:
         xp, f = self._place.xp, told[:, q, 0]
         roots = np.sqrt(self.trails[q].gammas[start : start + f.shape[1]])
         rise = abs(f) @ xp.astype(self._place.put(roots), f.dtype)
-        c = _above(self._c[q] - xp.einsum("ij,ij->i", f, f), float(self.problem.pool.eps[q]))
+        c = _above(self._c[q] - self._place.row_dots(f, f), float(self.problem.pool.eps[q]))
         return (self._b[q] ** 0.5 + rise) ** 2 / c
 
     def _first_beaten(self, picks: list[_Pick], gains: Floats, turns: Indices, slack: float) -> int:
@@ -326,20 +336,19 @@ class ExplainedFrontier:
         """(n, M, 2, s) products of all rows with the directions of these picks: one pass."""
         pool, width = self.problem.pool, 2 * len(self.trails) * (stop - start)
         columns = tuple(trail.columns(start, stop) for trail in self.trails)
-        found = pool.map(_products, _Told(columns, self._coarse), width=2 * width, fixed=True)
+        told, held = _Told(columns, self._coarse), () if self._rows is None else (self._rows,)
+        found = pool.map(_products, told, *held, width=2 * width, fixed=True)
         return found.reshape(pool.n, len(self.trails), 2, stop - start)
 
     def _hear(self, told: Any, start: int, held: int) -> None:
         """Change c and b by the first picks that a pass was about."""
-        xp = self._place.xp
+        place = self._place
         for q, trail in enumerate(self.trails):
             f, second = told[:, q, 0, :held], told[:, q, 1, :held]
-            gammas = xp.astype(self._place.put(trail.gammas[start : start + held]), f.dtype)
-            c = self._c[q] - xp.einsum("ij,ij->i", f, f)
-            self._c[q] = _above(c, float(self.problem.pool.eps[q]))
-            self._b[q] = (self._b[q] + xp.einsum("ij,ij->i", f, f * gammas - 2.0 * second)).clip(
-                0.0
-            )
+            gammas = place.xp.astype(place.put(trail.gammas[start : start + held]), f.dtype)
+            fall = place.row_dots(f, f)
+            self._c[q] = _above(self._c[q] - fall, float(self.problem.pool.eps[q]))
+            self._b[q] = (self._b[q] + place.row_dots(f, f * gammas - 2.0 * second)).clip(0.0)
         if self._coarse:
             self._drift += [self._moved_by(q, start, start + held) for q in range(len(self.trails))]
 
@@ -359,7 +368,19 @@ def _above(c: Any, eps: float) -> Any:
 
 
 @portable
-def _products(block: Block, told: _Told) -> Any:
+def _single_rows(block: Block, state: None) -> Any:
+    """The rows of all views side by side as float32: centred, scaled and converted once."""
+    dense = [block.place.dense(view.features()) for view in block.views]
+    return block.xp.concat([block.place.single(rows) for rows in dense], axis=1)
+
+
+@portable
+def _products(block: Block, told: _Told, *held: Any) -> Any:
+    if held:
+        cuts = np.cumsum([0, *(len(columns) for columns in told.columns)])
+        parts = [held[0][:, cuts[q] : cuts[q + 1]] for q in range(len(told.columns))]
+        own = zip(parts, told.columns, strict=True)
+        return block.xp.concat([rows @ block.place.single(w) for rows, w in own], axis=1)
     found = [
         view.onto(block.put(columns), told.coarse)
         for view, columns in zip(block.views, told.columns, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from fairnepv.constraints import SwapRules
 from fairnepv.objective import Standing, steepness
 from fairnepv.problem import Problem
 from fairnepv.search.ladders import SwapLadders
-from fairnepv.search.local import LocalSearch, LocalState
 from fairnepv.search.ties import COARSEST, coarse_error
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.moments import columns_of, second_norms
@@ -42,14 +41,14 @@ class ViewSet(NamedTuple):
     def gains(self, block: Block, products: Any, norms: Any, seconds: Any, eps: float) -> Any:
         """(b, k) of all swaps with rows whose products with the columns are given, in their
         precision."""
-        k, xp = len(self.T), block.xp
+        k, place = len(self.T), block.place
         U, Y = products[:, :k], products[:, k:]
         V, W = U @ self.T, U @ self.H
         W += Y
-        c = (norms - xp.einsum("ij,ij->i", U, V)).clip(0.0) + eps
-        b = (seconds - xp.einsum("ij,ij->i", U, W)).clip(0.0)
+        c = (norms - place.row_dots(U, V)).clip(0.0) + eps
+        b = (seconds - place.row_dots(U, W)).clip(0.0)
         pivots, own = self.T.diagonal(), self.H.diagonal()
-        return gain_of_swaps(block.place, V, Y, c, b, pivots, own, W)
+        return gain_of_swaps(place, V, Y, c, b, pivots, own, W)
 
 
 def gain_of_swaps(
@@ -293,55 +292,3 @@ def _confirmed(chosen: ExplainedSet, found: SwapLadders, state: _Pass) -> SwapLa
         gains = [block.get(own)[at, slots] for own in state.look.gains(block, *sizes)]
         ladders = ladders.merged(state.ladders(slots, rows, np.array(gains)))
     return ladders
-
-
-class ExplainedLocal(LocalSearch):
-    """From `start` to a set that no one-swap improves, or until the merit reaches `goal`."""
-
-    def step(self, state: LocalState) -> LocalState:
-        """Look at all swaps once, and make each that still improves when its turn comes."""
-        problem = self.problem
-        chosen = ExplainedSet.of(problem, state.indices)
-        coarse = worth_float32(problem) and not chosen.strained
-        above = state.value + self._gain
-        best = best_swaps(chosen, above=above, coarse=coarse)
-        indices, value, swaps = self._made(chosen, best, state.value)
-        if not swaps and best.crowded and coarse:
-            best = best_swaps(chosen, above=above, coarse=False)
-            indices, value, swaps = self._made(chosen, best, state.value)
-        if not swaps:
-            unsure = best.crowded or chosen.rounding > self._gain
-            return replace(state, passes=state.passes + 1, finished=True, unsure=unsure)
-        return LocalState(indices, value, state.passes + 1, state.swaps + swaps)
-
-    def _made(
-        self, chosen: ExplainedSet, best: SwapLadders, value: float
-    ) -> tuple[Indices, float, int]:
-        """The set after the swaps that improve, each on those before it, and how many they are."""
-        rules, swaps = self.problem.constraints, 0
-        for slot, rows in best.moves(above=value + self._gain - best.tie):
-            check_time()
-            for row in rows:
-                indices = chosen.with_row(slot, row)
-                # The quotas may have filled up since the pass.
-                if row in chosen.indices or not (rules.quotas is None or rules.is_met(indices)):
-                    continue
-                if swaps and not self._promises(chosen, slot, row, value):
-                    continue
-                reached = self._score(indices)
-                if reached > value + self._gain:
-                    chosen, value = ExplainedSet.of(self.problem, indices), reached
-                    swaps += 1
-                    break
-        return chosen.indices, value, swaps
-
-    def _promises(self, chosen: ExplainedSet, slot: int, row: int, value: float) -> bool:
-        """Whether a swap still improves after those before it, without scoring the set."""
-        pool, once = self.problem.pool, np.array([row], dtype=np.int64)
-        norms, seconds = _sizes(self.problem)
-        block = pool.gather(once, 0, 1)
-        sizes = block.put(norms[once]), block.put(seconds[once])
-        own = chosen.look(coarse=False).gains(block, *sizes)
-        gains = np.array([block.get(part)[0, slot] for part in own])
-        reached = float(chosen.standing.fair_scores(gains))
-        return reached > value + self._gain - chosen.rounding
