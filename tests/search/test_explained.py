@@ -105,7 +105,7 @@ def test_a_sample_of_the_rows_stands_for_all(monkeypatch):
     """Of a wide view with many rows: the share of what the sample has."""
     monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
     monkeypatch.setattr(moments, "TARGETS", 10)
-    monkeypatch.setattr(moments, "_SAMPLE", 10)
+    monkeypatch.setattr(moments, "SAMPLE", 10)
     views, eps = views_of(0), (0.5, 0.5)
     problem = posed(views, 3, eps)
     assert [view.moments.sampled for view in problem.pool.views] == [10, 10]
@@ -136,7 +136,7 @@ def test_second_norms(storage):
 @pytest.mark.parametrize("few", [1024, 3], ids=["all rows run", "three do"])
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_is_the_twin(seed, few, monkeypatch):
-    monkeypatch.setattr(frontiers, "_FEW", few)
+    monkeypatch.setattr(frontiers, "FEW", few)
     views, eps = views_of(seed), [(1.0, 1.0), (0.1, 0.02)][seed % 2]
     w = np.linspace(0.5, 2.0, 18) if seed > 3 else None
     problem = posed(views, 7, eps, w)
@@ -147,7 +147,7 @@ def test_greedy_is_the_twin(seed, few, monkeypatch):
 
 def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
     """After a batch, after a rebuild, in float32 and in float64."""
-    monkeypatch.setattr(frontiers, "_FEW", 5)
+    monkeypatch.setattr(frontiers, "FEW", 5)
     rng = np.random.default_rng(3)
     views = [rng.standard_normal((300, p)).astype(np.float32) / p**0.5 for p in (6, 12)]
     problem = posed(views, 12, (1.0, 0.5))
@@ -170,7 +170,7 @@ def test_float32_decides_nothing(monkeypatch):
     views = [rng.standard_normal((800, p)).astype(np.float32) for p in (8, 16)]
     problem = posed([Phi / np.linalg.norm(Phi, axis=1)[:, None] for Phi in views], 40, (1.0, 1.0))
     found = run(Greedy(problem)).state.indices
-    monkeypatch.setattr(frontiers, "_FEW", 16)
+    monkeypatch.setattr(frontiers, "FEW", 16)
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
     monkeypatch.setattr(frontiers, "COARSEST", -1.0)
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
