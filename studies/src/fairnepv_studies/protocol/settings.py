@@ -16,6 +16,7 @@ from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
 from fairnepv.options import DIVERSE, OBJECTIVES, default
 from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
+from fairnepv.search.effort import ARRAYS
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
@@ -234,5 +235,6 @@ def draws(method: str, effort: str, problem: Problem) -> bool:
     if method in _DRAW:
         return True
     spent = check_effort(effort)
-    entries = len(problem.pool.views) * arena_rows(problem) * problem.k
+    arrays = ARRAYS[problem.utility] * len(problem.pool.views)
+    entries = arrays * arena_rows(problem) * problem.k
     return method in ("auto", "exact") and spent.swaps_for(problem.work(), entries) > 0
