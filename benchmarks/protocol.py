@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from fairnepv.objective import UNITS
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence
+from fairnepv_studies.protocol.report import sentences
 from fairnepv_studies.protocol.results import BOUND, Unit, best_methods
 from fairnepv_studies.protocol.run import Run
 from fairnepv_studies.protocol.tables import cells, headings
@@ -21,7 +20,7 @@ def section(run: Run) -> str:
     """One table per size under the name of the corpus; simulated data is called that there."""
     settings = run.settings
     parts = [f"### {settings.corpus_name[:1].upper()}{settings.corpus_name[1:]} corpus"]
-    parts.append(f"{settings.caption}. {budget_sentence(settings)} {seeds_sentence(settings)}")
+    parts.append(f"{settings.caption}. {' '.join(sentences(settings))}")
     parts += [table(run, k) for k in settings.sizes]
     return "\n\n".join(parts)
 
@@ -31,7 +30,8 @@ def table(run: Run, k: int) -> str:
     rows = cells(run.results, run.seconds, k)
     bold = [[name, f"**{fair}**" if name in best else fair, *rest] for name, fair, *rest in rows]
     bound, seconds = run.proof(k).upper_bound, run.seconds[Unit(k, BOUND, 0)]
-    proven = f"no set scores above {UNITS['diverse'].rounded_up(bound)}, proven in {seconds:.1f} s"
+    above = run.settings.told_in.rounded_up(bound)
+    proven = f"no set scores above {above}, proven in {seconds:.1f} s"
     return f"k = {k:,} of {run.settings.n:,}; {proven}.\n\n{markdown(headings(run.results), bold)}"
 
 

@@ -17,21 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import add_features, make_corpus, write_view
+from forging import check, difference, edit, forge, seal
 
 from fairnepv import Calibration, certify
 from fairnepv.concave import proof_arrays
+from fairnepv.objective import UNITS
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.protocol import publication, published_files
 from fairnepv_studies.protocol.differences import Difference
 from fairnepv_studies.protocol.execution import carry_out
 from fairnepv_studies.protocol.pool import open_pool
-from fairnepv_studies.protocol.publication import corpus_record, items_csv, publish, sums
-from fairnepv_studies.protocol.report import tables
-from fairnepv_studies.protocol.results import Result
+from fairnepv_studies.protocol.publication import corpus_record, items_csv, publish
 from fairnepv_studies.protocol.run import Run
 from fairnepv_studies.protocol.settings import Settings, make_settings
 from fairnepv_studies.protocol.split import split, write_split
-from fairnepv_studies.protocol.verification import verify
 
 
 @pytest.fixture(scope="module")
@@ -50,29 +49,6 @@ def made(tmp_path_factory) -> Path:
 @pytest.fixture
 def folder(made, tmp_path) -> Path:
     return shutil.copytree(made, tmp_path / "made")
-
-
-def check(folder: Path) -> list[str]:
-    return list(verify(folder / "published", Corpus.open(folder / "corpus")))
-
-
-def difference(folder: Path) -> str:
-    with pytest.raises(Difference) as found:
-        check(folder)
-    return str(found.value)
-
-
-def seal(folder: Path) -> None:
-    """Checksums that fit again, as whoever tampers would write them."""
-    (folder / "published" / "SHA256SUMS").write_text(sums(folder / "published"))
-
-
-def edit(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
-    path = folder / "published" / name
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-    seal(folder)
 
 
 def test_the_round_trip_says_what_was_checked(made, command):
@@ -228,7 +204,7 @@ def test_a_row_of_the_test_set_is_found(folder):
     [
         (lambda m: m["settings"].update(tau=0.06), "tau = 0.05, eps"),
         (lambda m: m["settings"].update(tau="0.05"), "tau must be a finite positive number"),
-        (lambda m: m["settings"].update(eps=None), "eps must be a finite positive number"),
+        (lambda m: m["settings"].update(eps=None), "settings, eps: published None, found 0.1"),
         (lambda m: m["settings"].update(gap=float("nan")), "manifest.json cannot be read (NaN"),
         (lambda m: m["settings"].update(effort="magic"), "effort must be one of"),
         (lambda m: m["settings"].update(calibration="x"), "calibration must be one of"),
@@ -302,22 +278,6 @@ def test_a_changed_table_is_found(folder, name):
     assert difference(folder).startswith(f"{name} does not")
 
 
-def forge(folder: Path, change: Callable[[Any], Any], **settings: Any) -> None:
-    """Results changed, perhaps settings too, and everything that is written from them made to fit,
-    as a careful forger would."""
-    edit(folder, "manifest.json", lambda m: m["settings"].update(settings))
-    edit(folder, "results.json", change)
-    published = folder / "published"
-    manifest = json.loads((published / "manifest.json").read_text())
-    claimed = Settings.read(manifest["settings"], "")
-    start = manifest["what"].partition(": ")[0]
-    edit(folder, "manifest.json", lambda m: m.update(what=f"{start}: {claimed.caption}"))
-    documents = json.loads((published / "results.json").read_text())
-    for name, content in tables([Result.read(d, "") for d in documents], claimed).items():
-        (published / name).write_bytes(content)
-    seal(folder)
-
-
 def claim_bound(folder: Path, bound: float, *, proof: str | None) -> None:
     """Another bound for k = 9, in the manifest and wherever results name it."""
 
@@ -377,7 +337,8 @@ def test_a_bound_without_a_proof_is_proven_again(folder):
     bound = published_bound(folder)
     for honest in (bound, bound + 0.1):
         claim_bound(folder, honest, proof=None)
-        said = f"bound for k = 9: {honest:.6f} came without its proof; proven again"
+        shown = UNITS["diverse"].rounded_up(honest)
+        said = f"bound for k = 9: {shown} came without its proof; proven again"
         assert said in check(folder)
     lower = bound - 0.01  # below the relaxation, by more than any gap
     claim_bound(folder, lower, proof=None)

@@ -369,6 +369,8 @@ def test_settings_tell_how_the_selection_was_made():
         data, 0.3, tau=0.3, eps={"text": 0.1, "vision": 0.2}, effort="thorough", random_state=7
     )
     expected = {
+        "objective": "diverse",
+        "center": False,
         "method": "auto",
         "effort": "thorough",
         "n": 20,

@@ -16,7 +16,7 @@ from fairnepv.concave.dual import Dual, price
 from fairnepv.concave.topk import TopK, price_candidates
 from fairnepv.loop import run
 from fairnepv.objective import UTILITIES, subset_merit, subset_scores
-from fairnepv.objective.explained_bound import HeldVariance, VarianceDual
+from fairnepv.objective.explained_bound import HeldVariance, VarianceDual, VarianceSlope
 from fairnepv.problem import Constraints, Problem, calibrated
 from fairnepv.search.enumeration import enumerate_subsets
 from fairnepv.search.exact import Exact
@@ -238,7 +238,7 @@ def test_the_majorant_is_above_every_set_and_next_to_its_lower_bound(seed):
     subsets = feasible_subsets(Constraints(), n, k)[:: max(1, 2 * k)]
     for held in (rows, kernels):
         x = 0.7 * reference.capped_simplex(rng.standard_normal(n), k) + 0.3 * k / n
-        slope = EXPLAINED.majorant(held, x, k, None)
+        slope = VarianceSlope.at(held, x, k)
         constant = slope.value - slope.prices @ x
         for S in subsets:
             assert constant + slope.prices[list(S)].sum() >= reference.explained(Phi, eps, S) - 1e-9

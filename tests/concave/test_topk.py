@@ -12,7 +12,7 @@ import cases
 import reference
 from fairnepv.compute import block_threads, in_order
 from fairnepv.concave.topk import TopK, ascend, cap, climb
-from fairnepv.objective import HeldRows, majorant
+from fairnepv.objective import HeldRows, held
 from fairnepv.objective.logdet import LogDet
 from fairnepv.objective.ritz import split
 from fairnepv.problem import Constraints, Quotas, largest
@@ -440,7 +440,7 @@ def test_chunks_and_threads_change_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     rows, x = as_features(rng.standard_normal((100, 7)), 0.1), random_point(rng, 100, 5)
     whole = gamma(rows, x, 5)
-    monkeypatch.setattr(majorant, "_CHUNK", 16)
+    monkeypatch.setattr(held, "_CHUNK", 16)
     parts = gamma(rows, x, 5)
     assert parts.value == pytest.approx(whole.value, abs=1e-10)
     np.testing.assert_allclose(parts.prices, whole.prices, atol=1e-10)

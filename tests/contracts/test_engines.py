@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ from fairnepv.problem import Problem
 from fairnepv.search import LocalSearch
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
-from fairnepv.views import Calibration
+from fairnepv.views import Calibration, moments
 from fairnepv.views.centering import centered
 
 ENGINES: dict[str, Any] = {
@@ -577,6 +578,12 @@ def _run_everything(data, recorder=None):
     fairnepv.assign(picks)
     fairnepv.explain(picks)
     fairnepv.typicality(data, sample=20, engine=recorder)
+    fairnepv.local_features(data, landmarks=20, engine=recorder)
+    shares = {"objective": "representative", "engine": recorder}
+    picks = fairnepv.select(data, K, **shares)
+    fairnepv.verify_bound(data, picks.certificate, engine=recorder)
+    with mock.patch.multiple(moments, WIDEST_MOMENTS=0, TARGETS=9, SAMPLE=9):  # as of wide views
+        fairnepv.select(data, K, effort="fast", **shares)
     fairnepv.relax(data, K, start=picks.indices, solver="damped", max_steps=2, engine=recorder)
     problem = Problem(Pool.of(data, engine=recorder), K, 0.05, Calibration("none"))
     for kind in (Ambient, Reduced, Spanned):
@@ -659,7 +666,8 @@ def test_states_are_small(recorded):
     columns = max(2 * K, K + 10)  # the latter of a Krylov space
     limit = 8 * (columns * (P + K * len(data)) + 64 * (row + 2 * len(data))) + 4096
     assert limit < 8 * MANY
-    limits = {"_row_norms_in": 8 * P * P + 4096}
+    limits = {"_row_norms_in": 8 * P * P + 4096, "_held_norms": 8 * P * P + 4096}
+    limits["_price_by_targets"] = 8 * 4096 * P  # the rows that a bound is made of, and targets
     for task, _, state in recorder.calls:
         name = task.__name__
         assert len(state) <= limits.get(name, limit), f"{name}: {len(state)} bytes"

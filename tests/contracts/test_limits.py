@@ -24,7 +24,7 @@ from fairnepv.objective import StiefelObjective, subset_scores
 from fairnepv.objective.subsets import subset_gains
 from fairnepv.search import enumeration
 from fairnepv.search.exact import Tree
-from fairnepv.views import base
+from fairnepv.views import dense
 from fairnepv.views.sum import SumView
 
 N, K = 40, 4
@@ -54,7 +54,7 @@ class Products:
         self._count(monkeypatch, Tree, "explore", lambda *_: True)
         self._count(monkeypatch, enumeration, "_scores", lambda *_: True)
         monkeypatch.setattr(enumeration, "_BATCH_NUMBERS", 1 << 17)
-        self._count(monkeypatch, base, "squared_norms", lambda rows: len(rows) > K)
+        self._count(monkeypatch, dense, "squared_norms", lambda rows, *_: len(rows) > K)
 
     def _count(self, monkeypatch, owner, name, counts):
         call = getattr(owner, name)

@@ -23,6 +23,7 @@ from fairnepv.objective import (
     UTILITIES,
     Standing,
     StiefelObjective,
+    determinant_of,
     subset_gains,
     subset_merit,
     subset_scores,
@@ -169,7 +170,7 @@ def test_the_gain_of_adding_is_a_difference_of_totals(name, case, storage):
 @pytest.mark.parametrize("storage", STORAGE)
 def test_the_gains_of_all_swaps_are_differences_of_totals(name, case, storage):
     problem = problem_of(case, name, storage)
-    utility = utility_of(problem)
+    utility = determinant_of(problem)
     for S in sample_sets(case, 2):
         subset = Subset.of(problem, indices(*S))
         v, c = SwapTable.of(subset).aligned
@@ -195,9 +196,8 @@ def test_no_swap_that_improves_is_ruled_out(name, case):
         standing, table = subset.standing, SwapTable.of(subset)
         v, c = table.aligned
         rise = standing.rise(problem.pool.block(0, problem.n), v, c, subset.pivots)
-        gains = standing.utility.swap_gains(
-            standing.utility.swap_changes(c[:, :, None], subset.pivots, v)
-        )
+        utility = standing.determinant
+        gains = utility.swap_gains(utility.swap_changes(c[:, :, None], subset.pivots, v))
         merits = standing.fair_scores(gains.transpose(1, 0, 2))  # (n, k)
         for value in (subset.value, subset.value - 0.3, *np.quantile(merits, [0.5, 0.9])):
             needed = standing.needed_rise(value - 1e-10)

@@ -18,7 +18,7 @@ from fairnepv.loop import Context, run
 from fairnepv.objective import Standing, subset_gains, subset_merit, subset_scores
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Greedy, greedy, refine
-from fairnepv.search.arena import arena_of, held_kernels
+from fairnepv.search.arena import ExplainedArena, held_kernels
 from fairnepv.search.explained import frontier as frontiers
 from fairnepv.search.explained import swaps
 from fairnepv.search.explained.frontier import ExplainedFrontier
@@ -105,7 +105,7 @@ def test_a_sample_of_the_rows_stands_for_all(monkeypatch):
     """Of a wide view with many rows: the share of what the sample has."""
     monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
     monkeypatch.setattr(moments, "TARGETS", 10)
-    monkeypatch.setattr(moments, "_SAMPLE", 10)
+    monkeypatch.setattr(moments, "SAMPLE", 10)
     views, eps = views_of(0), (0.5, 0.5)
     problem = posed(views, 3, eps)
     assert [view.moments.sampled for view in problem.pool.views] == [10, 10]
@@ -136,7 +136,7 @@ def test_second_norms(storage):
 @pytest.mark.parametrize("few", [1024, 3], ids=["all rows run", "three do"])
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_is_the_twin(seed, few, monkeypatch):
-    monkeypatch.setattr(frontiers, "_FEW", few)
+    monkeypatch.setattr(frontiers, "FEW", few)
     views, eps = views_of(seed), [(1.0, 1.0), (0.1, 0.02)][seed % 2]
     w = np.linspace(0.5, 2.0, 18) if seed > 3 else None
     problem = posed(views, 7, eps, w)
@@ -147,7 +147,7 @@ def test_greedy_is_the_twin(seed, few, monkeypatch):
 
 def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
     """After a batch, after a rebuild, in float32 and in float64."""
-    monkeypatch.setattr(frontiers, "_FEW", 5)
+    monkeypatch.setattr(frontiers, "FEW", 5)
     rng = np.random.default_rng(3)
     views = [rng.standard_normal((300, p)).astype(np.float32) / p**0.5 for p in (6, 12)]
     problem = posed(views, 12, (1.0, 0.5))
@@ -170,7 +170,7 @@ def test_float32_decides_nothing(monkeypatch):
     views = [rng.standard_normal((800, p)).astype(np.float32) for p in (8, 16)]
     problem = posed([Phi / np.linalg.norm(Phi, axis=1)[:, None] for Phi in views], 40, (1.0, 1.0))
     found = run(Greedy(problem)).state.indices
-    monkeypatch.setattr(frontiers, "_FEW", 16)
+    monkeypatch.setattr(frontiers, "FEW", 16)
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
     monkeypatch.setattr(frontiers, "COARSEST", -1.0)
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
@@ -225,13 +225,13 @@ def test_gains_of_all_swaps(seed, storage):
 def test_an_arena_stays_what_it_would_be_made_anew():
     views, eps = views_of(1, n=30), (0.5, 1.0)
     problem = posed(views, 6, eps, np.linspace(0.5, 2.0, 30))
-    arena = arena_of(problem, held_kernels(problem), indices(3, 9, 1, 22, 28, 17))
+    arena = ExplainedArena(problem, held_kernels(problem), indices(3, 9, 1, 22, 28, 17))
     rng = np.random.default_rng(0)
     for _ in range(20):
         move = arena.best_swap(rng.random(30) < 0.3, np.zeros(6, dtype=bool))
         assert move is not None
         arena.swap(move)
-        fresh = arena_of(problem, arena.kernels, arena.indices)
+        fresh = ExplainedArena(problem, arena.kernels, arena.indices)
         for own, other in zip(arena.views, fresh.views, strict=True):
             for name in ("v", "y", "c", "b", "T", "H"):
                 np.testing.assert_allclose(getattr(own, name), getattr(other, name), atol=1e-10)

@@ -129,8 +129,9 @@ def test_means_have_the_same_bits_whoever_computes_them(tmp_path):
     rows = RNG.standard_normal((5000, 30)).astype(np.float32) + 1
     np.save(tmp_path / "rows.npy", rows)
     engines = [None, LocalEngine(block_rows=7), LocalEngine(threads=1), LocalEngine(threads=3)]
-    means = [centered(Pool.of({"v": rows}, engine=e)).views[0].center.mean for e in engines]
-    means.append(centered(Pool.of({"v": open_rows(tmp_path / "rows.npy")})).views[0].center.mean)
+    pools = [Pool.of({"v": rows}, engine=e) for e in engines]
+    pools.append(Pool.of({"v": open_rows(tmp_path / "rows.npy")}))
+    means = [vars(centered(pool).views[0])["center"].mean for pool in pools]
     for mean in means:
         np.testing.assert_array_equal(mean, means[0])
     np.testing.assert_allclose(means[0], rows.mean(axis=0, dtype=np.float64), rtol=1e-12)
@@ -146,7 +147,7 @@ def test_rows_are_never_copied_whole():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert view.data is pool.views[0].data
+    assert vars(view)["data"] is vars(pool.views[0])["data"]
     assert peak < 0.4 * rows.nbytes
 
 
@@ -269,8 +270,9 @@ def test_a_bound_says_whether_it_is_about_centred_views():
     assert read.terms.calibration.center
     assert any(line.startswith("center: rows less the mean") for line in terms_lines(read.terms))
     plain = proof_arrays(fairnepv.certify(data, K).proof)
-    older = {**plain, "about": np.array(str(plain["about"]).replace('"center": false, ', ""))}
-    assert "center" not in str(older["about"])
+    about = str(plain["about"]).replace('"center": false, ', "").replace("bound 2", "bound 1")
+    older = {**plain, "about": np.array(about.replace('"objective": "diverse", ', ""))}
+    assert "center" not in about
     assert fairnepv.verify_bound(data, read_proof(older)).holds
     # Whoever lies about it poses another problem, and is held to that one.
     forged = {**stored, "about": np.array(str(stored["about"]).replace("true", "false", 1))}

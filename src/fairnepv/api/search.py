@@ -105,6 +105,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
                 seconds=time.monotonic() - began,
                 run_notes=(
                     *rank_notes(problem, plan.certificate),
+                    *sample_notes(problem),
                     *(plan.certificate.notes if plan.certificate else ()),
                     *session.notes,
                 ),
@@ -180,6 +181,16 @@ def rank_notes(problem: Problem, certificate: Certificate | None = None) -> tupl
         f"({k - rank} of {k} terms); lower k or drop the view"
         for name, rank in ranks.items()
         if k > rank
+    )
+
+
+def sample_notes(problem: Problem) -> tuple[str, ...]:
+    """Views too wide for their second moments to be held, whose variance is that of a sample."""
+    return tuple(
+        f"the variance of view {name!r}, which has {view.p} columns, is that of "
+        f"{view.moments.sampled} rows drawn by a fixed rule; local_features(data) has few columns"
+        for name, view in problem.pool.items()
+        if view.moments is not None and view.moments.sampled is not None
     )
 
 

@@ -28,7 +28,7 @@ from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import utility_of
-from fairnepv.objective.majorant import LEAST_WEIGHT, one_by_one
+from fairnepv.objective.held import LEAST_WEIGHT, one_by_one
 from fairnepv.objective.ritz import CRUDE
 from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices

@@ -16,7 +16,7 @@ import numpy as np
 
 from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.objective import UTILITIES, Standing, Utility, soft_min, soft_min_weights
-from fairnepv.objective.majorant import Each, one_by_one
+from fairnepv.objective.held import Each, one_by_one
 from fairnepv.objective.ritz import CRUDE, factored
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
 from fairnepv.views.base import Floats, Indices

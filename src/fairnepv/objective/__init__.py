@@ -5,8 +5,9 @@ F_tau and f_tau of any, and `logdet` is the first.
 """
 
 from fairnepv.objective.frames import FeatureMaps, Point, StiefelObjective
+from fairnepv.objective.held import HeldRows
 from fairnepv.objective.logdet import ViewFactor, gram, inverse_from_cholesky
-from fairnepv.objective.majorant import HeldRows, ViewDual
+from fairnepv.objective.majorant import ViewDual
 from fairnepv.objective.softmin import (
     FLOOR_ROUNDING,
     entropy_price,

@@ -16,7 +16,8 @@ from scipy.linalg import svdvals
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fairnepv.compute import HOST, Block
-from fairnepv.objective.majorant import Each, HeldRows, Slope, ViewDual, least_gamma, one_by_one
+from fairnepv.objective.held import Each, HeldRows, one_by_one
+from fairnepv.objective.majorant import Slope, ViewDual, least_gamma
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 

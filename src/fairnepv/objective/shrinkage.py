@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from fairnepv.compute import few_threads
+from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.views import View
 from fairnepv.views.base import Floats
 
@@ -151,6 +152,7 @@ def eigenvectors(view: View) -> tuple[Floats, Floats, float, float]:
         C = np.array(view.block_place.get(own.gram), dtype=np.float64)
         C = (C + C.T) / (2.0 * own.trace)
         p, size = len(C), float(np.linalg.norm(C))
+        expect(EIGENVECTORS * float(p) ** 3)
         with few_threads(float(p) ** 3):
             lam, V = eigh(C, driver="evd", check_finite=False)
             lam, V = np.maximum(lam[::-1], 0.0), np.ascontiguousarray(V[:, ::-1])

@@ -132,7 +132,8 @@ def span(K: Floats) -> tuple[Floats, Floats]:
 
 def root_of(X: Floats) -> Floats:
     """(r, r) with the same products of columns as X (t, r)."""
-    return np.asarray(np.linalg.qr(X, mode="r") if len(X) > X.shape[1] else X)
+    t, r = X.shape
+    return np.asarray(np.linalg.qr(X, mode="r") if t > r else np.vstack([X, np.zeros((r - t, r))]))
 
 
 def share_products(view: View, rows: Indices) -> Floats:

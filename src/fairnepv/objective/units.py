@@ -22,6 +22,7 @@ class Nats:
     mark = "d"  # of a score, in the headings of tables
     best = "the best possible per item"
     axis = "volume per item, exp(d)"
+    plain_axis = "d, nats per item"  # where scores are drawn as they are
     noticeable = "1%"  # what a difference of 0.01 is
     # Bounds without a solver, by eigenvalues and by the lengths of rows: in a sentence, in tables.
     spectral, by_lengths = "the paper's spectral bound", "Hadamard's"
@@ -33,6 +34,10 @@ class Nats:
     def short(self, score: float) -> str:
         """For tables, where there is little room."""
         return f"{score:.3f}"
+
+    def tick(self, score: float) -> str:
+        """For an axis, with no more digits than it needs."""
+        return f"{score:.4g}"
 
     def rounded_up(self, bound: float) -> str:
         """A bound as text that still holds as printed."""
@@ -59,7 +64,7 @@ class Shares(Nats):
     unit = "of variance explained"
     mark = "share"
     best = "the best possible"
-    axis = "share of variance explained"
+    axis = plain_axis = "share of variance explained"
     noticeable = "1 percentage point"
     spectral, by_lengths = "Ky Fan's bound", "the row lengths'"
     spectral_mark, lengths_mark = "Ky Fan", "lengths"
@@ -69,6 +74,9 @@ class Shares(Nats):
 
     def short(self, score: float) -> str:
         return f"{100.0 * score:.1f}%"
+
+    def tick(self, score: float) -> str:
+        return f"{100.0 * score:.4g}%"
 
     def rounded_up(self, bound: float) -> str:
         # No share exceeds the whole, whatever rounding has added.

@@ -15,8 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from fairnepv.compute import Block
 from fairnepv.objective.explained import Explained
+from fairnepv.objective.held import Each
 from fairnepv.objective.logdet import LogDet
-from fairnepv.objective.majorant import Each
 from fairnepv.problem import Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices

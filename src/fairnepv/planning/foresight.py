@@ -11,13 +11,15 @@ from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
 from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
-from fairnepv.options import DIVERSE
+from fairnepv.options import DIVERSE, REPRESENTATIVE
+from fairnepv.planning.explained import ExplainedCount
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import PROGRAM, DeviceNeeds, Forecast, Stage
 from fairnepv.planning.stages import Count, Work
 from fairnepv.problem import Means, Problem
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
 
+COUNTS = {DIVERSE: Count, REPRESENTATIVE: ExplainedCount}
 _LEFT = 64 << 20  # bytes that the allocator keeps, at most, of what a stage has freed
 _SMALL_BLOCKS, _SMALL_ARENA = 1 << 18, 1 << 21
 _KNOWN = 8 + 4 + 8 + 8  # bytes by row and view that greedy keeps, and makes in a pass over all
@@ -39,10 +41,8 @@ def foresee(
     """
     views = [ViewFacts(view) for view in problem.pool.views]
     known = rates or _rates(problem, any(view.sparse for view in views))
-    count = Count(problem, known or UNTIMED)
-    stages = [count.check()]
-    if problem.utility != DIVERSE:
-        stages.append(count.moments())
+    count = COUNTS[problem.utility](problem, known or UNTIMED)
+    stages = count.posing()
     if efficiency:
         stages.append(count.bound("calibration", joint=False))
     if certify:
@@ -147,14 +147,14 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
 def _tiers(count: Count, plan: Plan) -> list[Stage]:
     """Greedy within shards, of which one is held at a time, then a method among the winners."""
     sizes = [stop - start for start, stop in itertools.pairwise(plan.shards)]
-    largest = Count(count.problem, count.rates, max(sizes))
+    largest = count.over(max(sizes))
     first = replace(
         count.greedy(),
         name="shards",
         memory=largest.greedy().memory + largest.copied(array=False),
         note=f"{len(sizes):,} shards of up to {max(sizes):,} rows, one at a time",
     )
-    winners = Count(count.problem, count.rates, sum(min(count.k, size) for size in sizes))
+    winners = count.over(sum(min(count.k, size) for size in sizes))
     among, stages = f"among {winners.n:,} winners", [first]
     for stage in method_stages(winners, replace(plan, shards=()), False):
         passes = stage.passes * winners.n / count.n  # as shares of a pass over all rows

@@ -6,13 +6,13 @@ from the pools of `benchmarks/scale.py`, and its note says so.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 from fairnepv.compute import LocalEngine
 from fairnepv.compute.rates import Rates
 from fairnepv.concave.costs import evaluation_work, first_size, most_rows
 from fairnepv.concave.spectral import affordable_spectrum, knows_spectrum, spectral_work
 from fairnepv.methods.baselines.sampled import K_DPP_SAMPLES
-from fairnepv.options import DIVERSE
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import Stage
 from fairnepv.problem import WIDEST_GRAM, Problem
@@ -21,17 +21,16 @@ from fairnepv.stiefel.coordinates import coordinate_work
 from fairnepv.stiefel.iteration import affordable
 from fairnepv.stiefel.rows import converts_rows
 from fairnepv.views import Pool
-from fairnepv.views.moments import TARGETS, WIDEST_MOMENTS
 
 _THREAD = 6 << 20  # bytes that the allocator of a further thread keeps for itself
 _KEPT = 24  # bytes by row and view: norms as given, calibrated, and scales
 _LATE = 24  # directions of greedy in one pass
-_SWAP_PASSES, _LAST_PASSES = 15, 2  # of a typical local search, and of one after tabu search
+_SWAP_PASSES, LAST_PASSES = 15, 2  # of a typical local search, and of one after tabu search
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same where no table is kept
 _TABU_SWEEPS = 6.0  # over what a tabu search keeps, by swap
-_ROUNDS, _SWAPS = 0.3, 0.6  # of those that a tabu search may take, typically: most rounds fail
-_SUPPORTED = 1.6  # times as long as greedy: that, and greedy among the rows that a bound uses
+ROUNDS, SWAPS_TAKEN = 0.3, 0.6  # of those that a tabu search may take, typically: most rounds fail
+SUPPORTED = 1.6  # times as long as greedy: that, and greedy among the rows that a bound uses
 _ASCENT = 60  # steps of a baseline that ascends on memberships
 _STEPS = 12  # of a relaxation that is only to order candidates
 _AROUND = 18  # products of its start, its rank and its check
@@ -83,7 +82,15 @@ class Count:
         self.block_bytes = sum(view.block_bytes(self.single, self.k) for view in self.views)
         self.feature_bytes = sum(view.feature_bytes for view in self.views)
 
+    def over(self, rows: int) -> Self:
+        """The same among so many of the rows."""
+        return type(self)(self.problem, self.rates, rows)
+
     # The stages, in the order in which they run.
+
+    def posing(self) -> list[Stage]:
+        """What is made before anything else."""
+        return [self.check()]
 
     def check(self) -> Stage:
         """One pass: are values finite, and how long are rows; two more where these are centred, for
@@ -98,27 +105,7 @@ class Count:
     def kept(self) -> float:
         """Bytes from the first stage to the last."""
         copies = sum(8.0 * v.n**2 for v in self.views if v.kernel and v.centered)
-        moments = self._moments() if self.problem.utility != DIVERSE else 0.0
-        return float(_KEPT * self.n * self.M + _THREAD * self.threads) + copies + moments
-
-    def _moments(self) -> float:
-        """Bytes of second moments, of the rows that those of wide views act through, and of the
-        features of kernels."""
-        through = min(self.n, TARGETS)
-        held = 8.0 * self.n * self.M + sum(8.0 * v.n**2 for v in self.views if v.kernel)
-        for v in self.views:
-            narrow = v.p <= WIDEST_MOMENTS
-            held += 8.0 * v.p**2 if narrow else 16.0 * v.stored * through / v.n
-        return held
-
-    def moments(self) -> Stage:
-        """Second moments of the views, and with them those of every row: two passes."""
-        narrow = [v.p for v in self.views if v.p <= WIDEST_MOMENTS]
-        memory = max([self._gram(p, 16.0 * p) for p in narrow], default=0.0) + 8.0 * self.n
-        between = 2.0 * self.n * sum(float(p) ** 2 for p in narrow)
-        wide = sum(v.stored for v in self.views if v.p > WIDEST_MOMENTS)
-        between += float(wide) * min(self.n, TARGETS)
-        return self.stage("second moments", memory, Work(2, between=between, double=True))
+        return float(_KEPT * self.n * self.M + _THREAD * self.threads) + copies
 
     def greedy(self, *, supported: bool = False) -> Stage:
         """All rows hear of every pick once, in passes of some picks each; promising ones sooner.
@@ -130,7 +117,7 @@ class Count:
         memory += M * 8 * k**2 + 16 * k * sum(v.p for v in self.views if not v.sparse)
         width = _LATE * M
         memory += self._blocks(width, self.block_bytes + (12 if self.single else 24) * width)
-        runs = _SUPPORTED if supported else 1.0
+        runs = SUPPORTED if supported else 1.0
         passes = runs * (math.ceil(k / _LATE) + 1)
         moved = runs * 24.0 * n * M * k  # the tangent that rules rows out, at every pick
         # Rows that might win are looked at again, about as often as there are rows.
@@ -148,7 +135,7 @@ class Count:
         if self.single:  # swaps that are looked at again in float64
             memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + M * k))
         most = effort.passes_for(self.work)
-        usual = min(most, _LAST_PASSES if last else _SWAP_PASSES)
+        usual = min(most, LAST_PASSES if last else _SWAP_PASSES)
         passes = searches * usual
         made = (_MADE if keeps else 1.0) * passes  # others are updated
         moved = passes * (_SWEEPS if keeps else _LOOKS) * number * n * M * k
@@ -163,8 +150,8 @@ class Count:
         n, M, k = self.n, self.M, self.k
         m = arena_rows(self.problem, n)
         swaps = effort.swaps_for(self.work, M * m * k)
-        usual = _SWAPS * swaps
-        rounds = math.ceil(_ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
+        usual = SWAPS_TAKEN * swaps
+        rounds = math.ceil(ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
         memory = 8.0 * M * (m**2 + 3 * m * k + 2 * k**2) + 8.0 * m * self.P
         memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 16 * (M + 2) * k)
         between = rounds * n * M * float(k) ** 2 + rounds * m * m * self.P

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDEST_MOMENTS = 4096  # columns of a view whose G is held: 128 MiB
 TARGETS = 20_000  # rows of a wider view up to which all of them count
-_SAMPLE = 4096  # and so many are drawn of more
+SAMPLE = 4096  # and so many are drawn of more
 _CHUNK = 1024  # rows that G acts through at a time
 
 
@@ -133,7 +133,7 @@ def _through_rows(view: View, weights: Floats | None) -> Moments:
     rows, sampled = np.arange(view.n), None
     if view.n > TARGETS:
         rng = np.random.default_rng(0)  # the same whatever the random state of a search
-        rows, sampled = np.sort(rng.choice(view.n, _SAMPLE, replace=False)), _SAMPLE
+        rows, sampled = np.sort(rng.choice(view.n, SAMPLE, replace=False)), SAMPLE
     own = np.ones(len(rows)) if weights is None else weights[rows]
     own = own * (view.n / len(rows))
     targets = view.rows(rows)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.objective import Nats
 from fairnepv.report.figures import (
     GREY,
     colour_of,
@@ -70,6 +71,7 @@ def _draw_qualities(axes: Any, types: NDArray[Any], qualities: Mapping[str, NDAr
 def draw_view_scores(
     panels: Mapping[str, Mapping[str, Mapping[str, float]]],
     bounds: Mapping[str, Mapping[str, float]],
+    units: Nats,
     title: str,
 ) -> bytes:
     """Per panel and selector the score of every view as points on one line, the worst one ringed.
@@ -92,7 +94,8 @@ def draw_view_scores(
                     linewidth=1,
                 )
             one.set_title(heading)
-            one.set_xlabel("d, nats per item")
+            one.set_xlabel(units.plain_axis)
+            one.xaxis.set_major_formatter(lambda score, _: units.tick(score))
             one.margins(x=0.06)
         axes[0].set_yticks(np.arange(len(selectors)), selectors)
         axes[0].set_ylim(len(selectors) - 0.5, -0.5)

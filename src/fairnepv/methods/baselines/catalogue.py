@@ -13,7 +13,8 @@ from fairnepv.problem import WIDEST_GRAM, Problem
 
 FACTOR_THE_AVERAGE = ("k-dpp", "softmax", "d-optimal")
 _DIVIDE_BY_THE_RIDGE = ("softmax", "d-optimal", "saturate")
-_OF_DETERMINANTS = {*FACTOR_THE_AVERAGE, *_DIVIDE_BY_THE_RIDGE}  # whatever the objective
+# Whatever the objective is.
+OF_DETERMINANTS = tuple(dict.fromkeys((*FACTOR_THE_AVERAGE, *_DIVIDE_BY_THE_RIDGE)))
 
 
 def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
@@ -33,7 +34,7 @@ def baselines(names: tuple[str, ...]) -> dict[str, Baseline]:
 
 def refuse(problem: Problem, name: str) -> str | None:
     """Why a baseline cannot be run on this problem, or None if it can."""
-    if problem.utility != DIVERSE and name in _OF_DETERMINANTS:
+    if problem.utility != DIVERSE and name in OF_DETERMINANTS:
         return str(unsupported(f"method '{name}', which is about determinants", "use another one"))
     if name in _DIVIDE_BY_THE_RIDGE and not problem.pool.eps.all():
         return f"method '{name}' needs a ridge eps above zero in every view; use another one"

@@ -22,9 +22,9 @@ from fairnepv.search.ties import COARSEST, coarse_error, lowest_tied
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.moments import columns_of, second_norms
 
-_FEW = 1024  # rows that picks are made among between two passes
-_MOST = 32  # picks between two passes
-_TOLD = 1 << 29  # numbers that a pass may make of all rows
+FEW, _FEW_THERE = 1024, 8192  # rows that picks are made among between two passes; on a device
+MOST, _MOST_THERE = 32, 64  # picks between two passes
+TOLD = 1 << 29  # numbers that a pass may make of all rows
 _SLACK = 1e-9  # rows that come this close to a pick in float64 may be as good
 _BLURRED = 0.05  # of a gain: what float32 may hide of it
 _UNIT = float(np.finfo(np.float64).eps)
@@ -142,7 +142,7 @@ class ExplainedFrontier:
         self.seconds = second_norms(pool) / traces  # (n, M)
         self._c = place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))  # (M, n)
         self._b = place.put(np.array(self.seconds.T, order="C"))
-        self._few = min(_FEW, pool.n)
+        self._few = min(_FEW_THERE if place.asynchronous else FEW, pool.n)
         self._coarse = coarse and coarse_error(problem) <= COARSEST
         self._drift = np.zeros(len(pool.views))  # squares of what float32 may have moved b by
         self._rows = self._single_rows() if self._coarse else None
@@ -150,7 +150,8 @@ class ExplainedFrontier:
         self._known = 0  # picks that c and b have heard of
         self._batch = 1
         self._foreseen: list[_Pick] = []
-        self._most = max(1, min(_MOST, _TOLD // (2 * pool.n * len(pool.views))))
+        most = _MOST_THERE if place.asynchronous else MOST
+        self._most = max(1, min(most, TOLD // (2 * pool.n * len(pool.views))))
         for row in indices:
             self.extend(int(row))
         self.refresh_all()
@@ -176,7 +177,7 @@ class ExplainedFrontier:
     @property
     def passes(self) -> int:
         """That are sure to be made for these picks."""
-        return -(-len(self.indices) // _MOST)
+        return -(-len(self.indices) // MOST)
 
     @property
     def unsure(self) -> float:

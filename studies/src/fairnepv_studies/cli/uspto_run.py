@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option, library_option
-from fairnepv.options import CALIBRATIONS, default
+from fairnepv.options import CALIBRATIONS, OBJECTIVES, default
 from fairnepv_studies.protocol import SEEDS
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
     type=click.IntRange(min=1),
     help="Runs of every selector that depends on a seed.",
 )
+@library_option("objective", type=click.Choice(list(OBJECTIVES)))
 @library_option("tau", type=float)
-@click.option(
-    "--eps", default=default("eps"), show_default=True, help="Ridge, common to all views."
-)
+@library_option("eps", type=float)
+@library_option("center", "--center/--no-center")
 @click.option(
     "--calibration",
     default=default("calibration"),
@@ -86,7 +86,7 @@ def run(
     from fairnepv_studies.corpus import Corpus
     from fairnepv_studies.protocol.execution import carry_out
     from fairnepv_studies.protocol.pool import open_pool
-    from fairnepv_studies.protocol.report import budget_sentence, seeds_sentence, write_report
+    from fairnepv_studies.protocol.report import sentences, write_report
     from fairnepv_studies.protocol.run import Run
     from fairnepv_studies.protocol.settings import make_settings
 
@@ -106,7 +106,7 @@ def run(
         ) from error
     files = write_report(begun)
     show(*_tables(begun), _seconds(begun))
-    show(f"{settings.caption}.", budget_sentence(settings), seeds_sentence(settings))
+    show(f"{settings.caption}.", *sentences(settings))
     show(f"Wrote {', '.join(files)} in {begun.folder}.")
 
 
@@ -121,7 +121,9 @@ def _tables(run: Run) -> list[Any]:
     names = [Text(shown(name).replace(" ", "\n", 1)) for name in headings(run.results)[1:-1]]
     tables = []
     for k in run.settings.sizes:
-        title = f"{k:,} of {run.settings.n:,} items, {run.settings.corpus_name}"
+        settings = run.settings
+        chosen = f"{k:,} of {settings.n:,} items, {settings.corpus_name}"
+        title = f"{chosen}, objective {settings.objective}"
         best = best_methods(run.results, k)
         for piece in _pieces(len(names), len(run.settings.views)):
             table = _table(f"{title} (C: lower is better)", ["selector", *names[piece]])

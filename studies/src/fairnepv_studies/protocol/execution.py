@@ -111,6 +111,7 @@ class _Work:
         rows = self.pool.rows[found.indices].tolist()
         return Result(
             **unit._asdict(),
+            objective=scored.objective,
             **measures(scored, self.run.proof(unit.k).upper_bound),
             status=found.status.name,
             notes=list(found.run_notes),

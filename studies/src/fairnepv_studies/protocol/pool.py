@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
 from fairnepv.api.inputs import pool_of
+from fairnepv.api.objectives import pool_as_asked
 from fairnepv.errors import InputError
 from fairnepv.problem import Problem
 from fairnepv.views import Calibration, Pool
@@ -50,20 +51,30 @@ class Posed:
     """A selection pool whose rows are checked and calibrated once, for all sizes and seeds: the
     calibrations of a run depend on neither."""
 
-    rows: Pool  # as they are, for proofs, which bring their calibration
+    rows: Pool  # as they are or centred, for proofs, which bring their calibration
     calibration: Calibration
-    calibrated: Pool
+    calibrated: Pool  # as the objective asks about it
     tau: float
+    objective: str
 
     @classmethod
     def of(cls, pool: SelectionPool, posing: Mapping[str, Any], engine: str | None = None) -> Posed:
-        """posing: tau, eps and calibration."""
-        rows = pool_of(pool.views, {"eps": posing["eps"], "engine": engine})
+        """posing: objective, tau, eps, center and calibration."""
+        objective = str(posing["objective"])
+        rows = pool_of(pool.views, {**posing, "engine": engine})
         rule = calibrate(rows, posing["calibration"], 1)
-        return cls(rows, rule, rule.apply(rows), float(posing["tau"]))
+        asked = pool_as_asked(rows, rule, objective)
+        return cls(rows, rule, asked, float(posing["tau"]), objective)
 
     def problem(self, k: int, seed: int = 0) -> Problem:
-        return Problem(self.calibrated, k, self.tau, self.calibration, random_state=seed)
+        return Problem(
+            self.calibrated,
+            k,
+            self.tau,
+            self.calibration,
+            random_state=seed,
+            utility=self.objective,
+        )
 
 
 def open_pool(corpus: Corpus, views: Sequence[str] | None = None) -> SelectionPool:

@@ -104,7 +104,10 @@ class Prover:
                 f"bound for k = {k}: published {proof.upper_bound!r}, proven "
                 f"{verified.upper_bound!r}"
             )
-        return f"bound for k = {k}: {proof.upper_bound:.6f} follows from its proof"
+        return f"bound for k = {k}: {self._said(proof.upper_bound)} follows from its proof"
+
+    def _said(self, bound: float) -> str:
+        return self.settings.told_in.rounded_up(bound)
 
     def _verified(self, proof: Proof) -> Verified:
         """As `fairnepv.verify_bound` does it, for rows that are checked already."""
@@ -133,7 +136,7 @@ class Prover:
             bounds = {"all views": proven.upper_bound, **proven.by_view}
             missed = {what: b for what, b in bounds.items() if not published[what] >= b - TOLERANCE}
             if not missed:
-                shown = f"{entry['upper_bound']:.6f}"
+                shown = self._said(entry["upper_bound"])
                 return f"bound for k = {k}: {shown} came without its proof; proven again"
         what, bound = next(iter(missed.items()))
         claim = f"published {published[what]!r} without a proof"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from fairnepv.methods.baselines import OF_DETERMINANTS
+from fairnepv.options import DIVERSE, REPRESENTATIVE
 from fairnepv.search import check_effort
 from fairnepv_studies.figures import draw_efficiency, draw_view_scores
 from fairnepv_studies.protocol.results import Result, Unit, label, summarise
@@ -18,11 +20,11 @@ from fairnepv_studies.protocol.tables import (
     selections_csv,
 )
 
-_READING = (
-    "d per view and F in nats per item, higher is better; C is the mean cosine distance of the "
-    "pool to the nearest pick, lower is better; eff. is exp(F - bound), with one proven bound per "
-    "k, so at least that share of the best possible; bold is the highest F as printed"
-)
+# What scores are, and the efficiency that follows from one and its bound.
+_READINGS = {
+    DIVERSE: ("d per view and F in nats per item", "exp(F - bound)"),
+    REPRESENTATIVE: ("e per view is the share of its variance that the picks explain", "F / bound"),
+}
 _BUDGETS = {  # where they differ from those of a selector with an objective of its own
     "nepv": "has one-swaps without tabu search",
     "auto": "may start from the bound's solution, too",
@@ -64,8 +66,32 @@ def tables_of_seconds(seconds: Mapping[Unit, float], settings: Settings) -> dict
 
 
 def results_caption(settings: Settings) -> str:
-    said = (f"{settings.caption}: {_READING}.", budget_sentence(settings), seeds_sentence(settings))
+    said = (
+        f"{settings.caption}: {_reading(settings)}.",
+        *sentences(settings),
+    )
     return " ".join(said)
+
+
+def _reading(settings: Settings) -> str:
+    scores, efficiency = _READINGS[settings.objective]
+    return (
+        f"{scores}, higher is better; C is the mean cosine distance of the pool to the nearest "
+        f"pick, lower is better; eff. is {efficiency}, with one proven bound per k, so at least "
+        "that share of the best possible; bold is the highest F as printed"
+    )
+
+
+def sentences(settings: Settings) -> list[str]:
+    """What a reader of any table has to know of the selectors in it."""
+    return [budget_sentence(settings), seeds_sentence(settings), *left_out_sentences(settings)]
+
+
+def left_out_sentences(settings: Settings) -> list[str]:
+    """Which selectors there are that such a run cannot have."""
+    if settings.objective == DIVERSE:
+        return []
+    return [f"Not supported here, and left out: {', '.join(OF_DETERMINANTS)}."]
 
 
 def seconds_caption(settings: Settings) -> str:
@@ -110,16 +136,17 @@ def seeds_sentence(settings: Settings) -> str:
 
 def views_figure(run: Run) -> bytes:
     summaries, settings = summarise(run.results), run.settings
+    units = settings.told_in
     panels = {
         f"k = {k:,}": {
-            label(row.method): {view: row.means[f"d_{view}"] for view in settings.views}
+            label(row.method): {view: row.means[f"{units.mark}_{view}"] for view in settings.views}
             for row in summaries
             if row.k == k
         }
         for k in settings.sizes
     }
     bounds = {f"k = {k:,}": run.proof(k).by_view for k in settings.sizes}
-    return draw_view_scores(panels, bounds, _title("Which view is left behind?", settings))
+    return draw_view_scores(panels, bounds, units, _title("Which view is left behind?", settings))
 
 
 def efficiency_figure(results: Sequence[Result], settings: Settings) -> bytes:

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
 from fairnepv import __version__
 from fairnepv.api.inputs import sketch
-from fairnepv.checks import check_positive
+from fairnepv.checks import check_flag, check_positive, one_of
 from fairnepv.errors import InputError
-from fairnepv.methods import check_method
+from fairnepv.methods import check_method, refusal
+from fairnepv.objective import UNITS, Nats
 from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
-from fairnepv.options import default
+from fairnepv.options import DIVERSE, OBJECTIVES, default
 from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
+from fairnepv.search.effort import ARRAYS
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
 
 # Known before anything is selected or proven.
 CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
+# What runs were about before there were several objectives: their settings name neither.
+BEFORE_OBJECTIVES = {"objective": DIVERSE, "center": False}
 _DRAW = ("random", "k-dpp")
 
 
 class Posing(TypedDict, total=False):
     """What poses the problem."""
 
+    objective: str
     tau: float
     eps: float
+    center: bool
     calibration: str
 
 
@@ -54,8 +60,10 @@ class Settings:
     methods: list[str]
     seeds: int
     drawn: dict[str, list[int]]  # by method the sizes at which it depends on the seed
+    objective: str = field(default=DIVERSE, kw_only=True)  # see BEFORE_OBJECTIVES
     tau: float
     eps: float
+    center: bool = field(default=False, kw_only=True)
     calibration: str
     effort: str
     gap: float
@@ -67,11 +75,22 @@ class Settings:
 
     @property
     def posing(self) -> Posing:
-        return {"tau": self.tau, "eps": self.eps, "calibration": self.calibration}
+        return {
+            "objective": self.objective,
+            "tau": self.tau,
+            "eps": self.eps,
+            "center": self.center,
+            "calibration": self.calibration,
+        }
 
     @property
     def knobs(self) -> Knobs:
         return {**self.posing, "effort": self.effort, "gap": self.gap}
+
+    @property
+    def told_in(self) -> Nats:
+        """In what scores are told."""
+        return UNITS[self.objective]
 
     @property
     def units(self) -> list[Unit]:
@@ -96,19 +115,26 @@ class Settings:
 
     @property
     def caption(self) -> str:
-        """For tables and figures: simulated data is called that."""
+        """For tables and figures: simulated data is called that.
+
+        Where nothing is said of an objective or of centring, it is about diverse picks from views
+        as they came: so were all publications once, whose tables are held against these words.
+        """
+        objective = "" if self.objective == DIVERSE else f"objective {self.objective}, "
         return (
             f"{self.corpus_name[:1].upper()}{self.corpus_name[1:]} corpus, selection pool of "
-            f"{self.n:,} items, tau = {_digits(self.tau)}, eps = {_digits(self.eps)}, "
-            f"{self.calibration}, effort {self.effort}"
+            f"{self.n:,} items, {objective}tau = {_digits(self.tau)}, eps = {_digits(self.eps)}, "
+            f"{'centred, ' if self.center else ''}{self.calibration}, effort {self.effort}"
         )
 
     @classmethod
     def read(cls, document: Any, where: str) -> Settings:
         try:
-            return cls(**document)
-        except TypeError as error:
+            settings = cls(**document)
+            check_objective(settings.objective)
+        except (TypeError, InputError) as error:
             raise InputError(f"{where} holds no settings of a run ({error})") from error
+        return settings
 
 
 def _digits(number: float) -> str:
@@ -141,8 +167,10 @@ def make_settings(
     views, n = list(pool.views), len(pool.rows)
     chosen = default_methods(views) if methods is None else list(methods)
     _check_lists(sizes, chosen, seeds, n)
-    posing = {name: given[name] for name in ("eps", "calibration")}
+    posing = {name: given[name] for name in ("objective", "eps", "center", "calibration")}
     sketches = {k: sketch(pool.views, k, posing) for k in sizes}
+    if methods is None:  # nobody asked for those that this problem does not support
+        chosen = [m for m in chosen if not any(refusal(p, m) for p in sketches.values())]
     for problem in sketches.values():
         for method in chosen:
             check_method(problem, method)
@@ -163,12 +191,19 @@ def make_settings(
     )
 
 
+def check_objective(name: Any) -> str:
+    checked: str = one_of(*OBJECTIVES)("objective", name)
+    return checked
+
+
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs of a run, with the defaults of the library for those that were not given."""
     if unknown := sorted({*given} - {*Knobs.__annotations__}):
         raise TypeError(f"make_settings() got an unexpected keyword argument {unknown[0]!r}")
     named = {name: value for name, value in given.items() if value is not None}
-    knobs = {name: named.get(name, default(name)) for name in Knobs.__annotations__}
+    objective = check_objective(named.get("objective", DIVERSE))
+    knobs = {name: named.get(name, default(name, objective)) for name in Knobs.__annotations__}
+    check_flag("center", knobs["center"])
     for name in ("tau", "eps", "gap"):
         check_positive(name, knobs[name])
     check_effort(knobs["effort"])
@@ -200,5 +235,6 @@ def draws(method: str, effort: str, problem: Problem) -> bool:
     if method in _DRAW:
         return True
     spent = check_effort(effort)
-    entries = len(problem.pool.views) * arena_rows(problem) * problem.k
+    arrays = ARRAYS[problem.utility] * len(problem.pool.views)
+    entries = arrays * arena_rows(problem) * problem.k
     return method in ("auto", "exact") and spent.swaps_for(problem.work(), entries) > 0

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from fairnepv.display import shown
+from fairnepv.options import DIVERSE, REPRESENTATIVE
 from fairnepv_studies.files import csv_content
 from fairnepv_studies.protocol.results import (
     Result,
@@ -16,7 +17,6 @@ from fairnepv_studies.protocol.results import (
     Unit,
     best_methods,
     label,
-    printed,
     summarise,
 )
 
@@ -53,6 +53,7 @@ def seconds_csv(seconds: Mapping[Unit, float]) -> bytes:
 
 # --- LaTeX ----------------------------------------------------------------------------------------
 
+_SYMBOLS = {DIVERSE: "d", REPRESENTATIVE: "e"}  # of a view's score, as docs/method.md has them
 _SPECIAL = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -70,7 +71,7 @@ def escaped(text: str) -> str:
 
 def results_tex(results: Sequence[Result], caption: str) -> str:
     """A table in the paper's manner: per view, fair score, coverage and efficiency by size."""
-    views = list(results[0].scores)
+    views, symbol = list(results[0].scores), _SYMBOLS[results[0].objective]
     m = len(views)
     heading = (
         rf"& \multicolumn{{{m}}}{{c}}{{per view}} & & & "
@@ -80,8 +81,8 @@ def results_tex(results: Sequence[Result], caption: str) -> str:
     )
     columns = [
         "Selector",
-        *(f"$d_{{{_subscript(view)}}}$" for view in views),
-        r"$d_{\min}$",
+        *(f"${symbol}_{{{_subscript(view)}}}$" for view in views),
+        rf"${symbol}_{{\min}}$",
         r"$F_\tau$",
         *(f"$C_{{{_subscript(view)}}}$" for view in views),
         "eff.",
@@ -99,7 +100,7 @@ def results_tex(results: Sequence[Result], caption: str) -> str:
 def _tex_row(row: Summary, views: Sequence[str], *, bold: bool) -> str:
     cells = [
         escaped(label(row.method)),
-        *(_tex_number(row, f"d_{view}") for view in views),
+        *(_tex_number(row, f"{row.told_in.mark}_{view}") for view in views),
         _tex_number(row, "minimum"),
         _tex_number(row, "fair_score", bold=bold),
         *(_tex_number(row, f"coverage_{view}") for view in views),
@@ -109,10 +110,10 @@ def _tex_row(row: Summary, views: Sequence[str], *, bold: bool) -> str:
 
 
 def _tex_number(row: Summary, name: str, *, bold: bool = False) -> str:
-    value = printed(row.means[name])
+    value = escaped(row.mean(name))
     if bold:
         value = rf"\mathbf{{{value}}}"
-    spread = rf"\pm{row.spreads[name]:.3f}" if name in row.spreads else ""
+    spread = rf"\pm{escaped(row.spread(name))}" if name in row.spreads else ""
     return f"${value}{spread}$"
 
 
@@ -160,8 +161,8 @@ def table_of_seconds(seconds: Mapping[Unit, float]) -> list[list[str]]:
 
 
 def headings(results: Sequence[Result]) -> list[str]:
-    views = list(results[0].scores)
-    columns = [*(f"d {view}" for view in views), "min", *(f"C {view}" for view in views)]
+    views, mark = list(results[0].scores), results[0].told_in.mark
+    columns = [*(f"{mark} {view}" for view in views), "min", *(f"C {view}" for view in views)]
     return ["selector", "F", *columns, "eff.", "sec"]
 
 
@@ -174,8 +175,8 @@ def cells(results: Sequence[Result], seconds: Mapping[Unit, float], k: int) -> l
         names = [name for name in row.means if name != "upper_bound"]
         mean = mean_seconds(seconds, k, row.method)
         spent = "" if mean is None else f"{mean:.2f}"
-        rows.append([row.method, *(printed(row.means[name]) for name in names), spent])
+        rows.append([row.method, *map(row.mean, names), spent])
         if row.spreads:
-            spreads = [f"±{row.spreads[name]:.3f}" for name in names]
+            spreads = [f"±{row.spread(name)}" for name in names]
             rows.append([f"  {row.seeds} seeds", *spreads, ""])
     return rows

@@ -40,7 +40,7 @@ from fairnepv_studies.protocol.published_files import (
 )
 from fairnepv_studies.protocol.report import tables, tables_of_seconds
 from fairnepv_studies.protocol.results import Result, measures
-from fairnepv_studies.protocol.settings import Settings, make_settings
+from fairnepv_studies.protocol.settings import BEFORE_OBJECTIVES, Settings, make_settings
 from fairnepv_studies.protocol.split import read_split
 
 UNCHECKED = (
@@ -83,6 +83,7 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
     yield f"split: seed {pool.split.seed} gives it; {len(pool.rows):,} items may be selected"
     _check_claims(manifest, settings, pool)
     yield f"settings, which are the publisher's choice: {settings.caption}"
+    yield f"objective, which is, too: {settings.objective}, in {settings.told_in.plain_axis}"
     for view, description in pool.descriptions.items():
         yield f"features of {view}: {description.encoder} {description.version}, same numbers"
     results = _check_results(published, settings)
@@ -130,6 +131,7 @@ def _check_claims(manifest: Any, settings: Settings, pool: SelectionPool) -> Non
         raise Difference(f"version in the settings: published {settings.version!r}")
     expected = claims(pool, replace(again, version=settings.version))
     theirs = {name: manifest[name] for name in manifest if name not in ("bounds", "environment")}
+    theirs["settings"] = {**BEFORE_OBJECTIVES, **theirs["settings"]}
     check_same(MANIFEST, theirs, expected)
 
 
@@ -146,6 +148,7 @@ def _check_results(published: Path, settings: Settings) -> list[Result]:
     for unit, result in zip(settings.units, results, strict=True):
         if json.dumps(unit) != json.dumps(result.unit):
             raise Difference(f"{RESULTS} has {result.unit} where the settings ask for {unit}")
+        check_same(f"objective of {unit}", result.objective, settings.objective)
         _check_words(result)
     return results
 
