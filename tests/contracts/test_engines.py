@@ -583,7 +583,8 @@ def _run_everything(data, recorder=None):
     picks = fairnepv.select(data, K, **shares)
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)
     with mock.patch.multiple(moments, WIDEST_MOMENTS=0, TARGETS=9, SAMPLE=9):  # as of wide views
-        fairnepv.select(data, K, effort="fast", **shares)
+        few = {name: x[:300] for name, x in data.items()}
+        fairnepv.select(few, K, effort="fast", **shares)
     fairnepv.relax(data, K, start=picks.indices, solver="damped", max_steps=2, engine=recorder)
     problem = Problem(Pool.of(data, engine=recorder), K, 0.05, Calibration("none"))
     for kind in (Ambient, Reduced, Spanned):
