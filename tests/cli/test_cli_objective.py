@@ -125,3 +125,10 @@ def test_relax_tells_shares(command, pool):
     out = command(f"relax {POSED}").out
     assert "of variance explained" in out
     assert "objective representative" in out
+
+
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+def test_a_ridge_of_zero_is_refused_and_not_the_default(command, pool, objective):
+    answer = command(f"select {VIEWS} -k {K} --objective {objective} --eps 0")
+    assert answer.code == 2
+    assert "eps must be a finite positive number, not 0" in answer.err

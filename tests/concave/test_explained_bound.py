@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import cases
+import fairnepv
 import reference
 from fairnepv import Calibration, InputError, Pool
 from fairnepv.concave import certify, check_proof, proof_arrays, read_proof
@@ -248,3 +249,14 @@ def test_the_majorant_is_above_every_set_and_next_to_its_lower_bound(seed):
     for S in subsets[:5]:
         value = topk.at(np.isin(np.arange(n), S).astype(float)).value
         assert value == pytest.approx(reference.explained(Phi, eps, S), abs=0.1)
+
+
+@pytest.mark.parametrize("objective", list(UTILITIES))
+def test_dual_variables_of_one_objective_prove_nothing_of_the_other(objective):
+    """Those of log-determinants once proved shares below zero, and those of shares raised."""
+    rng = np.random.default_rng(0)
+    data = {"text": rng.standard_normal((9, 3)), "vision": rng.standard_normal((9, 4))}
+    proof = fairnepv.certify(data, 3, objective=objective, eps=0.1).proof
+    (other,) = set(UTILITIES) - {objective}
+    with pytest.raises(InputError, match="dual variables do not fit"):
+        fairnepv.verify_bound(data, replace(proof, terms=replace(proof.terms, objective=other)))

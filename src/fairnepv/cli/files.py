@@ -143,11 +143,11 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
     """The problem that the options of a command pose; those of rules may be missing."""
     views = words.views_of(given["view"])
     names = list(views)
-    objective = given["objective"]
+    objective, eps = given["objective"], words.eps_of(given["eps"], names)
     knobs = {
         "objective": objective,
         "tau": default("tau", objective) if given["tau"] is None else given["tau"],
-        "eps": words.eps_of(given["eps"], names) or default("eps", objective),
+        "eps": default("eps", objective) if eps is None else eps,
         "center": default("center", objective) if given["center"] is None else given["center"],
         "calibration": words.calibration_of(given["calibration"], names),
     }

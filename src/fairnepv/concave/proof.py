@@ -78,9 +78,10 @@ def proven_alone(problem: Problem, name: str, dual: Dual) -> float:
 
 def proven(problem: Problem, dual: Dual) -> float:
     """The bound of dual variables that may come from anywhere."""
-    views = problem.pool.views
+    views, kind = problem.pool.views, utility_of(problem).dual_type
     sound = (
         len(dual.views) == len(views) == len(dual.weights)
+        and all(isinstance(own, kind) for own in dual.views)  # others bound another objective
         and len(dual.rows) > 0
         and bool((np.diff(dual.rows) > 0).all())
         and dual.rows[0] >= 0

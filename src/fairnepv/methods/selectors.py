@@ -39,6 +39,10 @@ Start = Callable[[Context], Found]
 _ROUGH, _ROUGHEST = 0.01, (0.1, 1.0)  # residual of a relaxation that is rounded, by k; its range
 _ROUGH_SHARE = 1e-4  # of the variance, by which a relaxation that is rounded may miss its bound
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
+# Nodes of branch and bound take so many times as long as those of log-determinants, and of as many
+# subsets so many times the nodes are needed.
+_NODE_COST = {"representative": 40}
+_NODES_NEEDED = {"representative": 20}
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
 _RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded
 
@@ -108,12 +112,14 @@ def _auto(problem: Problem, plan: Plan, context: Context) -> Found:
     if plan.certificate is None or problem.n > MOST_ROWS or problem.k > DEEPEST:
         return _best_found(problem, plan, context)
     effort, subsets = plan.effort, math.comb(problem.n, problem.k)
-    if subsets <= effort.provable:  # what further searches might find, the proof finds too
+    provable = effort.provable // _NODES_NEEDED.get(problem.utility, 1)
+    if subsets <= provable:  # what further searches might find, the proof finds too
         few = replace(effort, swaps=0, samples=0)
         return _exact(problem, replace(plan, effort=few), context)
-    if subsets > _WORTH_A_TRY * effort.provable:
+    if subsets > _WORTH_A_TRY * provable:
         return _best_found(problem, plan, context)
-    found = _exact(problem, replace(plan, node_limit=effort.nodes), context)
+    nodes = effort.nodes // _NODE_COST.get(problem.utility, 1)
+    found = _exact(problem, replace(plan, node_limit=nodes), context)
     if found.status is not Status.NODE_LIMIT:
         return found
     # A proof that nobody asked for may fail; a set that it found on the way has seen no swaps.
