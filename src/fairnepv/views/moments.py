@@ -124,8 +124,10 @@ def _grams(pool: Pool, names: list[str], weights: Any) -> dict[str, Any]:
     some = pool.with_views(tuple(names), views)
     aligned = () if weights is None else (np.stack([weights[name] for name in names], axis=1),)
     width = sum(view.p for view in views)
-    found = some.reduce(_block_moments, _add_all, None, *aligned, width=width, fixed=True)
-    return dict(zip(names, found, strict=True))
+    found = some.reduce(_block_moments, operator.add, None, *aligned, width=width, fixed=True)
+    ends = np.cumsum([0, *(view.p**2 for view in views)])
+    grams = [found[ends[q] : ends[q + 1]].reshape(view.p, view.p) for q, view in enumerate(views)]
+    return dict(zip(names, grams, strict=True))
 
 
 def _through_rows(view: View, weights: Floats | None) -> Moments:
@@ -143,18 +145,15 @@ def _through_rows(view: View, weights: Floats | None) -> Moments:
     return Moments(trace, targets=targets, sampled=sampled)
 
 
-def _add_all(left: list[Any], right: list[Any]) -> list[Any]:
-    return list(map(operator.add, left, right))
-
-
 @portable
-def _block_moments(block: Block, state: None, *weights: Any) -> list[Any]:
+def _block_moments(block: Block, state: None, *weights: Any) -> Any:
+    """G of every view on these rows, one after the other in one array."""
     found = []
     for q, view in enumerate(block.views):
         X = block.place.dense(view.features())
         weighed = X * weights[0][:, q : q + 1] if weights else X
-        found.append(weighed.T @ X)
-    return found
+        found.append((weighed.T @ X).reshape(-1))
+    return block.xp.concat(found)
 
 
 @portable

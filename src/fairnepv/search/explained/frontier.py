@@ -381,7 +381,8 @@ def _products(block: Block, told: _Told, *held: Any) -> Any:
         cuts = np.cumsum([0, *(len(columns) for columns in told.columns)])
         parts = [held[0][:, cuts[q] : cuts[q + 1]] for q in range(len(told.columns))]
         own = zip(parts, told.columns, strict=True)
-        return block.xp.concat([rows @ block.place.single(w) for rows, w in own], axis=1)
+        products = [rows @ block.place.single(block.put(columns)) for rows, columns in own]
+        return block.xp.concat(products, axis=1)
     found = [
         view.onto(block.put(columns), told.coarse)
         for view, columns in zip(block.views, told.columns, strict=True)
