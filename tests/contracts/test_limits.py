@@ -54,7 +54,7 @@ class Products:
         self._count(monkeypatch, Tree, "explore", lambda *_: True)
         self._count(monkeypatch, enumeration, "_scores", lambda *_: True)
         monkeypatch.setattr(enumeration, "_BATCH_NUMBERS", 1 << 17)
-        self._count(monkeypatch, dense, "squared_norms", lambda rows, *_: len(rows) > K)
+        self._count(monkeypatch, dense, "squared_norms", lambda rows, *_: len(rows) == N)
 
     def _count(self, monkeypatch, owner, name, counts):
         call = getattr(owner, name)

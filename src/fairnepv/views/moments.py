@@ -74,10 +74,10 @@ def second_norms(pool: Pool) -> Floats:
         own, alone = view.moments, pool.only(name)
         if own.norms is None:
             if own.gram is not None:
-                found = alone.map(_held_norms, own, width=2 * view.p, fixed=True)
+                found = alone.map(_held_norms, own.gram, width=2 * view.p, fixed=True)
             else:
                 width = 2 * own.targets.shape[0]
-                found = alone.map(_target_norms, own, width=width, fixed=True)
+                found = alone.map(_target_norms, own.targets, width=width, fixed=True)
             vars(own)["norms"] = np.asarray(pool.place.get(found))
     return np.stack([view.moments.norms for view in pool.views], axis=1)
 
@@ -157,13 +157,13 @@ def _block_moments(block: Block, state: None, *weights: Any) -> Any:
 
 
 @portable
-def _held_norms(block: Block, own: Moments) -> Any:
+def _held_norms(block: Block, gram: Any) -> Any:
     (view,) = block.views
     X = block.place.dense(view.features())
-    return (X * (X @ block.put(own.gram))).sum(axis=1)
+    return (X * (X @ block.put(gram))).sum(axis=1)
 
 
-def _target_norms(block: Block, own: Moments) -> Floats:
+def _target_norms(block: Block, targets: Any) -> Floats:
     (view,) = block.views
-    products = view.features() @ own.targets.T
+    products = view.features() @ targets.T
     return np.asarray(HOST.square_sums(HOST.dense(products)))
