@@ -27,7 +27,7 @@ def small(monkeypatch):
     monkeypatch.setattr(ritz, "_PER_PICK", 2)
     monkeypatch.setattr(ritz, "_PER_VECTOR", 2)
     monkeypatch.setattr(ritz, "_WIDEST", 0.6)
-    monkeypatch.setattr(majorant, "_SPARSE", 2.0)
+    monkeypatch.setattr("fairnepv.objective.held._SPARSE", 2.0)
 
 
 def unit_rows(seed: int, m: int = 160, p: int = 400, density: float = 0.05) -> np.ndarray:

@@ -6,13 +6,16 @@ from functools import partial
 
 import numpy as np
 
-from fairnepv.problem import Problem
+from fairnepv.problem import DEFAULT_UTILITY, Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
 _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
+# Multiply-adds of what is factored, times the cube of its side: for the representative objective
+# several roots of matrices and a search for a level.
+_FACTORED = {"diverse": 4.0, "representative": 40.0}
 _MANY = 200  # items: the eigenvectors of more take longer than their products
 _FEWER = 8.0  # times fewer vectors for a view that is looked at crudely
 _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
@@ -45,14 +48,20 @@ def is_cheap(problem: Problem, m: int) -> bool:
 def evaluation_cost(problem: Problem, m: int) -> float:
     """Multiply-adds of the relaxation and its gradient on m rows: a Gram matrix of the smaller
     side of every view, and its eigenvectors."""
-    sides = [min(view.p, m) for view in problem.pool.views]
-    return float(sum(m * side**2 / 2 + 4 * side**3 for side in sides))
+    return float(sum(_factored(problem, view, m) for view in problem.pool.views))
+
+
+def _factored(problem: Problem, view: View, m: int) -> float:
+    side = min(view.p, m)
+    return m * side**2 / 2 + _FACTORED[problem.utility] * side**3
 
 
 def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> float:
     """Multiply-adds of an evaluation as it is made, where the views have such weights."""
     views = problem.pool.views
     shares = np.ones(len(views)) if weights is None else weights
+    if problem.utility != DEFAULT_UTILITY:  # which factors every view, whatever its weight
+        return evaluation_cost(problem, m)
     own = zip(views, shares.tolist(), strict=True)
     return sum(_view_work(view, m, problem.k, light=share <= _LITTLE) for view, share in own)
 
