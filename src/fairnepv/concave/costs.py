@@ -15,7 +15,7 @@ _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply eve
 _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
 # Multiply-adds of what is factored, times the cube of its side: for the representative objective
 # several roots of matrices and a search for a level.
-_FACTORED = {"diverse": 4.0, "representative": 40.0}
+_FACTORED = {"diverse": 4.0, "representative": 15.0}
 _MANY = 200  # items: the eigenvectors of more take longer than their products
 _FEWER = 8.0  # times fewer vectors for a view that is looked at crudely
 _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
