@@ -78,13 +78,13 @@ class Place:
 
     def add_squares(self, total: Any, terms: Any, weights: Sequence[float]) -> Any:
         """total (b, k) + sum_q weights[q] terms[:, q]^2, in place."""
-        step = max(1, _CACHED_NUMBERS // max(1, total.shape[1]))
-        held = np.empty_like(total[:step])
-        for first in range(0, len(total), step):
-            part = total[first : first + step]
+        runs = self.runs(*total.shape)
+        held = np.empty_like(total[runs[0]] if runs else total)
+        for rows in runs:
+            part = total[rows]
             square = held[: len(part)]
             for q, weight in enumerate(weights):
-                term = terms[first : first + step, q]
+                term = terms[rows, q]
                 np.multiply(term, term, out=square)
                 square *= weight
                 part += square

@@ -25,8 +25,30 @@ _STRAINED = 1e3  # up to here the inverse holds all digits that ties are told by
 _UNIT = float(np.finfo(np.float64).eps)
 
 
+class Chosen:
+    """What follows from the indices of a set and its totals, whatever the utility."""
+
+    problem: Problem
+    indices: Indices
+    totals: Floats  # (M,)
+
+    @property
+    def standing(self) -> Standing:
+        return Standing.of(self.problem, self.totals, len(self.indices))
+
+    @property
+    def value(self) -> float:
+        return float(self.standing.fair_scores(np.zeros(len(self.totals))))
+
+    def with_row(self, slot: int, row: int) -> Indices:
+        """The indices after an exchange."""
+        indices = self.indices.copy()
+        indices[slot] = row
+        return indices
+
+
 @dataclass(frozen=True)
-class Subset:
+class Subset(Chosen):
     """Immutable; `exchange` makes the next one with O(k^2) work per view, where the rows are."""
 
     problem: Problem
@@ -46,14 +68,6 @@ class Subset:
         for q in np.flatnonzero(subset.strained):  # one Cholesky factor loses as many digits
             subset.totals[q] = determinant_of(problem).total(problem.pool.views[q], indices)
         return subset
-
-    @property
-    def standing(self) -> Standing:
-        return Standing.of(self.problem, self.totals, len(self.indices))
-
-    @property
-    def value(self) -> float:
-        return float(self.standing.fair_scores(np.zeros(len(self.totals))))
 
     @functools.cached_property
     def anchors(self) -> tuple[Any, ...]:
@@ -104,12 +118,6 @@ class Subset:
         rows = np.maximum(np.sqrt(self.strains), np.minimum(self.strains, WELL_CONDITIONED))
         unsure = np.where(by_rows, rows, self.strains)
         return _UNIT * float(unsure.max()) / len(self.indices)
-
-    def with_row(self, slot: int, row: int) -> Indices:
-        """The indices after an exchange."""
-        indices = self.indices.copy()
-        indices[slot] = row
-        return indices
 
     def confirm(self, slot: int, row: int) -> Exchange:
         """The exchange of one slot for one row, computed from the gathered rows alone."""

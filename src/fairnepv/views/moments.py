@@ -57,10 +57,9 @@ def with_moments(pool: Pool, weights: Any = None) -> Pool:
     missing = [name for name, view in pool.items() if view.moments is None]
     if not missing:
         return pool
-    narrow = [name for name in missing if pool.views[pool.names.index(name)].p <= WIDEST_MOMENTS]
     views = {name: view.as_features() for name, view in pool.items()}
-    pool = pool.with_views(pool.names, tuple(views.values()))
-    grams = _grams(pool, narrow, weights)
+    narrow = {name: views[name] for name in missing if views[name].p <= WIDEST_MOMENTS}
+    grams = _grams(pool.with_views(tuple(narrow), tuple(narrow.values())), weights)
     for name in missing:
         own = None if weights is None else weights[name]
         made = _held(grams[name]) if name in grams else _through_rows(views[name], own)
@@ -80,6 +79,12 @@ def second_norms(pool: Pool) -> Floats:
                 found = alone.map(_target_norms, own.targets, width=width, fixed=True)
             vars(own)["norms"] = np.asarray(pool.place.get(found))
     return np.stack([view.moments.norms for view in pool.views], axis=1)
+
+
+def second_shares(pool: Pool) -> Floats:
+    """(n, M) the same over tr G of every view, so that gains come out as shares."""
+    traces = np.array([view.moments.trace for view in pool.views])
+    return np.asarray(second_norms(pool) / traces)
 
 
 def columns_of(view: View, indices: Indices) -> Any:
@@ -116,18 +121,17 @@ def _held(gram: Any) -> Moments:
     return Moments(float(gram.trace()), gram=gram)
 
 
-def _grams(pool: Pool, names: list[str], weights: Any) -> dict[str, Any]:
-    """G of these views, (p, p) each, where their blocks are."""
-    if not names:
+def _grams(pool: Pool, weights: Any) -> dict[str, Any]:
+    """G of all views, (p, p) each, where their blocks are; of none, if there are none."""
+    if not pool.names:
         return {}
-    views = tuple(pool.views[pool.names.index(name)] for name in names)
-    some = pool.with_views(tuple(names), views)
-    aligned = () if weights is None else (np.stack([weights[name] for name in names], axis=1),)
-    width = sum(view.p for view in views)
-    found = some.reduce(_block_moments, operator.add, None, *aligned, width=width, fixed=True)
-    ends = np.cumsum([0, *(view.p**2 for view in views)])
-    grams = [found[ends[q] : ends[q + 1]].reshape(view.p, view.p) for q, view in enumerate(views)]
-    return dict(zip(names, grams, strict=True))
+    aligned = () if weights is None else (np.stack([weights[n] for n in pool.names], axis=1),)
+    found = pool.reduce(_block_moments, operator.add, None, *aligned, width=pool.width, fixed=True)
+    ends = np.cumsum([0, *(view.p**2 for view in pool.views)])
+    return {
+        name: found[ends[q] : ends[q + 1]].reshape(view.p, view.p)
+        for q, (name, view) in enumerate(pool.items())
+    }
 
 
 def _through_rows(view: View, weights: Floats | None) -> Moments:

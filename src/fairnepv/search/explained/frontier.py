@@ -20,7 +20,7 @@ from fairnepv.problem import Problem
 from fairnepv.search.frontier import Judge, Scores
 from fairnepv.search.ties import COARSEST, coarse_error, lowest_tied
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.moments import columns_of, second_norms
+from fairnepv.views.moments import columns_of, second_shares
 
 FEW, _FEW_THERE = 1024, 8192  # rows that picks are made among between two passes; on a device
 MOST, _MOST_THERE = 32, 64  # picks between two passes
@@ -67,7 +67,6 @@ class _Pick(NamedTuple):
     value: float  # the merit with it
     weights: Floats  # (M,) slopes of F_tau there
     gains: Floats  # (M,)
-    score: float  # F_tau with it
 
 
 class Runners:
@@ -138,10 +137,8 @@ class ExplainedFrontier:
         self.indices, self.totals = indices[:0], np.zeros(len(pool.views))
         self._place = place = pool.place
         self.like: Any = {"dtype": place.xp.float64, "device": place.device}
-        traces = np.array([view.moments.trace for view in pool.views])
-        self.seconds = second_norms(pool) / traces  # (n, M)
-        self._c = place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))  # (M, n)
-        self._b = place.put(np.array(self.seconds.T, order="C"))
+        self.seconds = second_shares(pool)  # (n, M)
+        self._c, self._b = self._beside_nothing()  # (M, n)
         self._few = min(_FEW_THERE if place.asynchronous else FEW, pool.n)
         self._coarse = coarse and coarse_error(problem) <= COARSEST
         self._drift = np.zeros(len(pool.views))  # squares of what float32 may have moved b by
@@ -260,11 +257,16 @@ class ExplainedFrontier:
 
     def _look_closer(self) -> None:
         """Go on in float64: what float32 has added up hides which row is the best."""
-        pool, known = self.problem.pool, self._known
+        known = self._known
         self._coarse, self._rows, self._known, self._drift[:] = False, None, 0, 0.0
-        self._c = self._place.put(np.array(pool.squared_norms.T + pool.eps[:, None], order="C"))
-        self._b = self._place.put(np.array(self.seconds.T, order="C"))
+        self._c, self._b = self._beside_nothing()
         self._refresh(known)
+
+    def _beside_nothing(self) -> tuple[Any, Any]:
+        """c and b of all rows beside the empty set."""
+        pool = self.problem.pool
+        norms = np.array(pool.squared_norms.T + pool.eps[:, None], order="C")
+        return self._place.put(norms), self._place.put(np.array(self.seconds.T, order="C"))
 
     def _picks_among(self, rows: Any, allowed: Any, most: int) -> list[_Pick]:
         problem, floors = self.problem, lifted_floors(self.problem)
@@ -274,10 +276,9 @@ class ExplainedFrontier:
             at, gains = runners.pick()
             self.totals = self.totals + gains
             d = self.totals + problem.offsets
-            weights, score = soft_min_weights(d, problem.tau), float(merit(d, problem.tau, None))
-            value = float(merit(d, problem.tau, floors))
+            weights, value = soft_min_weights(d, problem.tau), float(merit(d, problem.tau, floors))
             row = int(runners.rows[at])
-            picks.append(_Pick(row, self.totals, value, weights, gains, score))
+            picks.append(_Pick(row, self.totals, value, weights, gains))
             self.indices = np.append(self.indices, np.int64(row))
         self.indices, self.totals = before
         return picks

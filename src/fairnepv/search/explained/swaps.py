@@ -21,9 +21,10 @@ from fairnepv.constraints import SwapRules
 from fairnepv.objective import Standing, steepness
 from fairnepv.problem import Problem
 from fairnepv.search.ladders import SwapLadders
+from fairnepv.search.subset import Chosen
 from fairnepv.search.ties import COARSEST, coarse_error
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.moments import columns_of, second_norms
+from fairnepv.views.moments import columns_of, second_shares
 
 _LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
 _STRAINED = 1e3  # |phi|^2 max T_jj up to which inverses hold all digits that ties are told by
@@ -81,7 +82,7 @@ def _in_view(view: View, indices: Indices) -> tuple[ViewSet, float]:
 
 
 @dataclass(frozen=True)
-class ExplainedSet:
+class ExplainedSet(Chosen):
     problem: Problem
     indices: Indices
     views: tuple[ViewSet, ...]
@@ -95,22 +96,12 @@ class ExplainedSet:
         return cls(problem, indices, views, np.array(totals))
 
     @property
-    def standing(self) -> Standing:
-        return Standing.of(self.problem, self.totals, len(self.indices))
-
-    @property
-    def value(self) -> float:
-        return float(self.standing.fair_scores(np.zeros(len(self.totals))))
-
-    @property
     def strain(self) -> float:
         """The largest squared norm times the largest T_jj: what rounding is multiplied by."""
-        norms, own = (
-            self.problem.pool.largest_norms,
-            zip(self.problem.pool.views, self.views, strict=True),
-        )
+        pool = self.problem.pool
+        own = zip(pool.views, self.views, strict=True)
         pivots = [float(view.block_place.get(made.T.diagonal()).max()) for view, made in own]
-        return float((norms * np.array(pivots)).max())
+        return float((pool.largest_norms * np.array(pivots)).max())
 
     @property
     def strained(self) -> bool:
@@ -120,11 +111,6 @@ class ExplainedSet:
     def rounding(self) -> float:
         """How far the gain of a swap may be off in float64."""
         return 16.0 * _UNIT * self.strain
-
-    def with_row(self, slot: int, row: int) -> Indices:
-        indices = self.indices.copy()
-        indices[slot] = row
-        return indices
 
     def look(self, *, coarse: bool) -> Look:
         return Look(self.views, self.standing, self.problem.pool.eps, coarse)
@@ -174,9 +160,7 @@ def swap_error(problem: Problem) -> float:
 
 def _sizes(problem: Problem) -> tuple[Floats, Floats]:
     """(n, M) diagonals of the kernels, and those of second order over the traces."""
-    pool = problem.pool
-    traces = np.array([view.moments.trace for view in pool.views])
-    return pool.squared_norms, second_norms(pool) / traces
+    return problem.pool.squared_norms, second_shares(problem.pool)
 
 
 def largest_gain(problem: Problem) -> float:
