@@ -44,7 +44,7 @@ def largest_memberships(
     if context.stopped and not outcome.steps:
         context.notes.append("no membership was known when time was up; greedy chose the items")
         return replace(greedy(problem, context), status=outcome.status)
-    return Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
+    return Found(ranked(outcome.state.x, _TIE, problem.k)[: problem.k], outcome.status)
 
 
 def ascent(problem: Problem, kind: type[Point]) -> Ascent:
