@@ -30,7 +30,7 @@ from fairnepv.errors import Status
 from fairnepv.objective import utility_of
 from fairnepv.objective.held import LEAST_WEIGHT, one_by_one
 from fairnepv.objective.ritz import CRUDE
-from fairnepv.problem import Mask, Problem, largest
+from fairnepv.problem import DEFAULT_UTILITY, Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
 _WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
@@ -129,7 +129,9 @@ class Concave:
         self._reached = found.point
         # What is priced can be made again from the state: no other point has a part in it.
         tightest, repeats = found.tightest, self._topk(rows).repeats(state.weights)
-        if not (repeats and tightest.fresh):
+        if repeats:
+            tightest = tightest.refreshed(state.weights)
+        else:
             tightest = self._at(rows, tightest.x, state.weights)
         known = repeats and found.point.fresh
         self._point = (found.point if known else tightest), state.weights
@@ -209,6 +211,7 @@ class Concave:
         if self._reached is None or self._reached.x is not state.x:
             self._reached = self._at(state.rows, state.x, state.weights)
         roughness = self._rough / np.maximum(state.weights, LEAST_WEIGHT)
+        self._reached = self._reached.refreshed(state.weights)
         values = self._reached.view_values - self.problem.lifts
         return np.where(roughness >= _CRUDELY * CRUDE, -np.inf, values)
 
@@ -255,7 +258,9 @@ class Concave:
 
     @property
     def _rough(self) -> float:
-        return _ROUGH * self.gap if self._dtype == np.float32 else 0.0
+        """What values may be too large by; those of explained variance are never rough."""
+        rough = self._dtype == np.float32 and self.problem.utility == DEFAULT_UTILITY
+        return _ROUGH * self.gap if rough else 0.0
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))

@@ -9,6 +9,7 @@ import numpy as np
 from fairnepv.problem import DEFAULT_UTILITY, Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats
+from fairnepv.views.moments import WIDEST_MOMENTS
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
@@ -16,6 +17,7 @@ _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds
 # Multiply-adds of what is factored, times the cube of its side: for the representative objective
 # several roots of matrices and a search for a level.
 _FACTORED = {"diverse": 4.0, "representative": 15.0}
+_PER_COLUMN = {"diverse": 0, "representative": 8}  # rows that hardly cost beside what is factored
 _MANY = 200  # items: the eigenvectors of more take longer than their products
 _FEWER = 8.0  # times fewer vectors for a view that is looked at crudely
 _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
@@ -24,6 +26,9 @@ _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
 def first_size(problem: Problem) -> int:
     """How many rows T starts with, if there are more."""
     size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST, evaluation_cost))
+    widest = max(view.p for view in problem.pool.views)
+    if widest <= WIDEST_MOMENTS:  # else rows are what is factored
+        size = max(size, _PER_COLUMN[problem.utility] * widest)
     return min(size, most_rows(problem))
 
 
