@@ -23,6 +23,7 @@ from fairnepv.concave.costs import (
     first_size,
     is_cheap,
     most_rows,
+    rows_are_cheap,
 )
 from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
@@ -183,7 +184,7 @@ class Concave:
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
-        missed = _PROMISING * state.gap
+        missed = 0.0 if rows is state.rows else _PROMISING * state.gap
         if not state.passes:
             missed = 0.0 if len(rows) == np.count_nonzero(self._open()) else _SAMPLED
         return max(_ENOUGH * self.gap, missed)
@@ -275,11 +276,13 @@ class Concave:
         return held
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
-        """The relaxed value, in float64 where it decides whether the bound is good enough."""
+        """The relaxed value, in float64 where it decides whether the bound is good enough, or less
+        what float32 may have added to it."""
         if self._dtype == np.float64 or self._start or bound - point.value > self.gap:
             return point.value
         with self._threads(rows):
-            return self._hold(rows, np.float64, self._rough).least_value(point)
+            exact = self._hold(rows, np.float64, self._rough) if self._rough else self._topk(rows)
+            return exact.least_value(point)
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
         own = zip(point.slopes, self._shifts, strict=True)
@@ -348,7 +351,8 @@ class Concave:
     def _growth(self, state: ConcaveState) -> float:
         """What share of T may join it."""
         doubled = evaluation_cost(self.problem, 2 * len(state.rows))
-        eager = _EAGER * state.gap if doubled < _CHEAP * self.problem.work() else 0.0
+        eager = _DOUBLED if rows_are_cheap(self.problem) else _EAGER * state.gap
+        eager = eager if doubled < _CHEAP * self.problem.work() else 0.0
         return float(np.clip(eager, _GROWTH, _DOUBLED))
 
     def _priced_at(self, state: ConcaveState) -> Priced:

@@ -122,7 +122,7 @@ class Explained:
         return near.extended(x) if near and rows.crude else VarianceSlope.at(rows, x, k)
 
     def least_majorant(self, rows: HeldVariance, x: Floats, k: int, near: Any) -> float:
-        return near.surely if near.fresh else least_value(rows, x, k)
+        return near.least if near.fresh else least_value(rows, x, k)
 
     def bound_by_norms(self, view: View, k: int, shift: float) -> VarianceDual:
         return VarianceDual.by_norms(view, k)

@@ -35,7 +35,7 @@ from fairnepv.views.moments import columns_of
 _FAINT_AXIS = 1e-4  # of the largest eigenvalue of a kernel
 _MASS = 1e-6  # of the mean eigenvalue of M: so much is added to all, for directions without rows
 _LITTLE = 0.01  # of the weight of all views
-_SINGLE = 1e-5  # relatively: sums of many products in float32
+_SINGLE = 1e-5  # relatively: what sums of many products in float32 may be too large by
 _MET = 1e-5  # a majorant so near to its least value is not made better by another D
 
 
@@ -175,11 +175,6 @@ class VarianceSlope:
         value = ky_fan(squares, k) + float(prices @ x)
         return cls(value, prices, least, made.level, mass, x, x, rows.side, J)
 
-    @property
-    def surely(self) -> float:
-        """The least value, less what float32 may have added to it."""
-        return self.least - _SINGLE * abs(self.least)
-
     def extended(self, x: Floats) -> VarianceSlope:
         """This tangent at another x, where it is above the majorant."""
         value = self.value + float(self.prices @ (x - self.at_x))
@@ -222,7 +217,7 @@ def _paid(rows: HeldVariance, x: Floats, k: int, made: Shrinkage) -> tuple[Any, 
     prices, L = rows.lengths(J), left.T @ left
     along = float((rows.alike(made.Y) * L).sum())
     least = float(prices @ x) + along * k / max(place.trace(made.Y), k)
-    return J, prices, L, least
+    return J, prices, L, least if rows.exact else least * (1.0 - _SINGLE)
 
 
 # --- what slopes prove ----------------------------------------------------------------------------
