@@ -184,7 +184,8 @@ class Concave:
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
-        missed = 0.0 if rows is state.rows else _PROMISING * state.gap
+        full = rows_are_cheap(self.problem) and len(rows) >= most_rows(self.problem)
+        missed = 0.0 if full and rows is state.rows else _PROMISING * state.gap
         if not state.passes:
             missed = 0.0 if len(rows) == np.count_nonzero(self._open()) else _SAMPLED
         return max(_ENOUGH * self.gap, missed)
