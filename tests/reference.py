@@ -420,6 +420,25 @@ def one_swap_search(Ls: Kernels, S: Subset, tau: float, tol: float = TIE) -> lis
 # --- Metrics and neighbours of the method (Sections 2, 3.1, 6.2; docs/method.md#concave-bound) ----
 
 
+def shrinkage_level(M: Array, C: Array, eps: float, k: int) -> float:
+    """mu by bisection, as if M were diagonal in the eigenvectors of (M C M)^1/2."""
+    squares, U = np.linalg.eigh(M @ C @ M)
+    s, m = np.sqrt(squares), np.array([u @ M @ u for u in U.T])
+    low, high = 0.0, ((m + eps) / s).max()  # of 1 / sqrt(mu)
+    for _ in range(200):
+        t = (low + high) / 2.0
+        low, high = (t, high) if np.clip((t * s - m) / eps, 0.0, 1.0).sum() < k else (low, t)
+    return 1.0 / high**2
+
+
+def shrinkage(M: Array, C: Array, eps: float, level: float) -> Array:
+    """D = eps Y (eps Y + M)^-1 for Y = ((M C M)^1/2 / sqrt(mu) - M) / eps, clipped to [0, 1]."""
+    squares, U = np.linalg.eigh(M @ C @ M)
+    lam, V = np.linalg.eigh((U @ np.diag(np.sqrt(squares / level)) @ U.T - M) / eps)
+    Y = V @ np.diag(np.clip(lam, 0.0, 1.0)) @ V.T
+    return eps * Y @ np.linalg.inv(eps * Y + M)
+
+
 def explained(Phi: Array, eps: float, S: Subset, weights: Array | None = None) -> float:
     """The share of the rows' (weighted) squared lengths that ridge regression on rows S explains:
     1 - eps tr(C (M_S + eps I)^-1) / tr C, M_S = sum of phi_i phi_i^T over S (DESIGN 3.9)."""

@@ -6,6 +6,7 @@ rows. What a portable task makes of them stays on the device; tasks that know Nu
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -141,6 +142,28 @@ class TorchPlace(Place):
             return np.asarray(to_host(self._torch.linalg.eigvalsh(there)))
         except self._torch.linalg.LinAlgError:  # what is not finite
             return np.full(len(there), np.nan)
+
+    def eigenvectors(self, matrix: Any) -> tuple[Any, Any]:
+        with self._failures():
+            lam, U = self._torch.linalg.eigh(matrix)
+            return lam, U
+
+    def right_vectors(self, matrix: Any) -> tuple[Any, Any]:
+        with self._failures():
+            _, s, right = self._torch.linalg.svd(matrix)
+            return s, right.T
+
+    def solve(self, matrix: Any, right: Any) -> Any:
+        with self._failures():
+            return self._torch.linalg.solve(matrix, right)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Those of factorisations, as NumPy tells them."""
+        try:
+            yield
+        except self._torch.linalg.LinAlgError as error:
+            raise np.linalg.LinAlgError(str(error)) from error
 
     def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
         first = max(0, len(matrix) - k)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigvalsh, qr
+from scipy.linalg import cholesky, eigh, eigvalsh, qr
 from scipy.linalg.blas import dgemm, dger
 from scipy.linalg.lapack import dpotri, dsyevd, dsyevr, ssyevd, ssyevr
 
@@ -158,6 +158,20 @@ class Place:
         """Eigenvalues of a symmetric matrix, ascending, for the host."""
         found: Floats = eigvalsh(matrix, check_finite=False) if len(matrix) else np.empty(0)
         return found
+
+    def eigenvectors(self, matrix: Any) -> tuple[Any, Any]:
+        """Eigenvalues of a symmetric matrix, ascending, and its vectors, both at this place."""
+        lam, U = eigh(matrix, driver="evd", check_finite=False)
+        return lam, U
+
+    def right_vectors(self, matrix: Any) -> tuple[Any, Any]:
+        """Singular values of a square matrix, descending, and its right vectors as columns."""
+        _, s, right = np.linalg.svd(matrix)
+        return s, right.T
+
+    def solve(self, matrix: Any, right: Any) -> Any:
+        """matrix^-1 right."""
+        return np.linalg.solve(matrix, right)
 
     def leading(self, matrix: Any, k: int) -> tuple[Floats, Any]:
         """The k largest eigenvalues, descending and not negative, for the host; and their vectors.

@@ -23,6 +23,7 @@ from fairnepv.concave.costs import (
     first_size,
     is_cheap,
     most_rows,
+    rows_are_cheap,
 )
 from fairnepv.concave.dual import Dual, Priced, price, row_prices
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
@@ -30,7 +31,7 @@ from fairnepv.errors import Status
 from fairnepv.objective import utility_of
 from fairnepv.objective.held import LEAST_WEIGHT, one_by_one
 from fairnepv.objective.ritz import CRUDE
-from fairnepv.problem import Mask, Problem, largest
+from fairnepv.problem import DEFAULT_UTILITY, Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
 _WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
@@ -129,7 +130,9 @@ class Concave:
         self._reached = found.point
         # What is priced can be made again from the state: no other point has a part in it.
         tightest, repeats = found.tightest, self._topk(rows).repeats(state.weights)
-        if not (repeats and tightest.fresh):
+        if repeats:
+            tightest = tightest.refreshed(state.weights)
+        else:
             tightest = self._at(rows, tightest.x, state.weights)
         known = repeats and found.point.fresh
         self._point = (found.point if known else tightest), state.weights
@@ -181,7 +184,8 @@ class Concave:
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
-        missed = _PROMISING * state.gap
+        full = rows_are_cheap(self.problem) and len(rows) >= most_rows(self.problem)
+        missed = 0.0 if full and rows is state.rows else _PROMISING * state.gap
         if not state.passes:
             missed = 0.0 if len(rows) == np.count_nonzero(self._open()) else _SAMPLED
         return max(_ENOUGH * self.gap, missed)
@@ -209,6 +213,7 @@ class Concave:
         if self._reached is None or self._reached.x is not state.x:
             self._reached = self._at(state.rows, state.x, state.weights)
         roughness = self._rough / np.maximum(state.weights, LEAST_WEIGHT)
+        self._reached = self._reached.refreshed(state.weights)
         values = self._reached.view_values - self.problem.lifts
         return np.where(roughness >= _CRUDELY * CRUDE, -np.inf, values)
 
@@ -255,7 +260,9 @@ class Concave:
 
     @property
     def _rough(self) -> float:
-        return _ROUGH * self.gap if self._dtype == np.float32 else 0.0
+        """What values may be too large by; those of explained variance are never rough."""
+        rough = self._dtype == np.float32 and self.problem.utility == DEFAULT_UTILITY
+        return _ROUGH * self.gap if rough else 0.0
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
@@ -270,11 +277,13 @@ class Concave:
         return held
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
-        """The relaxed value, in float64 where it decides whether the bound is good enough."""
+        """The relaxed value, in float64 where it decides whether the bound is good enough, or less
+        what float32 may have added to it."""
         if self._dtype == np.float64 or self._start or bound - point.value > self.gap:
             return point.value
         with self._threads(rows):
-            return self._hold(rows, np.float64, self._rough).least_value(point)
+            exact = self._hold(rows, np.float64, self._rough) if self._rough else self._topk(rows)
+            return exact.least_value(point)
 
     def _dual_at(self, rows: Indices, point: ConcavePoint) -> Dual:
         own = zip(point.slopes, self._shifts, strict=True)
@@ -343,7 +352,8 @@ class Concave:
     def _growth(self, state: ConcaveState) -> float:
         """What share of T may join it."""
         doubled = evaluation_cost(self.problem, 2 * len(state.rows))
-        eager = _EAGER * state.gap if doubled < _CHEAP * self.problem.work() else 0.0
+        eager = _DOUBLED if rows_are_cheap(self.problem) else _EAGER * state.gap
+        eager = eager if doubled < _CHEAP * self.problem.work() else 0.0
         return float(np.clip(eager, _GROWTH, _DOUBLED))
 
     def _priced_at(self, state: ConcaveState) -> Priced:

@@ -9,13 +9,17 @@ import numpy as np
 from fairnepv.problem import DEFAULT_UTILITY, Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats
+from fairnepv.views.moments import WIDEST_MOMENTS
 
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
 _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
 # Multiply-adds of what is factored, times the cube of its side: for the representative objective
 # several roots of matrices and a search for a level.
-_FACTORED = {"diverse": 4.0, "representative": 15.0}
+_FACTORED = {"diverse": 4.0, "representative": 12.0}
+# Where so much is factored, rows hardly cost: T starts with so many by column, or with as many as
+# cost such a share of a product of all features with k vectors, and may grow to a larger share.
+_PER_COLUMN, _FIRST_SHARE, _MOST_SHARE = 8, 0.02, 0.06
 _MANY = 200  # items: the eigenvectors of more take longer than their products
 _FEWER = 8.0  # times fewer vectors for a view that is looked at crudely
 _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
@@ -24,14 +28,25 @@ _LITTLE = 0.005  # of the weight of all views, for one that is looked at crudely
 def first_size(problem: Problem) -> int:
     """How many rows T starts with, if there are more."""
     size = max(_FIRST_ROWS, 4 * problem.k, _rows_for(problem, _DENSE_COST, evaluation_cost))
+    if rows_are_cheap(problem):
+        widest = max(view.p for view in problem.pool.views)
+        share = _FIRST_SHARE * problem.work()
+        size = max(size, _PER_COLUMN * widest, _rows_for(problem, share, evaluation_cost))
     return min(size, most_rows(problem))
+
+
+def rows_are_cheap(problem: Problem) -> bool:
+    """Whether an evaluation factors matrices of the columns, whatever the number of rows."""
+    narrow = all(view.p <= WIDEST_MOMENTS for view in problem.pool.views)
+    return narrow and problem.utility != DEFAULT_UTILITY
 
 
 def most_rows(problem: Problem, weights: Floats | None = None) -> int:
     """How many rows T may grow to, where the views have such weights."""
     held = problem.n if problem.means.support is None else problem.means.support
     work = partial(evaluation_work, weights=weights)
-    return min(held, _rows_for(problem, _MOST_COST, work))
+    share = _MOST_SHARE if rows_are_cheap(problem) else 0.0
+    return min(held, _rows_for(problem, max(_MOST_COST, share * problem.work()), work))
 
 
 def _rows_for(problem: Problem, cost: float, of: Callable[[Problem, int], float]) -> int:

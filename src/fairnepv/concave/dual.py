@@ -81,7 +81,7 @@ def row_prices(problem: Problem, dual: Dual, *, coarse: bool = False) -> Floats:
     prices are good guesses."""
     pool, shares = problem.pool, dual.weights / utility_of(problem).divisor(problem.k)
     state = tuple(
-        own.pricing(view, dual.rows, share)
+        own.pricing(view, dual.rows, share, coarse=coarse)
         for own, view, share in zip(dual.views, pool.views, shares, strict=True)
     )
     if all(own.flat for own in state):  # which needs no pass

@@ -124,6 +124,16 @@ class ConcavePoint:
         """Whether this depends on x alone, and on no other point."""
         return all(slope.fresh for slope in self.slopes)
 
+    def refreshed(self, weights: Floats) -> ConcavePoint:
+        """The same point with every slope its own, where the views have such weights."""
+        if self.fresh:
+            return self
+        topk = self.topk
+        majorant = partial(topk.utility.majorant, x=self.x, k=topk.k, each=topk.each)
+        own = zip(topk._weighing(weights), self.slopes, strict=True)
+        slopes = tuple(slope if slope.fresh else majorant(view) for view, slope in own)
+        return replace(self, slopes=slopes)
+
     @functools.cached_property
     def view_values(self) -> Floats:
         return np.array([s.value for s in self.slopes]) / self.topk.divisor + self.topk.offsets

@@ -22,6 +22,7 @@ from fairnepv.objective.explained_bound import (
     HeldVariance,
     VarianceDual,
     VarianceSlope,
+    least_value,
     norm_bound,
 )
 from fairnepv.objective.shrinkage import axes_worth, ky_fan
@@ -118,10 +119,10 @@ class Explained:
     def majorant(
         self, rows: HeldVariance, x: Floats, k: int, each: Any = None, near: Any = None
     ) -> VarianceSlope:
-        return VarianceSlope.at(rows, x, k)
+        return near.extended(x) if near and rows.crude else VarianceSlope.at(rows, x, k)
 
     def least_majorant(self, rows: HeldVariance, x: Floats, k: int, near: Any) -> float:
-        return VarianceSlope.at(rows, x, k).least
+        return near.least if near.fresh else least_value(rows, x, k)
 
     def bound_by_norms(self, view: View, k: int, shift: float) -> VarianceDual:
         return VarianceDual.by_norms(view, k)

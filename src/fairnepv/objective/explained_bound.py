@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
-from scipy.linalg import eigh
 
 from fairnepv.compute import HOST, Block, RowBlock, few_threads
 from fairnepv.compute.clock import EIGENVECTORS, expect
@@ -24,17 +23,20 @@ from fairnepv.objective.shrinkage import (
     Principal,
     Shrinkage,
     ky_fan,
-    shrinkage,
+    plain_shrinkage,
     shrinkage_for,
     sound_shrinkage,
 )
-from fairnepv.objective.spanned import Spanned, SpannedPricing, root_of, share_products, span
+from fairnepv.objective.spanned import Spanned, SpannedPricing, share_products, span
 from fairnepv.views import View
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import columns_of
 
 _FAINT_AXIS = 1e-4  # of the largest eigenvalue of a kernel
 _MASS = 1e-6  # of the mean eigenvalue of M: so much is added to all, for directions without rows
+_LITTLE = 0.01  # of the weight of all views
+_SINGLE = 1e-5  # relatively: what sums of many products in float32 may be too large by
+_MET = 1e-5  # a majorant so near to its least value is not made better by another D
 
 
 # --- the majorant on few rows ---------------------------------------------------------------------
@@ -48,11 +50,11 @@ class HeldVariance:
     eps: float
     norms: Floats  # (m,) diagonal of the kernel
     Z: Any  # (m, r), at `place`
-    root: Floats  # (r, r) R, on the host
+    roots: Floats  # (r,) diagonal of R, which has no other entries along these axes
     rest: Floats = field(default_factory=lambda: np.empty(0))  # variances beside the axes
     place: Any = HOST
     rough: float = 0.0
-    crude: bool = False
+    crude: bool = False  # whether a tangent of another point will do
 
     @classmethod
     def of(cls, view: View, rows: Indices, r: int, dtype: DTypeLike = np.float64) -> HeldVariance:
@@ -62,16 +64,13 @@ class HeldVariance:
         features = place.xp.astype(columns_of(view, rows).T, kind)
         Z = features @ place.xp.astype(place.put(axes.V), kind)
         norms = view.squared_norms_at(rows)
-        return cls(view.ridge, norms, Z, axes.root, axes.rest, place)
+        return cls(view.ridge, norms, Z, axes.roots, axes.rest, place)
 
     @classmethod
     def of_kernels(cls, eps: float, K: Floats, K2: Floats) -> HeldVariance:
         """Rows of which only K and K2 / tr G are known: the axes span them."""
         lam, B = span(K)
-        C = B.T @ K2 @ B
-        c, U = eigh((C + C.T) / 2.0, driver="evd", check_finite=False)
-        root = np.sqrt(np.maximum(c, 0.0))[:, None] * U.T
-        return cls(eps, np.diagonal(K).copy(), B * lam, root)
+        return cls._along(eps, K, B * lam, B.T @ K2 @ B)
 
     @classmethod
     def of_targets(cls, view: View, rows: Indices) -> HeldVariance:
@@ -82,35 +81,61 @@ class HeldVariance:
         lam, B = span(K)
         kept = lam > _FAINT_AXIS * lam.max(initial=0.0)
         lam, B = lam[kept], B[:, kept]
-        root = root_of(share_products(view, rows).T @ B)
-        return cls(view.ridge, np.diagonal(K).copy(), B * lam, root)
+        H = share_products(view, rows).T @ B
+        return cls._along(view.ridge, K, B * lam, H.T @ H)
+
+    @classmethod
+    def _along(cls, eps: float, K: Floats, Z: Floats, C: Floats) -> HeldVariance:
+        """Along the eigenvectors of C."""
+        c, U = HOST.eigenvectors((C + C.T) / 2.0)
+        return cls(eps, np.diagonal(K).copy(), Z @ U, np.sqrt(np.maximum(c, 0.0)))
 
     def weighing(self, weight: float) -> HeldVariance:
-        return self
+        """The same where a value counts for so much of another one: for little, a tangent that was
+        made nearby will do."""
+        return replace(self, crude=True) if weight < _LITTLE else self
 
     @property
     def side(self) -> int:
-        return len(self.root)
+        return len(self.roots)
 
     @functools.cached_property
     def exact(self) -> bool:
         """Whether the rows are held in float64."""
         return bool(self.Z.dtype == self.place.xp.float64)
 
-    def moments(self, x: Floats) -> Floats:
-        """M in these coordinates."""
-        there = self.place.put(x.astype(np.float64 if self.exact else np.float32))
-        M: Floats = np.asarray(self.place.get(self.Z.T @ (there[:, None] * self.Z)), np.float64)
+    @functools.cached_property
+    def R(self) -> Any:
+        """(r, r) at `place`."""
+        return self.place.put(np.diag(self.roots))
+
+    @functools.cached_property
+    def _identity(self) -> Any:
+        return self.place.put(np.eye(self.side))
+
+    def by_root(self, matrix: Any) -> Any:
+        """R times a matrix."""
+        return self.place.put(self.roots)[:, None] * matrix
+
+    def moments(self, x: Floats) -> Any:
+        """M (r, r) in these coordinates; at `place` in float64."""
+        root = self.place.put(np.sqrt(x).astype(np.float64 if self.exact else np.float32))
+        weighted = root[:, None] * self.Z
+        M = self.place.double(weighted.T @ weighted)  # of one array, which is half of the work
         return (M + M.T) / 2.0
 
-    def lengths(self, J: Floats) -> Floats:
-        """(m,) |J z_i|^2."""
-        there = self.place.put(np.ascontiguousarray(J.T).astype(self._kind))
-        return np.asarray(self.place.get(self.place.square_sums(self.Z @ there)), np.float64)
+    def raised(self, M: Any, mass: float) -> Any:
+        """M with so much on its diagonal."""
+        return M + mass * self._identity
 
-    @property
-    def _kind(self) -> DTypeLike:
-        return np.float64 if self.exact else np.float32
+    def lengths(self, J: Any) -> Floats:
+        """(m,) |J z_i|^2."""
+        images = self.Z @ self.alike(J).T
+        return np.asarray(self.place.get(self.place.square_sums(images)), np.float64)
+
+    def alike(self, matrix: Any) -> Any:
+        """A matrix as precise as the rows."""
+        return self.place.double(matrix) if self.exact else self.place.single(matrix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,41 +147,77 @@ class VarianceSlope:
     least: float  # at most the majorant, and next to it
     level: float
     mass: float
-    x: Floats
+    x: Floats  # that D was made at
+    at_x: Floats  # where the value is meant
     axes: int
+    J: Any  # (r, r) R D / sqrt(eps), at the place of the rows and as precise as they are
     fresh: bool = True
 
     @classmethod
     def at(cls, rows: HeldVariance, x: Floats, k: int) -> VarianceSlope:
         """By the D that knows of the rank, or by the plain one where that is better, as it is where
         x is next to a set."""
-        M, r = rows.moments(x), len(rows.root)
-        mass = _MASS * float(np.trace(M)) / max(r, 1)
-        if not mass > 0 or k >= r + len(rows.rest):
-            return cls._by(rows, x, k, shrinkage(M, rows.root, rows.eps, 0.0), 0.0)
-        raised = M + mass * np.eye(r)
-        with few_threads(float(r) ** 3):
-            found = cls._by(rows, x, k, shrinkage_for(raised, rows.root, rows.eps, k), mass)
-            if r > FEW_AXES or len(rows.rest):
+        with few_threads(float(rows.side) ** 3):
+            M, mass = _raised(rows, x, k)
+            found = cls._by(rows, x, k, _chosen(rows, M, mass, k), mass)
+            many = rows.side > FEW_AXES or len(rows.rest)
+            if not mass or many or found.value - found.least < _MET:
                 return found
-            plain = cls._by(rows, x, k, shrinkage(M, rows.root, rows.eps, 0.0), 0.0)
+            plain = cls._by(rows, x, k, plain_shrinkage(rows.moments(x), rows.eps, rows.place), 0.0)
         return replace(min(found, plain, key=attrgetter("value")), least=found.least)
 
     @classmethod
     def _by(
         cls, rows: HeldVariance, x: Floats, k: int, made: Shrinkage, mass: float
     ) -> VarianceSlope:
-        J = rows.root @ made.D
-        left = rows.root - J
-        prices = rows.lengths(J / np.sqrt(rows.eps))
-        paid = float(prices @ x)
-        least = paid + float(np.vdot(left @ made.Y, left)) * k / max(float(np.trace(made.Y)), k)
-        squares = np.concatenate([HOST.eigenvalues(left.T @ left), rows.rest])
-        value = ky_fan(squares, k) + paid
-        return cls(value, prices, least, made.level, mass, x, len(rows.root))
+        J, prices, L, least = _paid(rows, x, k, made)
+        squares = np.concatenate([rows.place.eigenvalues(L), rows.rest])
+        value = ky_fan(squares, k) + float(prices @ x)
+        return cls(value, prices, least, made.level, mass, x, x, rows.side, J)
+
+    def extended(self, x: Floats) -> VarianceSlope:
+        """This tangent at another x, where it is above the majorant."""
+        value = self.value + float(self.prices @ (x - self.at_x))
+        return replace(self, value=value, at_x=x, fresh=False)
 
     def dual(self, shift: float) -> VarianceDual:
-        return VarianceDual(self.level, self.x, self.mass, self.axes)
+        made = VarianceDual(self.level, self.x, self.mass, self.axes)
+        vars(made)["_rough"] = self.J
+        return made
+
+
+def least_value(rows: HeldVariance, x: Floats, k: int) -> float:
+    """At most the majorant, and next to it: without eigenvalues of what is left."""
+    with few_threads(float(rows.side) ** 3):
+        M, mass = _raised(rows, x, k)
+        return _paid(rows, x, k, _chosen(rows, M, mass, k))[3]
+
+
+def _raised(rows: HeldVariance, x: Floats, k: int) -> tuple[Any, float]:
+    """M, and the mass on its diagonal; none where rank is no limit."""
+    M = rows.moments(x)
+    mass = _MASS * rows.place.trace(M) / max(rows.side, 1)
+    if not mass > 0 or k >= rows.side + len(rows.rest):
+        return M, 0.0
+    return rows.raised(M, mass), mass
+
+
+def _chosen(rows: HeldVariance, M: Any, mass: float, k: int) -> Shrinkage:
+    if not mass:
+        return plain_shrinkage(M, rows.eps, rows.place)
+    X, single = rows.by_root(M), not rows.exact
+    return shrinkage_for(M, X, rows.eps, k, rows.place, single=single)
+
+
+def _paid(rows: HeldVariance, x: Floats, k: int, made: Shrinkage) -> tuple[Any, Floats, Any, float]:
+    """R D / sqrt(eps), the prices, (I - D)^T C (I - D), and the least that the majorant can be."""
+    J, place = rows.by_root(made.D), rows.place
+    left = rows.alike(rows.R - J)
+    J = rows.alike(J / rows.eps**0.5)
+    prices, L = rows.lengths(J), left.T @ left
+    along = float((rows.alike(made.Y) * L).sum())
+    least = float(prices @ x) + along * k / max(place.trace(made.Y), k)
+    return J, prices, L, least if rows.exact else least * (1.0 - _SINGLE)
 
 
 # --- what slopes prove ----------------------------------------------------------------------------
@@ -190,6 +251,7 @@ class VarianceDual:
         return int(self.axes)
 
     def published(self, view: View) -> VarianceDual:
+        vars(self).pop("_rough", None)
         return self
 
     def fits(self, view: View, rows: Indices, k: int) -> bool:
@@ -208,8 +270,8 @@ class VarianceDual:
             keep = self.mass / (self.mass + view.ridge)  # 1 - d; tr C is 1
             return float(keep**2 * (1.0 + 8.0 * (view.p + 16) * HALF_UNIT))
         axes, D = self._made(view, rows)
-        root, r, p = axes.root, len(D), view.p
-        left = root - root @ D
+        root, r, p = np.diag(axes.roots), len(D), view.p
+        left = root - axes.roots[:, None] * D
         with few_threads(float(r) ** 3):
             squares = np.concatenate([HOST.eigenvalues(left.T @ left), axes.rest])
         unit, size = 4.0 * (r + 16) * HALF_UNIT, float(np.linalg.norm(D))
@@ -219,19 +281,26 @@ class VarianceDual:
         found = float(length**2 + axes.off * np.sqrt(min(k, p))) * (1.0 + 64.0 * HALF_UNIT)
         return found if np.isfinite(found) else np.inf  # what overflows proves nothing
 
-    def pricing(self, view: View, rows: Indices, share: float) -> VariancePricing | SpannedPricing:
-        """What a pass over the rows needs to price them, times `share`."""
+    def pricing(
+        self, view: View, rows: Indices, share: float, *, coarse: bool = False
+    ) -> VariancePricing | SpannedPricing:
+        """What a pass over the rows needs to price them, times `share`; for coarse prices the D of
+        the solver will do."""
         if self._spans(view):
             return self._spanned(view, rows).pricing(share)
         eps, unit = view.ridge, 4.0 * (view.p + 16) * HALF_UNIT
         if not self.axes:
             return VariancePricing(share, None, (eps / (self.mass + eps)) / np.sqrt(eps), unit)
+        if coarse and "_rough" in vars(self):
+            place, J = view.block_place, vars(self)["_rough"]
+            V = place.put(Principal.of(view, self.width).V)
+            return VariancePricing(share, V @ place.double(J).T, 0.0, unit)
         axes, D = self._made(view, rows)
-        root, size = axes.root, float(np.linalg.norm(D))
-        columns = axes.V @ ((root @ D).T / np.sqrt(eps))
+        size = float(np.linalg.norm(D))
+        columns = axes.V @ ((axes.roots[:, None] * D).T / np.sqrt(eps))
         products = float(np.linalg.norm(columns))
         products += (
-            float(np.linalg.norm(root)) * size * float(np.linalg.norm(axes.V)) / np.sqrt(eps)
+            float(np.linalg.norm(axes.roots)) * size * float(np.linalg.norm(axes.V)) / np.sqrt(eps)
         )
         error = unit * products + axes.skewed(size) * np.sqrt((1.0 + axes.skew) / eps)
         return VariancePricing(share, columns, error, unit)
@@ -252,10 +321,10 @@ class VarianceDual:
 
         def make() -> tuple[Principal, Floats]:
             held, r = HeldVariance.of(view, rows, self.width), self.width
-            M = held.moments(self.x) + self.mass * np.eye(r)
+            M = held.raised(held.moments(self.x), self.mass)
             expect(2.0 * EIGENVECTORS * float(r) ** 3)
             with few_threads(float(r) ** 3):
-                D = sound_shrinkage(M, held.root, view.ridge, self.level)
+                D = sound_shrinkage(M, held.by_root(M), view.ridge, self.level, held.place)
             return Principal.of(view, r), D
 
         found: tuple[Principal, Floats] = self._once(view, rows, make)
@@ -270,7 +339,7 @@ class VarianceDual:
         return known[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_known"}
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class VariancePricing(NamedTuple):

@@ -202,8 +202,8 @@ class ViewDual:
             values[rank:] = np.minimum(values[rank:], nothing)
         return float(values.sum())
 
-    def pricing(self, view: View, rows: Indices, share: float) -> Pricing:
-        """What a pass over the rows needs to price them, times `share`."""
+    def pricing(self, view: View, rows: Indices, share: float, *, coarse: bool = False) -> Pricing:
+        """What a pass over the rows needs to price them, times `share`; `coarse` ones, too."""
         anchor = view.combined(view.anchor(rows), self.combine)
         correction = self.combine if self.shift else None
         slack, size = _slack(view, rows), self._size(view, rows)

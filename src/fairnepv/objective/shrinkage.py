@@ -17,19 +17,18 @@ All of it happens in the coordinates of few axes: leading eigenvectors of C, bey
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 
-from fairnepv.compute import few_threads
+from fairnepv.compute import HOST, Place, few_threads
 from fairnepv.compute.clock import EIGENVECTORS, expect
 from fairnepv.views import View
 from fairnepv.views.base import Floats
 
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
-_BISECTIONS = 60
 _SMALL = 256  # axes, up to which small variances are computed to all digits
 FEW_AXES = 128  # so many are all kept, and two kinds of D are tried on them
 _SPARE = 0.5  # of the level at an even x: axes of less variance are left out
@@ -42,73 +41,89 @@ _CLUSTER = 1.0 - 1e-6  # eigenvalues with such a ratio are not parted: which vec
 class Shrinkage(NamedTuple):
     """D (r, r) in the coordinates of the axes, Y, and the level mu that they were made at."""
 
-    D: Floats
-    Y: Floats
+    D: Any
+    Y: Any
     level: float
 
 
-def shrinkage_for(M: Floats, root: Floats, eps: float, k: int) -> Shrinkage:
-    """D at M for C = root^T root and sets of k rows: at a level where the trace of Y is about k, as
-    if M were diagonal in the eigenvectors of (M C M)^1/2."""
-    A, s, U = _half_power(root @ M)
-    level = _level(s, np.einsum("ij,ij->j", U, M @ U), eps, k)
-    return _shrinkage(M, A, eps, level) if level else shrinkage(M, root, eps, 0.0)
+def shrinkage_for(
+    M: Any, X: Any, eps: float, k: int, place: Place = HOST, *, single: bool = False
+) -> Shrinkage:
+    """D at M for X = R M and sets of k rows: at a level where the trace of Y is about k, as if M
+    were diagonal in the eigenvectors of (M C M)^1/2. With `single` the parts that float32 does not
+    harm are in that; what has a root taken, and is divided by, never is."""
+    A, s, U = _half_power(X, place)
+    M1, U1 = (place.single(part) if single else part for part in (M, U))
+    along = place.get((U1 * (M1 @ U1)).sum(axis=0))
+    level = _level(place.get(s), along.astype(np.float64), eps, k)
+    return _shrinkage(M, A, eps, level, place, single) if level else plain_shrinkage(M, eps, place)
 
 
-def shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Shrinkage:
-    """D at M and a level; 0 stands for Y = I, where rank is no limit."""
+def shrinkage(M: Any, X: Any, eps: float, level: float, place: Place = HOST) -> Shrinkage:
+    """D at M for X = R M and a level; 0 stands for Y = I, where rank is no limit."""
     if level == 0.0:
-        lam, U = eigh(M, driver="evd", check_finite=False)
-        return Shrinkage((U * (eps / (np.maximum(lam, 0.0) + eps))) @ U.T, np.eye(len(M)), 0.0)
-    return _shrinkage(M, _half_power(root @ M)[0], eps, level)
+        return plain_shrinkage(M, eps, place)
+    return _shrinkage(M, _half_power(X, place)[0], eps, level, place, single=False)
 
 
-def sound_shrinkage(M: Floats, root: Floats, eps: float, level: float) -> Floats:
-    """D of numbers that may come from anywhere: zero, which proves something as well, where they
-    make none."""
+def plain_shrinkage(M: Any, eps: float, place: Place = HOST) -> Shrinkage:
+    """D at M with Y = I."""
+    lam, U = place.eigenvectors(M)
+    D = (U * (eps / (place.xp.clip(lam, 0.0, None) + eps))) @ U.T
+    return Shrinkage(D, place.put(np.eye(len(M))), 0.0)
+
+
+def sound_shrinkage(M: Any, X: Any, eps: float, level: float, place: Place = HOST) -> Floats:
+    """D of numbers that may come from anywhere, on the host: zero, which proves something as well,
+    where they make none."""
     with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError, ValueError):
-        if np.isfinite(M).all():
-            D = shrinkage(M, root, eps, level).D
+        if bool(place.xp.isfinite(M).all()):
+            D: Floats = place.get(shrinkage(M, X, eps, level, place).D)
             if np.isfinite(D).all():
                 return D
-    return np.zeros_like(M)
+    return np.zeros(M.shape)
 
 
-def _shrinkage(M: Floats, A: Floats, eps: float, level: float) -> Shrinkage:
-    lam, U = eigh((A / np.sqrt(level) - M) / eps, driver="evd")
-    Y = (U * np.clip(lam, 0.0, 1.0)) @ U.T
+def _shrinkage(M: Any, A: Any, eps: float, level: float, place: Place, single: bool) -> Shrinkage:
+    Y = (A / level**0.5 - M) / eps
+    lam, U = place.eigenvectors(place.single(Y) if single else Y)
+    W = U * place.xp.clip(lam, 0.0, 1.0) ** 0.5
+    Y = place.double(W @ W.T)
     right = eps * Y
-    return Shrinkage(np.linalg.solve(right + M, right).T, Y, level)
+    return Shrinkage(place.solve(right + M, right).T, Y, level)
 
 
-def _half_power(X: Floats) -> tuple[Floats, Floats, Floats]:
+def _half_power(X: Any, place: Place) -> tuple[Any, Any, Any]:
     """(X^T X)^1/2, its eigenvalues and its eigenvectors; of a large one without those that are
     small beside the others, which takes a third of the time."""
     if len(X) <= _SMALL:
-        _, s, right = np.linalg.svd(X)
-        U = right.T
+        s, U = place.right_vectors(X)
     else:
-        squares, U = eigh(X.T @ X, driver="evd", check_finite=False)
-        s = np.sqrt(np.maximum(squares, 0.0))
-    return (U * s) @ U.T, s, U
+        squares, U = place.eigenvectors(X.T @ X)
+        s = place.xp.clip(squares, 0.0, None) ** 0.5
+    W = U * s**0.5
+    return W @ W.T, s, U
 
 
 def _level(s: Floats, m: Floats, eps: float, k: int) -> float:
     """mu with sum_j clip((s_j / sqrt(mu) - m_j) / eps, 0, 1) = k, or 0 where that is out of reach
-    with a positive one."""
+    with a positive one. In 1 / sqrt(mu) the sum is linear between the points where a term begins
+    or ends to rise."""
     some = s > np.finfo(np.float64).eps * s.max(initial=0.0)
     if some.sum() <= k:
         return 0.0
-    s, m = s[some], m[some]
-    high = float(np.log((m + eps) / s).max())
-    low = float(np.log(np.maximum(m, np.finfo(np.float64).tiny) / s).min()) - 1.0
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        if np.clip((np.exp(middle) * s - m) / eps, 0.0, 1.0).sum() < k:
-            low = middle
-        else:
-            high = middle
-    return float(np.exp(-2.0 * high))
+    s, m = s[some], np.maximum(m[some], 0.0)
+
+    def trace(t: Any) -> Any:
+        return np.clip((t * s - m) / eps, 0.0, 1.0).sum()
+
+    bends = np.sort(np.concatenate([m / s, (m + eps) / s]))
+    last = min(bisect_left(bends, k, key=trace), len(bends) - 1)
+    t, before = float(bends[last]), float(bends[max(last - 1, 0)])
+    low, high = trace(before), trace(t)
+    if low < k < high:
+        t = before + (t - before) * (k - low) / (high - low)
+    return float(t**-2.0) if t > 0 else 0.0
 
 
 def ky_fan(squares: Floats, k: int) -> float:
@@ -135,9 +150,9 @@ class Principal:
         return cls(V[:, :r], lam[:r], lam[r:], skew, off)
 
     @property
-    def root(self) -> Floats:
-        """R in these coordinates, (r, r)."""
-        return np.diag(np.sqrt(self.lam))
+    def roots(self) -> Floats:
+        """(r,) the diagonal of R in these coordinates."""
+        return np.asarray(np.sqrt(self.lam))
 
     def skewed(self, size: float) -> float:
         """How much axes that are not quite orthonormal may add to |R D|, for a D of this size."""
@@ -149,16 +164,18 @@ def eigenvectors(view: View) -> tuple[Floats, Floats, float, float]:
     with the moments."""
     own = view.moments
     if "eigenvectors" not in vars(own):
-        C = np.array(view.block_place.get(own.gram), dtype=np.float64)
+        place = view.block_place
+        C = place.double(place.put(own.gram))
         C = (C + C.T) / (2.0 * own.trace)
-        p, size = len(C), float(np.linalg.norm(C))
+        p = len(C)
         expect(EIGENVECTORS * float(p) ** 3)
         with few_threads(float(p) ** 3):
-            lam, V = eigh(C, driver="evd", check_finite=False)
-            lam, V = np.maximum(lam[::-1], 0.0), np.ascontiguousarray(V[:, ::-1])
+            ascending, vectors = map(place.get, place.eigenvectors(C))
+            lam, V = np.maximum(ascending[::-1], 0.0), vectors[:, ::-1].copy()
+            C = np.asarray(place.get(C))
             skew = float(np.linalg.norm(V.T @ V - np.eye(p))) + 4.0 * (p + 8) ** 1.5 * HALF_UNIT
             lost = float(np.linalg.norm((V * lam) @ V.T - C))
-        off = lost + 4.0 * (p + 8) ** 1.5 * HALF_UNIT * size
+        off = lost + 4.0 * (p + 8) ** 1.5 * HALF_UNIT * float(np.linalg.norm(C))
         vars(own)["eigenvectors"] = lam, V, skew, off
     found: tuple[Floats, Floats, float, float] = vars(own)["eigenvectors"]
     return found

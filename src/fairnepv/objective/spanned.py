@@ -46,7 +46,8 @@ class Spanned:
             lam, B = lam[:r], B[:, :r]
             Z = K @ B
             M = Z.T @ (x[:, None] * Z) + mass * np.eye(len(lam))
-            D = sound_shrinkage((M + M.T) / 2.0, root_of(H @ B), view.ridge, level)
+            M = (M + M.T) / 2.0
+            D = sound_shrinkage(M, root_of(H @ B) @ M, view.ridge, level)
             S = (B - B @ D) @ B.T
         return cls(view, rows, K, S if np.isfinite(S).all() else np.zeros_like(K), H)
 

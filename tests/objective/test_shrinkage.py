@@ -1,0 +1,105 @@
+"""The D that bounds explained variance, against its twin, and where it is computed."""
+
+import numpy as np
+import pytest
+
+import cases
+import fairnepv
+import reference
+from fairnepv.compute import HOST
+from fairnepv.objective import explained_bound
+from fairnepv.objective.explained_bound import HeldVariance, VarianceSlope
+from fairnepv.objective.shrinkage import shrinkage, shrinkage_for, sound_shrinkage
+
+
+def place_of(name):
+    if name == "host":
+        return HOST
+    from fairnepv.compute.device import TorchEngine
+
+    return TorchEngine("cpu").place
+
+
+PLACES = pytest.mark.parametrize(
+    "place", ["host", pytest.param("torch", marks=pytest.mark.torch)], indirect=True
+)
+
+
+@pytest.fixture
+def place(request):
+    return place_of(request.param)
+
+
+def moments(seed, r):
+    """M of some rows, and the diagonal of R with R^T R = C."""
+    rng = np.random.default_rng(seed)
+    roots = np.sort(rng.uniform(0.05, 1.0, r))[::-1]
+    Z = rng.standard_normal((3 * r, r)) * roots
+    return Z.T @ Z, roots / np.linalg.norm(roots)
+
+
+@PLACES
+@pytest.mark.parametrize("r", [5, 40, 300])  # of which the last is by squares
+def test_the_matrix_and_its_level_are_those_of_the_twin(place, r):
+    M, roots = moments(r, r)
+    C, k = np.diag(roots**2), max(1, r // 3)
+    X = roots[:, None] * M
+    made = shrinkage_for(place.put(M), place.put(X), 2.0, k, place)
+    level = reference.shrinkage_level(M, C, 2.0, k)
+    assert made.level == pytest.approx(level, rel=1e-6)
+    expected = reference.shrinkage(M, C, 2.0, made.level)
+    np.testing.assert_allclose(place.get(made.D), expected, atol=1e-7)
+    again = shrinkage(place.put(M), place.put(X), 2.0, made.level, place)
+    np.testing.assert_allclose(place.get(again.D), expected, atol=1e-7)
+    rough = shrinkage_for(place.put(M), place.put(X), 2.0, k, place, single=True)
+    np.testing.assert_allclose(place.get(rough.D), expected, atol=2e-3)
+
+
+@PLACES
+def test_numbers_that_make_no_matrix_prove_with_none(place):
+    M = np.full((3, 3), np.nan)
+    assert not sound_shrinkage(place.put(M), place.put(M), 1.0, 1.0, place).any()
+    with pytest.raises(np.linalg.LinAlgError):
+        place.solve(place.put(np.zeros((2, 2))), place.put(np.eye(2)))
+
+
+@PLACES
+def test_a_slope_is_the_same_at_every_place(place):
+    rng = np.random.default_rng(2)
+    roots, x = np.sort(rng.uniform(0.1, 1.0, 12))[::-1], rng.uniform(0.0, 0.4, 30)
+    Z = rng.standard_normal((30, 12))
+    here = VarianceSlope.at(HeldVariance(0.5, np.ones(30), Z, roots), x, 4)
+    held = HeldVariance(0.5, np.ones(30), place.put(Z.astype(np.float32)), roots, place=place)
+    there = VarianceSlope.at(held, x, 4)
+    assert there.value == pytest.approx(here.value, rel=1e-4)
+    np.testing.assert_allclose(there.prices, here.prices, rtol=1e-2)
+    assert there.least <= here.value
+
+
+def test_a_tangent_elsewhere_is_above_the_majorant():
+    rng = np.random.default_rng(3)
+    held = HeldVariance(0.5, np.ones(30), rng.standard_normal((30, 8)), np.full(8, 0.3))
+    x = rng.dirichlet(np.ones(30)) * 4
+    near = VarianceSlope.at(held, x, 4)
+    for _ in range(5):
+        y = rng.dirichlet(np.ones(30)) * 4
+        tangent = near.extended(x).extended(y)
+        assert tangent.value == pytest.approx(near.value + near.prices @ (y - x))
+        assert tangent.value >= VarianceSlope.at(held, y, 4).least
+        assert not tangent.fresh
+        assert tangent.dual(0.0).x is x
+
+
+def test_a_view_that_hardly_weighs_is_bounded_as_well(monkeypatch):
+    rng = np.random.default_rng(4)
+    easy, hard = cases.random_views(rng, 400, [3, 60])
+    data = {"easy": easy, "hard": hard}
+    options = {"objective": "representative", "tau": 0.02, "gap": 1e-3}
+    found = fairnepv.certify(data, 10, **options)
+    assert found.weights["easy"] < 0.01
+    monkeypatch.setattr(explained_bound, "_LITTLE", 0.0)
+    expected = fairnepv.certify(data, 10, **options)
+    assert found.upper_bound == pytest.approx(expected.upper_bound, abs=1e-3)
+    for name in data:
+        assert found.by_view[name] == pytest.approx(expected.by_view[name], abs=1e-2)
+    assert fairnepv.verify_bound(data, found.proof).holds
