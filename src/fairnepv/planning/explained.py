@@ -80,15 +80,15 @@ class ExplainedCount(Count):
         most = max(1, min(MOST, k, TOLD // (2 * n * M)))
         told = 16.0 * n * M * most * 2  # in float64, by blocks and as a whole
         beside = 8.0 * n * most * (_ON_THE_WAY + 3 * M)
-        held = 4.0 * n * P if n > FEW and n * P <= self.problem.means.table else 0.0
-        widest, few = max(v.p for v in self.views), min(FEW, n)
+        held = 4.0 * n * P if n > FEW[-1] and n * P <= self.problem.means.table else 0.0
+        widest, few = max(v.p for v in self.views), min(FEW[-1], n)
         runners = 8.0 * few * (P + 3 * widest) + 8.0 * few * k * (M + 4) + 48.0 * k * P
         converting = held + self._blocks(P, self.feature_bytes + 16.0 * P)
         width = 4 * M * most
         telling = told + beside + self._blocks(width, self.block_bytes + 16.0 * width)
         memory = float(n * (72 * M + 64)) + held + max(converting, telling) + runners
         runs = SUPPORTED if supported else 1.0
-        passes = runs * (_TOLD_TWICE * k / most + (_FIRST_PASSES if n > FEW else 1))
+        passes = runs * (_TOLD_TWICE * k / most + (_FIRST_PASSES if n > FEW[-1] else 1))
         told_of = _TOLD_TWICE * 2 * k
         number = 4.0 if self.single else 8.0
         # Rows are converted once where they are held; each pick goes through the few.
