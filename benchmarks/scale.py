@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from anytime import words
+from pools import words
 from sections import markdown, provenance, publish
 
 _EVERY = 0.02  # seconds

@@ -82,7 +82,8 @@ class Field:
             if not whole:
                 f, second = (look.products[:, q, i, : len(own)] for i in (0, 1))
                 fall = self.place.row_dots(f, f)
-                rise = _rise(f, second, self.place.put(own)).sum(axis=1)
+                own = self.place.xp.astype(self.place.put(own), f.dtype)
+                rise = _rise(f, second, own).sum(axis=1)
             self.c[q] = above(self.c[q] - fall, float(eps[q]))
             self.b[q] = (self.b[q] + rise).clip(0.0)
 

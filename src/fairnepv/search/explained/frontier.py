@@ -28,6 +28,7 @@ from fairnepv.views.moments import second_shares
 # Rows that hear of picks before all others do, and of these the rows that picks are made among; on
 # a device.
 FEW, _FEW_THERE = (4096, 256), (8192,)
+_TAKEN = 1 << 23  # numbers that the first of these may have
 MOST, _MOST_THERE = 32, 64  # picks between two passes
 _FIRST = 4  # picks before the first pass
 _GROWTH = 1.5  # of such a number of picks, while all of them hold
@@ -45,6 +46,13 @@ class _Pick(NamedTuple):
     gains: Floats  # (M,)
 
 
+def field_sizes(n: int, row_width: int, few: Sequence[int] | None = None) -> list[int]:
+    """Rows of the fields within all n, from the first to those that picks are made among."""
+    few = few or FEW
+    first = max(few[-1], min(few[0], _TAKEN // max(1, row_width)))
+    return [min(size, n) for size in (first, *few[1:])]
+
+
 class ExplainedFrontier:
     """As `search.frontier.Frontier`: all that it is asked follows from the indices of the set."""
 
@@ -58,7 +66,8 @@ class ExplainedFrontier:
         self._coarse = coarse and coarse_error(problem) <= COARSEST
         self._rough: tuple[Any, Floats] | None = None  # b of all rows alone in float32, its drift
         # By level: rows of the fields, and picks that are made before a field hears of them.
-        self._sizes = [min(few, pool.n) for few in (_FEW_THERE if place.asynchronous else FEW)]
+        few = _FEW_THERE if place.asynchronous else FEW
+        self._sizes = field_sizes(pool.n, pool.row_width, few)
         self._batches = [_FIRST for _ in self._sizes]
         self._field = self._all_rows()
         self.trails = [Trail(view, problem.k) for view in pool.views]
@@ -257,18 +266,17 @@ class ExplainedFrontier:
     ) -> int:
         """How many picks hold: those before the first that a row beside the runners may have been
         as good as. F_tau is below its tangent at the pick, and rows above that are scored."""
-        place = self._place
-        near = place.xp.nonzero((look.near > 0.0) & beside)[0]
-        if not len(near):
-            return len(picks)
-        gains = place.get(field.gains_before(look, near, told))  # (M, m, s)
-        before = (
-            np.array([pick.totals - pick.gains for pick in picks]).T + self.problem.offsets[:, None]
-        )
-        values = np.array([pick.value for pick in picks])
+        near = self._place.xp.nonzero((look.near > 0.0) & beside)[0]
+        before = np.array([pick.totals - pick.gains for pick in picks]).T
+        values = np.array([pick.value for pick in picks]) - slack
         values[0] = np.inf  # the runners were the best when they began
-        scores = merit(before[:, None] + gains, self.problem.tau, lifted_floors(self.problem))
-        beaten = (scores >= values - slack).any(axis=0)
+        beaten = np.zeros(len(picks), dtype=bool)
+        for first in range(0, len(near), self._sizes[0]):
+            some = near[first : first + self._sizes[0]]
+            gains = self._place.get(field.gains_before(look, some, told))  # (M, m, s)
+            d = (before + self.problem.offsets[:, None])[:, None] + gains
+            scores = merit(d, self.problem.tau, lifted_floors(self.problem))
+            beaten |= (scores >= values).any(axis=0)
         return int(beaten.argmax()) if beaten.any() else len(picks)
 
     # --- what rows know -------------------------------------------------------------------------
