@@ -176,6 +176,17 @@ def test_float32_decides_nothing(monkeypatch):
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
 
 
+@pytest.mark.parametrize("few", [(4,), (12, 4)])
+def test_of_more_equal_rows_than_run_the_lowest_is_chosen(few, monkeypatch):
+    """Rows of six kinds, all as good as each other, in another order than that of their kinds."""
+    order = np.random.default_rng(1).permutation(60)
+    kinds = np.repeat(np.eye(6), 10, axis=0)[order].astype(np.float32)
+    problem = posed([kinds, kinds[:, ::-1].copy()], 6, (1.0, 1.0))
+    monkeypatch.setattr(frontiers, "FEW", few)
+    lowest = np.sort(np.unique(kinds.argmax(axis=1), return_index=True)[1])
+    assert run(Greedy(problem)).state.indices.tolist() == lowest.tolist()
+
+
 def test_greedy_keeps_the_rules():
     views, eps = views_of(0), (1.0, 1.0)
     groups = np.arange(18) % 3

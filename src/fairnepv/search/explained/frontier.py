@@ -4,8 +4,9 @@ Beside a set every row has c_i, its variance given the set, and b_i, what its re
 the pool; adding it brings b_i / c_i (docs/method.md#explained-variance). A pick has a direction d
 and a second one, z = N G d, and changes c_i by -f^2 and b_i by -2 f q + f^2 gamma, for the products
 f and q of row i with them. These gains are not submodular, so no old one bounds a new one: some
-picks are made among the rows that score highest, one pass tells all rows of them, and a pick only
-holds if no row beside those would have been better when it was made.
+picks are made among the few rows that score highest, one pass tells all rows of them, and a pick
+only holds if no row beside those would have been better when it was made. The few hear of their
+picks the same way: these are made, with all digits, among the fewer that score highest of them.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Runners:
         self.rows, self.open = rows, np.ones(len(rows), dtype=bool)
         self._views, self._trails, self._t = pool.views, trails, t
         self._place, self._eps = pool.place, pool.eps
-        self._blocks = [view.gather(rows) for view in pool.views]
+        self._features = [view.gather(rows).features() for view in pool.views]
         xp, shape = self._place.xp, (len(trails[0].gammas), len(rows))
         like: Any = {"dtype": xp.float64, "device": self._place.device}
         self._f = [xp.zeros(shape, **like) for _ in pool.views]
@@ -98,7 +98,9 @@ class Runners:
         t = self._t
         for q, trail in enumerate(self._trails):
             f, gamma = self._f[q], float(gains[q])
-            column = columns_of(self._views[q], self.rows[at : at + 1])[:, 0]
+            view, features = self._views[q], self._features[q]
+            alone = self.rows[at : at + 1]
+            column = features[at] if view.array_anchors else columns_of(view, alone)[:, 0]
             trail.follow(column, f[:t, at], float(c[q]), gamma, t)
             along, second = self._products(q, trail.columns(t, t + 1), 1)
             f[t] = along[0]
@@ -109,6 +111,5 @@ class Runners:
 
     def _products(self, q: int, columns: Any, s: int) -> tuple[Any, Any]:
         """(s, m) of the rows with directions and with second ones, in float64."""
-        block = self._blocks[q]
-        found = self._place.put(block.onto(block.place.put(columns))).T
+        found = self._place.put(self._features[q] @ columns).T
         return found[:s], found[s:]
