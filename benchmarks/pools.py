@@ -36,6 +36,21 @@ def openmoji_minilm() -> dict[str, Any]:
     return {name: X.astype(np.float64) for name, X in openmoji().views.items()}
 
 
+def words(n: int, columns: int) -> Any:
+    """Simulated TF-IDF: texts of 5 to 40 words, half of them from the run of words of a topic."""
+    rng = np.random.default_rng(2)
+    rows = np.repeat(np.arange(n), rng.integers(5, 41, size=n))
+    begins = rng.integers(columns, size=200)[rng.integers(200, size=n)]  # the topic of a text
+    common = 1.0 / np.arange(1, columns + 1) ** 0.9
+    anybody = rng.choice(columns, size=len(rows), p=common / common.sum())
+    own = (begins[rows] + rng.geometric(0.1, size=len(rows))) % columns
+    which = np.where(rng.random(len(rows)) < 0.5, own, anybody)
+    counts = sp.csr_array(sp.coo_array((np.ones(len(rows)), (rows, which)), (n, columns)))
+    idf = 1.0 + np.log(n / (1.0 + np.bincount(counts.indices, minlength=columns)))
+    counts.data *= idf[counts.indices]
+    return counts.astype(np.float32)
+
+
 def synthetic() -> dict[str, Any]:
     """The paper's instance (simulated): 15 candidates, diagonal kernels."""
     return dict(paper_instance())

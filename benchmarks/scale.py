@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from pools import words
 from sections import markdown, provenance, publish
 
 _EVERY = 0.02  # seconds
@@ -32,7 +33,8 @@ class Case:
     n: int
     k: int
     dense: tuple[int, ...]  # widths
-    words: int = 0  # columns of a sparse view with 50 non-zeros per row
+    words: int = 0  # columns of a sparse view
+    texts: bool = False  # whether that is TF-IDF of short texts, or 50 non-zeros per row
     dtype: str = "float32"
     shards: int = 0  # files on disk; 0: an array in memory
     options: dict[str, Any] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Case:
 
 _FAST = {"effort": "fast", "certify": False}
 _SEARCH = {"certify": False}
+_SHARES = {**_FAST, "objective": "representative"}
 CASES = {
     "dense, fast": Case(200_000, 100, (256,), options=_FAST),
     "dense, balanced": Case(200_000, 100, (256,), options=_SEARCH),
@@ -58,6 +61,7 @@ CASES = {
     "sparse, relaxed": Case(
         50_000, 50, (128,), 20_000, options={"effort": "fast", "method": "nepv", "certify": False}
     ),
+    "texts, representative": Case(100_000, 200, (256,), 50_000, texts=True, options=_SHARES),
     "shards, fast": Case(500_000, 100, (256,), dtype="float16", shards=8, options=_FAST),
     "small": Case(2_000, 20, (64, 64)),
 }
@@ -68,6 +72,9 @@ LARGE = {
     "sparse million, fast": Case(1_000_000, 200, (256,), 50_000, options=_FAST),
     "sparse million, balanced": Case(1_000_000, 200, (256,), 50_000, options=_SEARCH),
     "sparse million, certified": Case(1_000_000, 200, (256,), 50_000, options={"gap": 5e-3}),
+    "a million texts, representative": Case(
+        1_000_000, 200, (256,), 50_000, texts=True, options=_SHARES
+    ),
 }
 
 
@@ -104,14 +111,16 @@ def write_pool(case: Case, folder: Path) -> None:
             block = rng.standard_normal((len(rows), p), dtype=np.float32)
             block += centres[rng.integers(50, size=len(rows))]
             np.save(folder / f"view{q}" / f"{s:04}.npy", block.astype(case.dtype))
-    if case.words:
+    if case.texts:
+        sp.save_npz(folder / "words.npz", words(case.n, case.words), compressed=False)
+    elif case.words:
         common = 1.0 / np.arange(1, case.words + 1) ** 0.7
         columns = rng.choice(case.words, size=(case.n, 50), p=common / common.sum())
         values = rng.random(columns.shape, dtype=np.float32) + 0.1
         indptr = np.arange(0, columns.size + 1, 50)
-        words = sp.csr_array((values.ravel(), columns.ravel(), indptr), (case.n, case.words))
-        words.sum_duplicates()
-        sp.save_npz(folder / "words.npz", words, compressed=False)
+        table = sp.csr_array((values.ravel(), columns.ravel(), indptr), (case.n, case.words))
+        table.sum_duplicates()
+        sp.save_npz(folder / "words.npz", table, compressed=False)
 
 
 def read_pool(case: Case, folder: Path) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def test_second_norms(storage):
 # --- greedy ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("few", [1024, 3], ids=["all rows run", "three do"])
+@pytest.mark.parametrize("few", [(1024,), (3,), (9, 3)], ids=["all rows run", "three", "levels"])
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_is_the_twin(seed, few, monkeypatch):
     monkeypatch.setattr(frontiers, "FEW", few)
@@ -147,7 +147,7 @@ def test_greedy_is_the_twin(seed, few, monkeypatch):
 
 def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
     """After a batch, after a rebuild, in float32 and in float64."""
-    monkeypatch.setattr(frontiers, "FEW", 5)
+    monkeypatch.setattr(frontiers, "FEW", (20, 5))
     rng = np.random.default_rng(3)
     views = [rng.standard_normal((300, p)).astype(np.float32) / p**0.5 for p in (6, 12)]
     problem = posed(views, 12, (1.0, 0.5))
@@ -159,7 +159,7 @@ def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
         rebuilt = ExplainedFrontier(problem, judge, grown.indices, coarse=False)
         np.testing.assert_allclose(grown.gains(), rebuilt.gains(), rtol=1e-4, atol=1e-7)
     rebuilt = ExplainedFrontier(problem, judge, grown.indices)
-    rebuilt._look_closer()
+    rebuilt._look_closer_than(0.0)
     exact = ExplainedFrontier(problem, judge, grown.indices, coarse=False)
     np.testing.assert_allclose(rebuilt.gains(), exact.gains(), rtol=1e-9)
     assert rebuilt.best_addition() == grown.best_addition()
@@ -170,10 +170,21 @@ def test_float32_decides_nothing(monkeypatch):
     views = [rng.standard_normal((800, p)).astype(np.float32) for p in (8, 16)]
     problem = posed([Phi / np.linalg.norm(Phi, axis=1)[:, None] for Phi in views], 40, (1.0, 1.0))
     found = run(Greedy(problem)).state.indices
-    monkeypatch.setattr(frontiers, "FEW", 16)
+    monkeypatch.setattr(frontiers, "FEW", (100, 16))
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
     monkeypatch.setattr(frontiers, "COARSEST", -1.0)
     assert run(Greedy(problem)).state.indices.tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("few", [(4,), (12, 4)])
+def test_of_more_equal_rows_than_run_the_lowest_is_chosen(few, monkeypatch):
+    """Rows of six kinds, all as good as each other, in another order than that of their kinds."""
+    order = np.random.default_rng(1).permutation(60)
+    kinds = np.repeat(np.eye(6), 10, axis=0)[order].astype(np.float32)
+    problem = posed([kinds, kinds[:, ::-1].copy()], 6, (1.0, 1.0))
+    monkeypatch.setattr(frontiers, "FEW", few)
+    lowest = np.sort(np.unique(kinds.argmax(axis=1), return_index=True)[1])
+    assert run(Greedy(problem)).state.indices.tolist() == lowest.tolist()
 
 
 def test_greedy_keeps_the_rules():

@@ -47,6 +47,10 @@ class RowBlock(Protocol):
         """The calibrated rows, (b, p) float64: an array, or CSR for a sparse view."""
         ...
 
+    def coarse_features(self) -> Any:
+        """`features` in float32 where that is quicker."""
+        return self.features()
+
     def squared_norms(self) -> Array:
         """(b,) diagonal of the kernel on these rows, ridge excluded."""
         ...

@@ -108,6 +108,11 @@ class Place:
         rows, columns = np.nonzero(matrix > least)
         return rows, columns
 
+    def some_of(self, marked: Any) -> Any:
+        """Positions (m,) of the rows that are marked (b,), few as a rule; or all, where to count
+        them takes longer than to compute with all."""
+        return np.flatnonzero(marked)
+
     def nth_largest(self, values: Any, n: int) -> float:
         """The value (b,) that n - 1 others are at least as large as."""
         return float(np.partition(values, len(values) - n)[len(values) - n])

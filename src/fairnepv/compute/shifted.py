@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fairnepv.compute.place import HOST
+
 
 class ShiftedRows:
     """rows - weights @ means: CSR (b, p), of SciPy or PyTorch, and dense (b, r) and (r, p)."""
@@ -30,10 +32,10 @@ class ShiftedRows:
         if not sp.issparse(self.rows):
             return self @ other.toarray().T
         products = (self.rows @ other.rows.T).toarray()
-        products -= self.weights @ (other.rows @ self.means.T).T
-        products -= (self.rows @ other.means.T) @ other.weights.T
-        products += self.weights @ (self.means @ other.means.T) @ other.weights.T
-        return products
+        means = self.weights @ (self.means @ other.means.T) - self.rows @ other.means.T
+        left = np.hstack([means, -self.weights])
+        right = np.hstack([other.weights, other.rows @ self.means.T])
+        return HOST.add_product(products, left, right.T)  # once over what is dense
 
     @property
     def T(self) -> ShiftedColumns:

@@ -16,14 +16,16 @@ from fairnepv.planning.stages import (
 )
 from fairnepv.problem import Problem
 from fairnepv.search.effort import ARRAYS, Effort, arena_rows
-from fairnepv.search.explained.frontier import FEW, MOST, TOLD
+from fairnepv.search.explained.frontier import MOST, TOLD, field_sizes
 from fairnepv.views import Pool
 from fairnepv.views.moments import SAMPLE, TARGETS, WIDEST_MOMENTS
 
-_TOLD_TWICE = 1.25  # times the columns of greedy's picks: some do not hold, and are made again
+_TOLD_TWICE = 1.1  # times the columns of greedy's picks: some do not hold, and are made again
 _FIRST_PASSES = 6  # of greedy, which trusts few picks at first
 _HEIGHTS = 70  # numbers that are moved in one of its passes, by row and view
-_ON_THE_WAY = 10  # arrays of a view that tell what rows had to gain before each of some picks
+_ON_THE_WAY = 12  # numbers that tell what a row had to gain in a view before each of some picks
+_RACES = 6  # picks that are made among the same few rows
+_TARGETED = 48.0  # bytes that are moved for a row and a row that the moments of a view act through
 _PICK_CALLS = 14  # of a pick among few rows
 _RUNGS = 4  # rows that a slot may be exchanged for, of those that one pass has found
 _ARENA = 8  # arrays (m, k) of a view among few rows
@@ -68,7 +70,8 @@ class ExplainedCount(Count):
         making += [self._blocks(2 * t, v.feature_bytes + 40.0 * t) for v in self.wide]
         between = 2.0 * self.n * sum(float(v.p) ** 2 for v in self.narrow)
         between += sum(float(v.stored) for v in self.wide) * t
-        work = Work(2, between=between, double=True)
+        moved = _TARGETED * self.n * t * len(self.wide)
+        work = Work(2, between=between, moved=moved, double=True)
         return self.stage("second moments", max(making) + 32.0 * self.n, work)
 
     # Searches.
@@ -78,24 +81,31 @@ class ExplainedCount(Count):
         each. `supported`: once more among the rows that a bound uses."""
         n, M, k, P = self.n, self.M, self.k, self.P
         most = max(1, min(MOST, k, TOLD // (2 * n * M)))
-        told = 16.0 * n * M * most * 2  # in float64, by blocks and as a whole
-        beside = 8.0 * n * most * (_ON_THE_WAY + 3 * M)
-        held = 4.0 * n * P if n > FEW and n * P <= self.problem.means.table else 0.0
-        widest, few = max(v.p for v in self.views), min(FEW, n)
+        number = 4.0 if self.single else 8.0
+        told = number * (2 * M * most + 2 * M + 1)  # of every row; and while few hold of many
+        beside = 3 * number * most
+        some, few = field_sizes(n, self.problem.pool.row_width)
+        held = 4.0 * n * P if n > few and n * P <= self.problem.means.table else 0.0
+        widest = max(v.p for v in self.views)
         runners = 8.0 * few * (P + 3 * widest) + 8.0 * few * k * (M + 4) + 48.0 * k * P
+        runners += 24.0 * few * self.targets if self.wide else 0.0
+        near = 8.0 * most * (_ON_THE_WAY + 3 * M)
+        field = some * (self.feature_bytes + 4.0 * P * bool(held) + told + near)
         converting = held + self._blocks(P, self.feature_bytes + 16.0 * P)
         width = 4 * M * most
-        telling = told + beside + self._blocks(width, self.block_bytes + 16.0 * width)
-        memory = float(n * (72 * M + 64)) + held + max(converting, telling) + runners
+        telling = n * (told + beside) + self._blocks(width, self.block_bytes + 2 * told + near)
+        memory = float(n * (72 * M + 64)) + held + max(converting, telling) + runners + field
         runs = SUPPORTED if supported else 1.0
-        passes = runs * (_TOLD_TWICE * k / most + (_FIRST_PASSES if n > FEW else 1))
+        passes = runs * (_TOLD_TWICE * k / most + (_FIRST_PASSES if n > few else 1))
         told_of = _TOLD_TWICE * 2 * k
-        number = 4.0 if self.single else 8.0
         # Rows are converted once where they are held; each pick goes through the few.
         moved = runs * _TOLD_TWICE * 6 * number * n * M * k + 6.0 * held
         moved += passes * 8.0 * _HEIGHTS * n * (M + 1)
+        moved += runs * 12.0 * float(k) ** 2 * P  # directions, each against those before
         between = runs * k * float(few) * (2 * P + M * k)
-        between += runs * k * sum(float(v.p) ** 2 for v in self.narrow)
+        races = 1.0 + k / _RACES
+        between += runs * (k + few * races) * sum(float(v.p) ** 2 for v in self.narrow)
+        between += runs * told_of * float(some) * sum(v.p for v in self.narrow)
         work = Work(
             passes,
             columns=runs * told_of,

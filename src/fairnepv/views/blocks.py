@@ -50,6 +50,12 @@ class DenseBlock(RowBlock):
     def features(self) -> Any:
         return self._rows if self._scale is None else self._rows * self._scale
 
+    def coarse_features(self) -> Any:
+        if not self._single:
+            return self.features()
+        rows = self._single_rows
+        return rows if self._scale is None else rows * self.place.single(self._scale)
+
     def squared_norms(self) -> Any:
         return self.place.square_sums(self.features())
 
@@ -77,9 +83,14 @@ class DenseBlock(RowBlock):
             product = self._rows @ self.place.double(anchor).T
         return product, self._scale
 
+    @property
+    def _single_rows(self) -> Any:
+        if self._mean is None:
+            return self.place.single(self.data)
+        return self.place.less_single(self.data, self._mean)
+
     def _single_product(self, anchor: Any) -> Any:
-        place, rows, columns = self.place, self.data, self.place.single(anchor)
-        rows = place.single(rows) if self._mean is None else place.less_single(rows, self._mean)
+        place, rows, columns = self.place, self._single_rows, self.place.single(anchor)
         if place.asynchronous:
             return rows @ columns.T
         if 1 < len(columns) <= _THIN:
