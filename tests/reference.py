@@ -829,3 +829,52 @@ def tiered_greedy(Ls: Kernels, shards: Sequence[Subset], k: int, tau: float) -> 
         if fair_score(Ls, S, tau) > fair_score(Ls, best, tau) + TIE:
             best = S
     return best
+
+
+# --- Local convergence (Theorem 2; docs/method.md#local-convergence) ------------------------------
+
+
+def tangent_basis(V: Array) -> list[Array]:
+    """An orthonormal basis of the tangents x with V^T x = 0, k (n - k) of them."""
+    n, k = V.shape
+    rest = np.linalg.qr(np.hstack([V, np.eye(n)]))[0][:, k:]
+    return [np.outer(rest[:, i], np.eye(k)[j]) for i in range(n - k) for j in range(k)]
+
+
+def scf_jacobian(Ls: Kernels, V: Array, tau: float, alpha: float, sigma: float) -> Array:
+    """The derivative of a step of Algorithm 1 at a stationary V, by central differences."""
+    basis, h = tangent_basis(V), 1e-5
+    columns = []
+    for x in basis:
+        ahead = scf_step(Ls, polar(V + h * x), tau, alpha, sigma)
+        behind = scf_step(Ls, polar(V - h * x), tau, alpha, sigma)
+        columns.append([float(np.sum(y * (ahead - behind)) / (2 * h)) for y in basis])
+    return np.array(columns).T
+
+
+def sensitivity(Ls: Kernels, V: Array, tau: float, sigma: float, x: Array) -> float:
+    """||H(V + h x) - H(V)||_2 over the chordal distance of the two, whose supremum is Theorem 2's
+    C."""
+    near = polar(V + 1e-6 * x)
+    change = H(Ls, near, tau, sigma) - H(Ls, V, tau, sigma)
+    return float(np.linalg.norm(change, 2) / chordal(near, V))
+
+
+# --- Eigenvalues from above (docs/method.md#eigenvalues-from-above) -------------------------------
+
+
+def largest_by_lagrange(
+    low: Array, total: float, squares: float, rank: int, k: int, a: float, b: float
+) -> float:
+    """What multipliers a (any) and b > 0 prove of sum_{i <= k} log lambda_i, with `low` <= lambda,
+    sum lambda = total, sum lambda^2 <= squares: the maximum of the Lagrangian, value by value."""
+    value = a * total + b * squares
+    for i in range(rank):
+        least = float(low[i]) if i < len(low) else 0.0
+        if i < k:  # log x - a x - b x^2 is largest where 2 b x^2 + a x = 1
+            x = max(least, (-a + math.sqrt(a * a + 8 * b)) / (4 * b))
+            value += math.log(x) - a * x - b * x * x
+        else:
+            x = max(least, -a / (2 * b))
+            value += -a * x - b * x * x
+    return value

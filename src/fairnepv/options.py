@@ -84,7 +84,8 @@ methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
 solver: accelerated, dual (solved globally, for representative), or Algorithm 1 of the paper:
     plain, damped, shifted, damped-shifted.
-start: Where to begin: spectral or random. -- Or a frame (n, k), or k rows.
+start: Where to begin: spectral, random (uniform on all frames) or sketch (random, and mostly what
+    the views have most of). -- Or a frame (n, k), or k rows.
 tol: Residual at which to stop; the paper's unscaled one for Algorithm 1. -- That is k
     ||A_perp||_F for 'accelerated', ||A - V/k||_F for Algorithm 1, and for 'dual' how far the bound
     is above the value.

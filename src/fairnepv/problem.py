@@ -39,6 +39,8 @@ class Stream(IntEnum):
     RELAXED_SAMPLE = 5  # sets drawn from the relaxed x, by sample
     COVERAGE = 6  # rows that coverage is measured on
     FILLED = 7  # rows of a set that was cut short
+    SPECTRUM = 8  # vectors that eigenvalues of a wide view are bounded by, by view
+    LOT = 9  # sets that a score is held against, by draw
 
 
 @dataclass(frozen=True)

@@ -366,7 +366,7 @@ def conflicted(seed: int) -> Case:
 @pytest.mark.parametrize(
     "case", [*cases.SMALL, *map(conflicted, (13, 19, 45))], ids=lambda case: case.name
 )
-@pytest.mark.parametrize("start", ["spectral", "random", "frame in the range", "selector"])
+@pytest.mark.parametrize("start", ["spectral", "sketch", "frame in the range", "selector"])
 def test_the_same_start_leads_to_the_same_subspace_in_both_coordinates(case, start):
     if start == "selector" and case.name.startswith("conflicted"):
         pytest.skip("a coordinate frame sticks out of the range, so the two starts differ")
@@ -386,15 +386,18 @@ def test_the_same_start_leads_to_the_same_subspace_in_both_coordinates(case, sta
 
 @pytest.mark.sample
 @SMALL
-@pytest.mark.parametrize("start", ["spectral", "random", "frame in the range"])
+@pytest.mark.parametrize("start", ["spectral", "sketch", "frame in the range"])
 def test_starts_in_the_range_are_the_same_subspace_in_both_coordinates(case, start):
     problem = problem_of(case)
     reduced = Reduced(problem.pool)
     if case.k >= reduced.dimension:
         pytest.skip("degenerate")
     given = in_range(case) if start.startswith("frame") else start
-    ambient = start_frame(problem, Ambient(problem.pool), given)
-    assert reference.chordal(ambient, reduced.lift(start_frame(problem, reduced, given))) < 1e-9
+    ambient, whole = start_frame(problem, Ambient(problem.pool), given)
+    frame, held = start_frame(problem, reduced, given)
+    assert whole
+    assert held
+    assert reference.chordal(ambient, reduced.lift(frame)) < 1e-9
 
 
 def test_variants_run_alike_in_both_coordinates():
@@ -403,7 +406,7 @@ def test_variants_run_alike_in_both_coordinates():
     for name in VARIANTS:
         solver = make_solver(name, k=case.k, max_steps=20)
         one, other = (
-            relax(problem, solver, start="random", coordinates=kind(problem.pool))
+            relax(problem, solver, start="sketch", coordinates=kind(problem.pool))
             for kind in (Ambient, Reduced)
         )
         np.testing.assert_allclose(
@@ -487,7 +490,7 @@ def test_spectral_start_is_nearly_the_dominant_subspace_of_the_averaged_kernel(c
     where = coordinates(problem.pool)
     if case.k >= where.dimension:
         pytest.skip("degenerate")
-    V = where.lift(start_frame(problem, where, "spectral"))
+    V = where.lift(start_frame(problem, where, "spectral")[0])
     average = reference.averaged_kernel(kernels_of(case))
     dominant = reference.top_eigenvectors(average, case.k)
     captured = np.trace(V.T @ average @ V) / np.trace(dominant.T @ average @ dominant)
@@ -970,7 +973,7 @@ def test_pairs_do_what_their_rows_do(case, sparse):
     rng = np.random.default_rng(1)
     spanned = Spanned(problem.pool)
     geometry = spanned.maps.geometry
-    V = start_frame(problem, spanned, "random")
+    V = start_frame(problem, spanned, "sketch")[0]
     X = geometry.random(V, rng)
     rows = rows_of(V, Phi)
     np.testing.assert_allclose(rows.T @ rows, np.eye(case.k), atol=1e-8)
@@ -1033,7 +1036,7 @@ def test_every_solver_runs_in_the_span(name):
     problem = problem_of(case)
     solver = make_solver(name, k=case.k, max_steps=45)
     one, other = (
-        relax(problem, solver, start="random", coordinates=kind(problem.pool))
+        relax(problem, solver, start="sketch", coordinates=kind(problem.pool))
         for kind in (Spanned, Ambient)
     )
     steps = min(len(one.trace), len(other.trace), 12)
@@ -1156,10 +1159,10 @@ def test_a_start_in_haste_is_a_frame_of_the_last_block(kind, monkeypatch):
     values = {}
     for name, seconds in (("hasty", 1e6), ("whole", None)):
         with limited(Limit(None if seconds is None else now() + seconds)):
-            frame = start_frame(problem, coordinates, "spectral")
+            frame = start_frame(problem, coordinates, "spectral")[0]
         lifted = coordinates.lift(frame)
         np.testing.assert_allclose(lifted.T @ lifted, np.eye(4), atol=1e-10)
         values[name] = sum(np.vdot(Z, Z) for Z in coordinates.maps.adjoint(frame))
-    frame = start_frame(problem, coordinates, "random")
+    frame = start_frame(problem, coordinates, "sketch")[0]
     drawn = sum(np.vdot(Z, Z) for Z in coordinates.maps.adjoint(frame))
     assert drawn < values["hasty"] <= values["whole"] * (1 + 1e-9)

@@ -6,6 +6,7 @@ searched for in the same way, whoever asks it.
 
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,18 @@ from fairnepv.loop import MOMENT, Context, check_progress
 from fairnepv.methods import check_method, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
-from fairnepv.objective import scoring_work
+from fairnepv.objective import fair_value, scoring_work, subset_scores
 from fairnepv.options import DIVERSE, SelectOptions, as_objective_wants
-from fairnepv.problem import Problem, by_view
+from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.search import Effort, Found, check_effort, fair_order, greedy, misses_floors
 from fairnepv.views.base import Indices
 
 # Parts of the time that is left, for what comes before the search.
 FLOORS, BOUND = 0.2, 0.4
-_HASTE = 0.1  # of the time that is left, at most: what putting a set in order may take of it
+_LOTS = 5  # sets that are drawn to see what lots score
+_HASTE = (
+    0.1  # of the time that is left, at most: what putting a set in order, or a lot, may take of it
+)
 
 
 def check_search(options: SelectOptions) -> SelectOptions:
@@ -71,10 +75,28 @@ def shards_wanted(problem: Problem, options: SelectOptions) -> tuple[int, ...]:
 def prove(
     problem: Problem, gap: float, session: Context, effort: Effort | None = None
 ) -> Certificate:
-    """The bound on what any set can score, as far as an effort goes; without one, to the gap."""
+    """The bound on what any set can score, as far as an effort goes; without one, to the gap. And
+    what lots score, without which a share of the bound says little."""
     products = np.inf if effort is None else effort.bound
     with block_threads(problem.work()):
-        return make_certificate(problem, gap=gap, session=session, products=products)
+        certificate = make_certificate(problem, gap=gap, session=session, products=products)
+        return replace(certificate, random_scores=_scores_of_lots(problem, session))
+
+
+def _scores_of_lots(problem: Problem, session: Context) -> tuple[float, ...]:
+    """F of some sets drawn under the same rules, each uniformly where there are no quotas; of fewer
+    where scoring them would take more of the time that is left than it is worth."""
+    scores: list[float] = []
+    seconds, rules = seconds_for(scoring_work(problem)), problem.constraints
+    for draw in range(_LOTS):
+        if session.stopped or (session.left is not None and seconds > _HASTE * session.left):
+            break
+        with session.absorbing_interruption():
+            tickets = problem.rng(Stream.LOT, draw).random(problem.n)
+            drawn = rules.best_set(tickets, problem.k)
+            d = subset_scores(problem.pool, drawn, problem.utility)
+            scores.append(fair_value(problem, d))
+    return tuple(scores)
 
 
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:

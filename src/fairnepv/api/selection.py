@@ -217,6 +217,14 @@ class Selection(Score):
         bound = self.upper_bound
         return None if bound is None else self.units.efficiency(self.fair_score, bound)
 
+    @property
+    def random_efficiency(self) -> float | None:
+        """The same of what lots reach, which the certificate has drawn: the mean score of
+        `certificate.random_scores`. None where there is no certificate, or was no time to draw."""
+        lots = None if self.certificate is None else self.certificate.random_score
+        bound = self.upper_bound
+        return None if bound is None or lots is None else self.units.efficiency(lots, bound)
+
 
 @dataclass(frozen=True, eq=False)
 class Optimum(SubsetScore):

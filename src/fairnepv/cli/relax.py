@@ -16,7 +16,7 @@ from fairnepv.cli.outputs import Report, print_json, show
 @cli.library_option("solver")
 @cli.library_option("alpha", type=float)
 @cli.library_option("sigma", type=float)
-@cli.library_option("start", type=click.Choice(["spectral", "random"]))
+@cli.library_option("start", type=click.Choice(["spectral", "random", "sketch"]))
 @cli.library_option("tol")
 @cli.library_option("max_steps", type=click.IntRange(min=1))
 @cli.time_limit_option

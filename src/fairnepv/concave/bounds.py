@@ -44,16 +44,23 @@ class Certificate:
     duality_gap: float  # how much of the bound a longer run could take away; inf: nobody knows
     by_view: Mapping[str, float]  # no such k items bring this view alone above this
     weights: Mapping[str, float]  # of the views in the proof; where they are large, views bind
-    spectral_bound: float  # [FairNEPv, appendix B]
-    spectral: Mapping[str, float]  # U_{k,q}; Hadamard's bound where `rules` says 'diagonal'
-    diagonal: Mapping[str, float]  # Hadamard's bound
+    spectral_bound: float  # on all frames [FairNEPv, appendix B]; or more, see `rules`
+    spectral: Mapping[str, float]  # U_{k,q}, or more where `rules` says 'trace'
+    diagonal: Mapping[str, float]  # Hadamard's bound, on sets of rows
     ranks: Mapping[str, int | None]  # numerical rank; None where the eigenvalues are not known
-    rules: Mapping[str, str]
+    rules: Mapping[str, str]  # 'spectral', or 'trace': eigenvalues bounded by their sum
     status: Status
     proof: Proof = field(repr=False)  # dual variables, by which anybody can check the bounds
     support: Indices = field(repr=False)  # rows of the relaxed solution
     relaxed: Floats = field(repr=False)  # its values there, from 0 to 1, summing to k
     notes: tuple[str, ...] = ()
+    random_scores: tuple[float, ...] = ()  # F of sets drawn at random, if there was time for any
+
+    @property
+    def random_score(self) -> float | None:
+        """What lots reach: the mean of those scores."""
+        scores = self.random_scores
+        return sum(scores) / len(scores) if scores else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +101,7 @@ def certify(
     joint = _solve(problem, gap, context, part=part, products=products)
     alone = _views_alone(problem, joint, gap, context, products)
     cut = [s.status for s in (joint, *alone) if s.status.stops_everything]
-    spectral = spectral_bounds(problem, context)
+    spectral = spectral_bounds(problem, context, hurries=np.isfinite(products))
     interrupted = context.stopped is Status.INTERRUPTED
     status = Status.INTERRUPTED if interrupted else next(iter(cut), joint.status)
     bounds = np.array([solved.bound for solved in alone])
@@ -111,7 +118,7 @@ def certify(
         spectral=by_view(pool, spectral.bounds),
         diagonal=by_view(pool, spectral.diagonal),
         ranks=ranks,
-        rules={name: "diagonal" if ranks[name] is None else "spectral" for name in ranks},
+        rules={name: "trace" if ranks[name] is None else "spectral" for name in ranks},
         status=status,
         proof=Proof(Terms.of(problem), upper, views, joint.dual, proofs),
         support=support,

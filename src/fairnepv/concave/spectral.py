@@ -1,4 +1,7 @@
-"""Bounds without a solver: eigenvalues [FairNEPv, appendix B], and Hadamard's inequality."""
+"""Bounds without a solver: eigenvalues [FairNEPv, appendix B], and Hadamard's inequality.
+
+The first bound all frames, the second sets of rows alone: neither stands in for the other.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,6 +9,7 @@ import numpy as np
 
 from fairnepv.compute import few_threads
 from fairnepv.compute.clock import expect
+from fairnepv.concave.leading import by_passes, by_trace
 from fairnepv.loop import Context
 from fairnepv.objective import UTILITIES, Utility, utility_of
 from fairnepv.problem import DEFAULT_UTILITY, WIDEST_GRAM, Problem
@@ -15,30 +19,37 @@ from fairnepv.views.base import Floats
 _CHEAP = 1.2e10  # multiply-adds of eigenvalues that any problem is worth: a fraction of a second
 _EIGENVALUES = 4.0 / 3.0  # operations, times the cube of the columns
 _PRODUCTS = 10.0  # and besides so many of its products of all features with k vectors
+_HURRIED = 1.0 / 16  # of that work, for a bound beside the one that a search goes by
 _DIVERSE = UTILITIES[DEFAULT_UTILITY]
 
 
 class Spectral(NamedTuple):
-    """U_{k,q} of every view; Hadamard's bound where the eigenvalues are not known."""
+    """U_{k,q} of every view, or at least that where not all of its eigenvalues are known."""
 
     bounds: Floats  # (M,)
-    diagonal: Floats  # (M,) Hadamard's bound, for every view
+    diagonal: Floats  # (M,) Hadamard's bound
     ranks: list[int | None]  # numerical rank; None where the eigenvalues are not known
 
 
-def spectral_bounds(problem: Problem, session: Context) -> Spectral:
-    """The bounds of every view that need no solver; what there is no time for is left out."""
+def spectral_bounds(problem: Problem, session: Context, hurries: bool = False) -> Spectral:
+    """The bounds of every view that need no solver; where eigenvalues are not worth their work, by
+    what their sum leaves, and less work goes into that where the caller is in a hurry."""
     pool, k, utility = problem.pool, problem.k, utility_of(problem)
     diagonal = np.array([diagonal_bound(view, k, utility) for view in pool.views])
-    bounds = diagonal.copy()
-    ranks: list[int | None] = [None] * len(bounds)
+    lams = [by_trace(problem, q) for q in range(len(pool.views))]
+    ranks: list[int | None] = [None] * len(lams)
     for q, view in enumerate(pool.views):
-        if not knows_spectrum(problem, view) or session.stopped:
-            continue
+        if session.stopped:
+            break
         with session.absorbing_interruption():
-            lam = _eigenvalues(pool, q, utility.spectral_gram(view))
-            bounds[q] = spectral_bound(lam, view, k, utility)
+            if not knows_spectrum(problem, view):
+                worth = affordable_spectrum(problem)
+                lams[q] = by_passes(problem, q, _HURRIED * worth if hurries else worth)
+                continue
+            lams[q] = lam = _eigenvalues(pool, q, utility.spectral_gram(view))
             ranks[q] = int((lam > len(lam) * np.finfo(np.float64).eps * lam[0]).sum())
+    pairs = zip(lams, pool.views, strict=True)
+    bounds = np.array([spectral_bound(lam, view, k, utility) for lam, view in pairs])
     return Spectral(bounds, diagonal, ranks)
 
 

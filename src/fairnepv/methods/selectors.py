@@ -178,7 +178,7 @@ def _further_starts(problem: Problem, plan: Plan) -> Iterator[Start]:
             yield partial(_sampled_start, problem, plan.certificate, sample)
     if problem.means.relaxation:
         yield partial(nepv_start, problem, plan.oversampling)
-        yield partial(nepv_start, problem, plan.oversampling, start="random")
+        yield partial(nepv_start, problem, plan.oversampling, start="sketch")
     if len(names) > 1 and problem.floors is None:
         known = baselines(names)
         for name in (*(f"{name}-only" for name in names), *_SEARCHED_RIVALS):

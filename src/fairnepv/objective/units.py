@@ -25,7 +25,7 @@ class Nats:
     plain_axis = "d, nats per item"  # where scores are drawn as they are
     noticeable = "1%"  # what a difference of 0.01 is
     # Bounds without a solver, by eigenvalues and by the lengths of rows: in a sentence, in tables.
-    spectral, by_lengths = "the paper's spectral bound", "Hadamard's"
+    spectral = "the paper's spectral bound"
     spectral_mark, lengths_mark = "spectral", "Hadamard"
 
     def shown(self, score: float) -> str:
@@ -66,7 +66,7 @@ class Shares(Nats):
     best = "the best possible"
     axis = plain_axis = "share of variance explained"
     noticeable = "1 percentage point"
-    spectral, by_lengths = "Ky Fan's bound", "the row lengths'"
+    spectral = "Ky Fan's bound"
     spectral_mark, lengths_mark = "Ky Fan", "lengths"
 
     def shown(self, score: float) -> str:

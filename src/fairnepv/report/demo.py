@@ -22,6 +22,7 @@ from fairnepv.report.figures import (
 )
 from fairnepv.report.records import comparison_record
 from fairnepv.report.terminal import plain_table
+from fairnepv.report.words import beside_lots
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -123,7 +124,7 @@ def _proven(trial: Trial, things: str) -> str:
     return (
         f"Proven: no {ours.settings['k']} {things} score above "
         f"{units.rounded_up(ours.upper_bound)} under `{trial.objective}`; ours score "
-        f"{units.shown(ours.fair_score)}, at least {share:.1f}% of {units.best}."
+        f"{units.shown(ours.fair_score)}, at least {share:.1f}% of {units.best}{beside_lots(ours)}."
     )
 
 

@@ -59,6 +59,8 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         # Of what the lengths of the rows prove it is not known.
         "duality_gap": certificate.duality_gap if math.isfinite(certificate.duality_gap) else None,
         "spectral_by_view": dict(certificate.spectral),
+        "spectral_rules": dict(certificate.rules),
+        "random_scores": list(certificate.random_scores),
         "status": certificate.status.name,
         "notes": list(certificate.notes),
     }
@@ -70,7 +72,7 @@ def selection_record(selection: Selection) -> dict[str, Any]:
     return {
         **_ending(selection.status),
         **score_record(selection),
-        **_fields(selection, "upper_bound", "efficiency"),
+        **_fields(selection, "upper_bound", "efficiency", "random_efficiency"),
         "certificate": None if certificate is None else certificate_record(certificate),
         "settings": dict(selection.settings),
         "calibration": {
@@ -173,10 +175,12 @@ def comparison_columns(comparison: Comparison) -> Table:
 
 def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:
     found = ("value", "view_values", "view_weights", "residual", "curvature", "checked", "steps")
-    bound = relaxation.upper_bound
+    bound, theory = relaxation.upper_bound, relaxation.theorem_2
     return {
         **_ending(relaxation.status),
-        **_fields(relaxation, *found, "k"),
+        **_fields(relaxation, *found, "contraction", "k"),
+        "theorem_2": None if theory is None else theory._asdict(),
+        "notes": list(relaxation.notes),
         **({} if bound is None else {"upper_bound": bound}),
         "solver": _fields(relaxation.solver, "name", "tol", "max_steps", "alpha", "sigma"),
     }

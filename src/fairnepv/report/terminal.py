@@ -118,9 +118,12 @@ def certificate_table(certificate: Certificate) -> RichTable:
     alone = ("bound alone", units.spectral_mark, units.lengths_mark)
     table = _table_of("view", "weight in the proof", *alone)
     for name, bound in certificate.by_view.items():
+        at_most = "<= " if certificate.rules[name] == "trace" else ""
         table.add_row(
             name,
             f"{certificate.weights[name]:.3f}",
-            *map(units.rounded_up, (bound, certificate.spectral[name], certificate.diagonal[name])),
+            units.rounded_up(bound),
+            at_most + units.rounded_up(certificate.spectral[name]),
+            units.rounded_up(certificate.diagonal[name]),
         )
     return table

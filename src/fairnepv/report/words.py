@@ -52,9 +52,17 @@ def _how_good(selection: Selection) -> str:
     share, units = math.floor(1000 * selection.efficiency) / 10, selection.units
     return (
         f"No {selection.settings['k']} items can score above {units.rounded_up(bound)}, so this "
-        f"is at least {share:.1f}% of {units.best} (proven, {_tightness(certificate)}; "
-        f"{_without_solver(certificate)})."
+        f"is at least {share:.1f}% of {units.best}{beside_lots(selection)} (proven, "
+        f"{_tightness(certificate)}; {_without_solver(certificate)})."
     )
+
+
+def beside_lots(selection: Selection) -> str:
+    """What random sets have of the same bound, as it stands behind an efficiency."""
+    lots, certificate = selection.random_efficiency, selection.certificate
+    if lots is None or certificate is None:
+        return ""
+    return f"; random sets have {100 * lots:.1f}%, the mean of {len(certificate.random_scores)}"
 
 
 def units_of(certificate: Certificate) -> Nats:
@@ -69,16 +77,14 @@ def _tightness(certificate: Certificate) -> str:
 
 
 def _without_solver(certificate: Certificate) -> str:
-    """The paper's bound, or what stands in its place where eigenvalues would have taken long."""
+    """The paper's bound, or what it is at most where not all eigenvalues are known."""
     units = units_of(certificate)
     bound = units.rounded_up(certificate.spectral_bound)
-    others = [name for name, rule in certificate.rules.items() if rule == "diagonal"]
+    others = [name for name, rule in certificate.rules.items() if rule == "trace"]
     if not others:
         return f"{units.spectral} is {bound}"
-    if len(others) == len(certificate.rules):
-        return f"{units.by_lengths} bound is {bound}"
     named = ", ".join(map(repr, others))
-    return f"{units.spectral}, with {units.by_lengths} for {named}, is {bound}"
+    return f"{units.spectral} is at most {bound}, with eigenvalues of {named} bounded by their sum"
 
 
 def forecast_summary(forecast: Forecast) -> list[str]:
@@ -103,9 +109,26 @@ def relaxation_summary(relaxation: Relaxation, objective: str = DIVERSE) -> list
     return [
         f"Relaxed value {relaxation.value:.6f} {units.unit} ({values}), objective {objective}.",
         f"Residual {relaxation.residual:.2e} after {steps} steps of {solver!r}.",
+        *_local_convergence(relaxation),
         f"Why the solver stopped: {relaxation.status.value}.",
         f"Checked: {relaxation.checked}.",
+        *(f"Note: {note}." for note in relaxation.notes),
     ]
+
+
+def _local_convergence(relaxation: Relaxation) -> Iterator[str]:
+    """How fast Algorithm 1 was at the end, and what was to be expected at such a point."""
+    if (observed := relaxation.contraction) is not None:
+        yield f"Contraction: the residual changed by a factor of {observed:.4f} a step at the end."
+    if (theory := relaxation.theorem_2) is None:
+        return
+    variant = relaxation.solver.name if relaxation.solver.literal else "plain"
+    outlook = "it converges from nearby" if theory.rate < 1 else "it does not converge to here"
+    yield (
+        f"Theorem 2 here: C = {theory.C:.4g}, delta = {theory.delta:.4g}; the {variant} iteration "
+        f"has a factor of {theory.rate:.4f} per step, so {outlook} (the theorem asks for C below "
+        f"{theory.sufficient:.4g})."
+    )
 
 
 def trace_lines(trace: Table) -> Iterator[str]:

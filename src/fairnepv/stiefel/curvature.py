@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from fairnepv.objective import Point
+from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.stiefel.iteration import affordable
 from fairnepv.views.base import Floats
 
@@ -18,6 +19,7 @@ from fairnepv.views.base import Floats
 @dataclass(frozen=True)
 class Curvature:
     largest: float  # largest Rayleigh quotient found, times `Point.unit`; positive means ascent
+    least: float  # and the least
     direction: Floats  # (n, k) unit tangent vector that attains it
     products: int  # Hessian products spent
     threshold: float
@@ -36,6 +38,9 @@ def largest_curvature(
     that is not zero yet, can feign.
     """
     geometry = point.geometry
+    if geometry is not EUCLIDEAN:  # in a span, what comes after the last direction is rounding
+        k = point.V.shape[1]
+        products = min(products, k * (point.objective.maps.dimension - k))
     products = affordable(point.V.size, products)
     q = geometry.random(point.V, rng)
     size, q = geometry.norm(q), point.project(q)
@@ -54,7 +59,8 @@ def largest_curvature(
         beta = geometry.norm(q)
         betas.append(beta)
     if not basis:  # the tangent space is trivial
-        return Curvature(0.0, np.zeros_like(point.V), 0, threshold)
+        return Curvature(0.0, 0.0, np.zeros_like(point.V), 0, threshold)
     lam, E = eigh_tridiagonal(alphas, betas[: len(alphas) - 1])
     direction = sum(e * b for e, b in zip(E[:, -1], basis, strict=True))
-    return Curvature(point.unit * float(lam[-1]), np.asarray(direction), len(basis), threshold)
+    largest, least = point.unit * float(lam[-1]), point.unit * float(lam[0])
+    return Curvature(largest, least, np.asarray(direction), len(basis), threshold)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_wei
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream, by_view, with_weighed_rows
+from fairnepv.stiefel.contraction import Theorem2, observed_rate
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
     Coordinates,
@@ -39,6 +40,12 @@ _ESCAPES = 5
 _NEAR = 1.0  # residual at which the dual takes over, of the root of its tolerance: values are as
 # close as its square
 _REACHED = (Status.CONVERGED, Status.ROUNDING_FLOOR)
+_IN_N_DIMENSIONS = (
+    "the start leaves the joint range of the views, so the iteration was made in all n dimensions"
+)
+_PROJECTED = (
+    "the start leaves the joint range of the views, and the solver began with its projection on it"
+)
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
 
 
@@ -51,6 +58,7 @@ class Relaxation:
     view_weights: Mapping[str, float]
     residual: float = 0.0
     curvature: float | None = None  # k times the largest curvature found; None if not checked
+    least_curvature: float | None = None  # and the least
     upper_bound: float | None = None  # on all frames, by the dual; None if there was none
     checked: str  # what was checked before the status was given
     status: Status
@@ -59,7 +67,24 @@ class Relaxation:
     coordinates: Coordinates = field(repr=False)
     frame: Floats = field(repr=False)  # in those coordinates
     k: int = field(repr=False)
+    of_log_determinants: bool = field(default=True, repr=False)
+    notes: tuple[str, ...] = ()
     imprint: Imprint | None = field(default=None, repr=False)  # of the rows, for a later look
+
+    @property
+    def contraction(self) -> float | None:
+        """The factor by which the residual of Algorithm 1 shrank per step at the end."""
+        return observed_rate(self.trace)
+
+    @property
+    def theorem_2(self) -> Theorem2 | None:
+        """Whether local convergence of Algorithm 1 was to be expected here [FairNEPv, Theorem 2]:
+        of the variant that ran, and of the plain one after another solver. None where the frame is
+        not known to be stationary, and for an objective that the theorem is not about."""
+        if self.curvature is None or self.least_curvature is None or not self.of_log_determinants:
+            return None
+        both = self.curvature, self.least_curvature
+        return Theorem2.at(both, self.k, self.solver.alpha, self.solver.sigma)
 
     @property
     def steps(self) -> int:
@@ -106,16 +131,24 @@ def relax(
         )
     problem = with_weighed_rows(problem)
     with block_threads(problem.work()):
-        coordinates = coordinates or choose_coordinates(problem)
-        whole_range = small_range(problem, coordinates)
+        chosen = coordinates or choose_coordinates(problem)
+        whole_range = small_range(problem, chosen)
     if whole_range is not None:
-        return _degenerate(problem, solver, coordinates, whole_range)
-    solve = _Solve(problem, coordinates, solver, session or Context())
-    with few_threads(coordinates.products(problem.k)):
+        return _degenerate(problem, solver, chosen, whole_range)
+    note = None
+    with few_threads(chosen.products(problem.k)):
         try:
-            return solve.solve_from(start_frame(problem, coordinates, start))
+            frame, whole = start_frame(problem, chosen, start)
+            if not whole and solver.literal and coordinates is None:
+                chosen, note = coordinates_of(problem, "ambient"), _IN_N_DIMENSIONS
+                frame, _ = start_frame(problem, chosen, start)
+            elif not whole and not isinstance(start, str):
+                note = _PROJECTED
+            solve = _Solve(problem, chosen, solver, session or Context())
+            found = solve.solve_from(frame)
         except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
             raise NumericalError(Status.INDEFINITE.value) from error
+    return found if note is None else replace(found, notes=(note,))
 
 
 class _Solve:
@@ -167,7 +200,7 @@ class _Solve:
             V, status = self._dual(V)
             if status is not Status.MIXED:
                 return V, status, None
-        escapes = _ESCAPES if name in ("accelerated", DUAL) else 0
+        escapes = 0 if self.solver.literal else _ESCAPES
         for attempt in range(escapes + 1):
             V, status = self._iterate(V)
             if status not in _REACHED:
@@ -190,7 +223,7 @@ class _Solve:
     def _iterate(self, V: Floats) -> tuple[Floats, Status]:
         """Algorithm 1, or the ascent, and Newton where that stalls."""
         solver = self.solver
-        if solver.name not in ("accelerated", DUAL):
+        if solver.literal:
             scf = LinearScf if self.objective.utility.linear_on_frames else Scf
             return self._run(scf, V, alpha=solver.alpha, sigma=solver.sigma)
         V, status = self._run(Lbfgs, V)
@@ -278,6 +311,7 @@ class _Solve:
             view_weights=by_view(pool, point.weights),
             residual=point.residual if status.stops_everything else self._residual(point),
             curvature=None if curvature is None else curvature.largest,
+            least_curvature=None if curvature is None else curvature.least,
             checked=checked,
             status=status,
             trace=tuple(self.trace),
@@ -285,6 +319,7 @@ class _Solve:
             coordinates=self.coordinates.released(),
             frame=point.V,
             k=self.problem.k,
+            of_log_determinants=not self.objective.utility.linear_on_frames,
         )
 
 

@@ -34,6 +34,11 @@ class Solver:
     max_passes: int | None = None  # over the rows, after the start
     lanczos_steps: int = 30  # of the look for directions of ascent, two products each
 
+    @property
+    def literal(self) -> bool:
+        """Whether it is a variant of Algorithm 1, whose path is the paper's from frame to frame."""
+        return self.name in _VARIANTS
+
 
 def make_solver(
     name: str = default("solver"),

@@ -1,8 +1,9 @@
 """Where an iteration begins.
 
-Named starts lie in the joint range of the feature maps and so name the same subspace in all
-coordinates. A frame or a selector that sticks out of that range is taken as it is in n dimensions
-and projected onto it in the others.
+'spectral' and 'sketch' lie in the joint range of the feature maps and so name the same subspace in
+all coordinates. What sticks out of that range ('random', which is uniform on St(n, k), frames,
+selectors) is taken as it is in n dimensions and projected onto it in the others; whoever asks for a
+frame hears whether it is whole.
 """
 
 from typing import Any
@@ -16,12 +17,13 @@ from fairnepv.errors import InputError
 from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
 from fairnepv.problem import Problem, Stream
-from fairnepv.stiefel.coordinates import Coordinates, Reduced
+from fairnepv.stiefel.coordinates import Ambient, Coordinates, Reduced
 from fairnepv.stiefel.maps import random_coefficients
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
 
 _PERTURBATION = 1e-2
+_HELD = 1e-6  # of a frame, what the coordinates of a Gram matrix may leave out for rounding
 _KRYLOV_STEPS, _MORE_COLUMNS = 3, 10  # eight products with all features
 _STILL_TO_COME = 3.0  # times a step of that: another one, the best subspace, and the first point
 _FAINT = 1e-10  # of the largest eigenvalue of X^T X: what is below drowns in rounding
@@ -29,13 +31,12 @@ _SURELY_INDEPENDENT = 1e-8  # ratio of eigenvalues of X^T X above which X has fu
 
 
 def check_start(problem: Problem, start: Any) -> str | NDArray[Any]:
-    """'spectral', 'random', a frame (n, k) to warm-start from, or k row indices (a selector)."""
+    """One of `STARTS`, a frame (n, k) to warm-start from, or k row indices (a selector)."""
     n, k = problem.n, problem.k
     if isinstance(start, str):
-        if start not in ("random", "spectral"):
-            raise InputError(
-                f"start must be 'spectral', 'random', a frame or row indices, not {start!r}"
-            )
+        if start not in STARTS:
+            named = ", ".join(map(repr, STARTS))
+            raise InputError(f"start must be {named}, a frame or row indices, not {start!r}")
         return start
     array = plain_array(start, "start")
     if array.shape == (n, k) and array.dtype.kind == "f":
@@ -55,18 +56,39 @@ def check_start(problem: Problem, start: Any) -> str | NDArray[Any]:
     )
 
 
-def start_frame(problem: Problem, coordinates: Coordinates, start: str | NDArray[Any]) -> Floats:
-    """The frame that a checked start stands for."""
+def start_frame(
+    problem: Problem, coordinates: Coordinates, start: str | NDArray[Any]
+) -> tuple[Floats, bool]:
+    """The frame that a checked start stands for, and whether these coordinates hold all of it."""
+    ambient = isinstance(coordinates, Ambient)
     if isinstance(start, str):
-        build = random_start if start == "random" else spectral_start
-        return build(problem, coordinates)
-    if start.ndim == 2:
-        return coordinates.lower(start)
-    return selector_start(problem, coordinates, start)
+        Y = _NAMED[start](problem, coordinates)
+        return Y, ambient or start != "random"
+    if start.ndim == 1:
+        Y = selector_start(problem, coordinates, start)
+        held = ambient or coordinates.leverage(coordinates.lower_rows(start))[start].min()
+        return Y, bool(held >= 1.0 - _HELD)
+    V = EUCLIDEAN.orthonormalize(start)
+    Y = coordinates.lower(V)
+    return Y, ambient or _spans(coordinates.lift(Y), V)
 
 
-def random_start(problem: Problem, coordinates: Coordinates) -> Floats:
-    """The range of Phi Omega for a Gaussian Omega."""
+def _spans(W: Floats, V: Floats) -> bool:
+    """Whether the columns of V lie in the range of the frame W."""
+    return bool(np.linalg.norm(V - W @ (W.T @ V)) <= _HELD)
+
+
+def uniform_start(problem: Problem, coordinates: Coordinates) -> Floats:
+    """A frame that is uniform on St(n, k), or its projection on the range: uniform there, too."""
+    rng, k = problem.rng(Stream.RANDOM_START), problem.k
+    if isinstance(coordinates, Reduced):  # by invariance, without a frame of n rows
+        return EUCLIDEAN.orthonormalize(rng.standard_normal((coordinates.dimension, k)))
+    return coordinates.lower(rng.standard_normal((problem.n, k)))
+
+
+def sketch_start(problem: Problem, coordinates: Coordinates) -> Floats:
+    """The range of Phi Omega for a Gaussian Omega: random, and mostly what the views have most of.
+    One pass."""
     maps = coordinates.maps
     return maps.geometry.orthonormalize(_random_range(problem, maps, problem.k))
 
@@ -143,6 +165,10 @@ def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
     if found.all():
         return None
     return geometry.orthonormalize(X @ (E[:, found] / np.sqrt(lam[found])))
+
+
+_NAMED = {"spectral": spectral_start, "random": uniform_start, "sketch": sketch_start}
+STARTS = tuple(_NAMED)
 
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:

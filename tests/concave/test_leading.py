@@ -1,0 +1,168 @@
+"""Eigenvalues from above: the bound of the paper where not all of them are known."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+import cases
+import reference
+from fairnepv import certify as certify_data
+from fairnepv.api.inputs import pose
+from fairnepv.concave import certify, spectral
+from fairnepv.concave.leading import by_passes, by_trace, largest_spectrum
+from fairnepv.loop import Context
+from fairnepv.objective import soft_min
+from fairnepv.problem import Problem
+from fairnepv.stiefel import relax
+from fairnepv.views import KernelView
+
+SPECTRA = {
+    "flat": np.ones(60),
+    "one": np.r_[100.0, np.zeros(59)],
+    "steep": 10.0 ** -np.arange(60.0),
+    "slow": 1.0 / np.arange(1.0, 61.0),
+    "heavy tail": np.r_[20.0, 10.0, 9.0, np.full(57, 2.0)],
+    "two levels": np.r_[np.full(30, 3.0), np.full(30, 1e-3)],
+    "tied": np.repeat([5.0, 4.0, 3.0], 20),
+    "zero": np.zeros(60),
+}
+
+
+@pytest.fixture
+def nothing_known(monkeypatch):
+    """Every view counts as too wide for all of its eigenvalues."""
+    monkeypatch.setattr(spectral, "WIDEST_GRAM", 1)
+
+
+def lower_bounds(lam: np.ndarray, known: int, loss: float) -> np.ndarray:
+    return np.sort(lam)[::-1][:known] * (1.0 - loss)
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize("known", [0, 1, 5, 20, 60])
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_no_spectrum_that_is_possible_scores_more(name, known, loss):
+    """Of hostile spectra, by what is known of them: log of any ridge, and the sum."""
+    lam = np.sort(SPECTRA[name])[::-1]
+    low = lower_bounds(lam, known, loss)
+    for k in (1, 5, 30, 60):
+        for squares in (np.inf, float(lam @ lam)):
+            top = largest_spectrum(low, float(lam.sum()), squares, 60, k)
+            assert top.shape == (k,)
+            assert (np.diff(top) <= 0).all()
+            assert top.sum() >= lam[:k].sum() * (1 - 1e-12)
+            assert top.sum() <= lam.sum() * (1 + 1e-12)
+            for eps in (1e-6, 0.1, 10.0):
+                best = np.log(lam[:k] + eps).sum()
+                assert np.log(top + eps).sum() >= best - 1e-9 * (1 + abs(best))
+    if known == 60 and loss == 0.0:
+        np.testing.assert_allclose(top, lam, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_spectrum_is_what_multipliers_prove(seed):
+    """The bound is the least that any multipliers prove."""
+    rng = np.random.default_rng(seed)
+    lam = np.sort(rng.exponential(1.0, 12) ** 2 + 0.1)[::-1]
+    low, k = lam[:5] * 0.9, 3
+    total, squares = float(lam.sum()), float(lam @ lam)
+    top = largest_spectrum(low, total, squares, 12, k)
+    given = low, total, squares, 12, k
+
+    def proven(multipliers: np.ndarray) -> float:
+        return reference.largest_by_lagrange(*given, multipliers[0], float(np.exp(multipliers[1])))
+
+    least = min(
+        minimize(proven, (a, b), method="Nelder-Mead", bounds=[(-50, 50), (-25, 5)]).fun
+        for a in (-0.1, 0.1)
+        for b in (-1.0, -6.0)
+    )
+    assert least == pytest.approx(np.log(top).sum(), abs=1e-3)
+
+
+def test_a_sum_that_is_known_to_rounding_never_lowers_the_bound():
+    """Where squares bind, a smaller sum leaves more for the k largest."""
+    lam = SPECTRA["heavy tail"]
+    total, squares = float(lam.sum()), float(lam @ lam)
+    sure = largest_spectrum(lam[:5], total, squares, 60, 4)
+    for unsure in (1e-12, 1e-6, 1e-3):
+        assert (largest_spectrum(lam[:5], total, squares, 60, 4, unsure) >= sure - 1e-9).all()
+
+
+def sparse_rows(rng: np.random.Generator, n: int, p: int, density: float) -> sp.csr_array:
+    """None of them empty."""
+    ones = sp.csr_array((np.ones(n), (np.arange(n), rng.integers(0, p, n))), shape=(n, p))
+    return sp.csr_array(sp.random_array((n, p), density=density, rng=rng, format="csr") + ones)
+
+
+def pool_of(seed: int) -> Problem:
+    """Dense, sparse and wide, of one to three views, under all calibrations."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(10, 40)), int(rng.integers(1, 8))
+    wide = seed % 5 == 0
+    data = {}
+    for q in range(int(rng.integers(1, 4))):
+        p = int(rng.integers(2 * n, 5 * n)) if wide else int(rng.integers(2, 30))
+        if wide or rng.random() < 0.3:
+            data[f"v{q}"] = sparse_rows(rng, n, p, 0.1)
+        else:
+            data[f"v{q}"] = cases.random_views(rng, n, [p])[0]
+    objective = "representative" if seed % 2 else "diverse"
+    rule = str(rng.choice(["unit-diagonal", "trace", "none"]))
+    return pose(data, k, objective=objective, calibration=rule if seed % 2 == 0 else "none")
+
+
+@pytest.mark.filterwarnings("ignore:k = ")
+@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("known", [True, False], ids=["eigenvalues", "trace"])
+def test_no_frame_is_above_the_spectral_bound(block, known, monkeypatch):
+    """Appendix B: max f_tau <= the spectral bound, on 100 pools, 20 of them wide and sparse,
+    whether all eigenvalues are known or none; and for shares of variance Ky Fan's."""
+    if not known:
+        monkeypatch.setattr(spectral, "WIDEST_GRAM", 1)
+    for seed in range(10 * block, 10 * block + 10):
+        problem = pool_of(seed)
+        found = spectral.spectral_bounds(problem, Context())
+        assert all((rank is not None) == known for rank in found.ranks)
+        bound = soft_min(found.bounds + problem.lifts, problem.tau)
+        assert relax(problem).value <= bound + 1e-9, seed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_passes_find_is_between_the_eigenvalues_and_the_trace(seed, nothing_known):
+    problem = pool_of(seed)
+    for q, view in enumerate(problem.pool.views):
+        everyone = np.arange(view.n)
+        shares = problem.utility == "representative"
+        K = view.moments.gram if shares else view.inner(everyone, everyone)
+        lam = np.sort(np.linalg.eigvalsh(K))[::-1][: problem.k]
+        sums = [np.log(x + 0.1).sum() for x in (by_trace(problem, q), by_passes(problem, q, 1e12))]
+        known = np.log(np.maximum(lam, 0.0) + 0.1).sum() + (problem.k - len(lam)) * np.log(0.1)
+        known -= max(0, problem.k - len(by_trace(problem, q))) * np.log(0.1)
+        assert known - 1e-9 <= sums[1] <= sums[0] + 1e-9
+
+
+def test_a_kernel_whose_spectrum_is_not_known(nothing_known):
+    X = np.random.default_rng(3).standard_normal((30, 40))
+    problem = pose({"kernel": KernelView(X @ X.T)}, 5)
+    certificate = certify(problem)
+    assert certificate.rules == {"kernel": "trace"}
+    assert relax(problem).value <= certificate.spectral_bound
+
+
+@pytest.mark.slow
+def test_a_wide_sparse_pool_as_it_is():
+    """More than 4,096 rows and columns: the bound holds, and is far below what the trace allows."""
+    rng = np.random.default_rng(0)
+    data = {"text": sparse_rows(rng, 4200, 4300, 2e-3)}
+    problem = pose(data, 20)
+    certificate = certify_data(data, 20)
+    assert certificate.rules == {"text": "trace"}
+    view = problem.pool.views[0]
+    everyone = np.arange(4200)
+    exact = reference.spectral_value(view.inner(everyone, everyone) + view.ridge * np.eye(4200), 20)
+    by_sum = spectral.spectral_bound(by_trace(problem, 0), view, 20)
+    assert exact <= certificate.spectral_bound <= (exact + by_sum) / 2  # of a flat spectrum
+    assert relax(problem).value <= certificate.spectral_bound
+    assert certificate.diagonal["text"] < relax(problem).value  # which frames need not keep to
