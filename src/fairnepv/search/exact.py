@@ -32,6 +32,7 @@ MOST_ROWS = 2000
 _SMALL = 30_000  # subsets of a subtree that is searched to the end
 DEEPEST = 50  # items still to choose there: each is a level of recursion
 _BATCH = 16  # nodes per step of the loop
+_VISITS = 30  # of a search to the end that take as long as a node with its relaxation
 _SURE = 1e-9  # a set that is better by less is not looked for
 _PROVEN = 1e-6  # a proof that may be off by more is none
 
@@ -50,7 +51,7 @@ class ExactState:
     upper: float  # no set is better than this
     nodes: NDArray[np.int8]  # (N, n) open nodes: 1 chosen, 0 candidate, -1 given up
     bounds: Floats  # (N,)
-    looked: int = 0  # nodes so far
+    looked: int = 0  # nodes so far, with what small subtrees took
     passes: int = 0
 
 
@@ -87,7 +88,7 @@ class Exact:
         order = np.argsort(-state.bounds, kind="stable")
         batch = _BATCH if self.node_limit is None else min(_BATCH, self.node_limit - state.looked)
         chosen, rest = order[:batch], order[batch:]
-        best = Best(state.indices, state.value)
+        best, visited = Best(state.indices, state.value), self._tree.visits
         nodes, bounds = [state.nodes[rest]], [state.bounds[rest]]
         for at, i in enumerate(chosen):
             try:
@@ -118,7 +119,7 @@ class Exact:
             upper=float(min(state.upper, upper)),
             nodes=all_nodes,
             bounds=all_bounds,
-            looked=state.looked + len(chosen),
+            looked=state.looked + len(chosen) + (self._tree.visits - visited) // _VISITS,
         )
 
     def done(self, state: ExactState) -> Status | None:
@@ -157,6 +158,7 @@ class Tree:
 
     def __init__(self, problem: Problem, price: PriceCandidates) -> None:
         self.problem, self.price = problem, price
+        self.visits = 0  # of branches that are searched to the end
         self.algebra = algebra_of(problem)
         views = problem.pool.views
         self.empty = Standing.of(problem, np.zeros(len(views)), problem.k)  # no items of k
@@ -254,6 +256,7 @@ class Tree:
     def search(self, branch: Branch, best: Best) -> Best:
         """The best set of a subtree, by depth-first search with the bound by norms."""
         check_time()
+        self.visits += 1
         branch, bound = self._thinned(branch, best)
         if len(branch.rows) < branch.room or bound <= best.value + _SURE:
             return best
