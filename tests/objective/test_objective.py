@@ -16,6 +16,7 @@ from fairnepv.objective import (
     ViewFactor,
     entropy_price,
     fair_score,
+    scores_and_gains,
     soft_min,
     soft_min_weights,
     subset_gains,
@@ -177,6 +178,18 @@ def test_gains_are_differences_of_log_determinants(case):
         np.testing.assert_allclose(
             gains.mean(axis=0), subset_scores(problem.pool, S, "diverse"), atol=1e-9
         )
+
+
+@pytest.mark.parametrize("eps", [0.1, 1e-9])
+@pytest.mark.parametrize("kind", [DenseView, KernelView])
+def test_scores_and_gains_together_are_those_alone(kind, eps):
+    """To the last bit, whether or not the ridge lets one come from the other."""
+    rows = cases.clustered_views(np.random.default_rng(5), 12, [5, 8], 4)
+    data = {str(q): X if kind is DenseView else kind(X @ X.T) for q, X in enumerate(rows)}
+    pool, S = Pool.of(data, eps=eps), np.array([7, 2, 9, 4])
+    d, gains = scores_and_gains(pool, S, "diverse")
+    assert d.tolist() == subset_scores(pool, S, "diverse").tolist()
+    assert gains.tolist() == subset_gains(pool, S, "diverse").tolist()
 
 
 @EXAMPLES

@@ -11,9 +11,11 @@ import reference
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave import costs
 from fairnepv.concave.concave import Concave, ConcaveState
+from fairnepv.concave.topk import TopK, climb
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import HeldRows, majorant, ritz
 from fairnepv.objective.logdet import LogDet
+from fairnepv.problem import Constraints
 from search_problems import pose
 
 ROUGH, K, EPS = 1e-4, 12, 0.1
@@ -159,6 +161,22 @@ def test_a_rough_solver_ends_where_an_exact_one_does(growing, monkeypatch):
     for one, other in pairwise([*found, found[0]]):
         assert one.value <= other.bound
         assert abs(one.bound - other.bound) <= 1e-3
+
+
+def test_a_point_made_again_keeps_what_was_factored(small):
+    """It is the point of its x alone, to the last bit, though only one view is computed anew."""
+    views = (
+        held(unit_rows(0), "sparse"),
+        held(unit_rows(1, p=40, density=0.5), "features", rough=0.0),
+    )
+    topk = TopK(views, np.zeros(2), 0.05, K, K, Constraints())
+    weights = np.array([0.5, 0.5])
+    near = climb(topk.at(topk.start(), weights=weights), 1.0, 1e-4, 5).point
+    assert not near.slopes[0].fresh
+    again, alone = topk.again(near, weights), topk.at(near.x, weights=weights)
+    assert again.slopes[1] is near.slopes[1]
+    assert (again.value, again.prices.tolist()) == (alone.value, alone.prices.tolist())
+    assert topk.again(again, weights).prices.tolist() == alone.prices.tolist()
 
 
 # --- views that hardly weigh ----------------------------------------------------------------------

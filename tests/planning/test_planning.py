@@ -109,12 +109,12 @@ def test_the_stages_are_those_of_the_method():
 
     assert names("greedy") == ["greedy"]
     assert names("auto", "fast") == ["greedy"]
-    assert names("auto") == ["greedy", "tabu", "swaps"]
-    assert names("auto", "thorough") == ["greedy", "relaxation", "tabu", "swaps"]
-    assert names("nepv") == ["relaxation", "swaps"]
+    assert names("auto") == ["greedy", "tabu", "swaps", "order"]
+    assert names("auto", "thorough") == ["greedy", "relaxation", "tabu", "swaps", "order"]
+    assert names("nepv") == ["relaxation", "swaps", "order"]
     assert names("auto", certify=True)[0] == "bound"
     assert names("greedy", efficiency=True) == ["calibration", "greedy"]
-    assert names("averaged") == ["greedy", "tabu", "swaps"]
+    assert names("averaged") == ["greedy", "tabu", "swaps", "order"]
     bare = foresee(posed, [], certify=True, rates=UNTIMED)
     assert [stage.name for stage in bare.stages] == ["check and norms", "bound"]
 

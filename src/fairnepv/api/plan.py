@@ -27,8 +27,8 @@ def plan(data: Any, k: int | float, **options: Unpack[PlanOptions]) -> Forecast:
     """What `select` with the same options would take, before anything is run.
 
     Shapes and headers say it: no row is read or checked, nor are ids, rules or weights. Seconds are
-    expected on this machine as it is now, and only known of the local engine; what depends on the
-    data is an estimate. With `method=None`: what `certify` would take.
+    expected on this machine when it is quiet, and only known of the local engine; what depends on
+    the data is an estimate. With `method=None`: what `certify` would take.
     """
     given: Any = checked("plan", PlanOptions, options)
     named, method = given["engine"], given["method"]

@@ -24,8 +24,8 @@ from fairnepv.objective import (
     UNITS,
     Nats,
     fair_value,
+    scores_and_gains,
     soft_min_weights,
-    subset_gains,
     subset_scores,
 )
 from fairnepv.problem import Problem, by_view
@@ -267,13 +267,12 @@ class Comparison:
 def score_subset(problem: Problem, indices: Indices) -> SubsetScore:
     """The record of one subset, from the original rows in float64."""
     covered = survey(problem, indices, indices[:0]).distances / problem.n
-    fields = _score_fields(problem, indices)
+    fields = _score_fields(problem, subset_scores(problem.pool, indices, problem.utility))
     return SubsetScore(**fields, coverage=by_view(problem.pool, covered))
 
 
-def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
+def _score_fields(problem: Problem, d: Floats) -> dict[str, Any]:
     pool = problem.pool
-    d = subset_scores(pool, indices, problem.utility)
     return {
         "objective": problem.utility,
         "scores": by_view(pool, d),
@@ -285,9 +284,9 @@ def _score_fields(problem: Problem, indices: Indices) -> dict[str, Any]:
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
     """Scores are made by one thread, which the last moment of a limit can count on: on a busy
     machine several took thirty times as long for a thousand items, and in quiet half as long."""
-    gains = subset_gains(problem.pool, indices, problem.utility)
+    d, gains = scores_and_gains(problem.pool, indices, problem.utility)
     return Selection(
-        **_score_fields(problem, indices),
+        **_score_fields(problem, d),
         indices=indices,
         ids=_ids(problem, indices),
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},

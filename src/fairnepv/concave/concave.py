@@ -129,13 +129,7 @@ class Concave:
             found = climb(self._at(rows, x, state.weights), state.eta, wanted, int(most))
         self._reached = found.point
         # What is priced can be made again from the state: no other point has a part in it.
-        tightest, repeats = found.tightest, self._topk(rows).repeats(state.weights)
-        if repeats:
-            tightest = tightest.refreshed(state.weights)
-        else:
-            tightest = self._at(rows, tightest.x, state.weights)
-        known = repeats and found.point.fresh
-        self._point = (found.point if known else tightest), state.weights
+        tightest = self._at(rows, found.tightest.x, state.weights, found.tightest)
         dual = self._dual_at(rows, tightest)
         priced = self._price(tightest, dual)
         better = priced.bound < state.bound
@@ -213,7 +207,7 @@ class Concave:
         if self._reached is None or self._reached.x is not state.x:
             self._reached = self._at(state.rows, state.x, state.weights)
         roughness = self._rough / np.maximum(state.weights, LEAST_WEIGHT)
-        self._reached = self._reached.refreshed(state.weights)
+        self._reached = self._reached.topk.again(self._reached, state.weights)
         values = self._reached.view_values - self.problem.lifts
         return np.where(roughness >= _CRUDELY * CRUDE, -np.inf, values)
 
@@ -267,12 +261,19 @@ class Concave:
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
 
-    def _at(self, rows: Indices, x: Floats, weights: Floats) -> ConcavePoint:
-        topk = self._topk(rows)
+    def _at(
+        self, rows: Indices, x: Floats, weights: Floats, seen: ConcavePoint | None = None
+    ) -> ConcavePoint:
+        """The point of x, from nothing else than x and the weights; what was seen of it already is
+        not computed again where that makes no difference."""
+        topk, seen = self._topk(rows), seen or self._reached
         held, by = self._point or (None, None)
         if held is None or held.x is not x or held.topk is not topk or by is not weights:
             with self._threads(rows):
-                held = topk.at(x, weights=weights)
+                if seen is not None and seen.x is x and seen.topk is topk:
+                    held = topk.again(seen, weights)
+                else:
+                    held = topk.at(x, weights=weights)
             self._point = held, weights
         return held
 

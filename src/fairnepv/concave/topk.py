@@ -61,23 +61,40 @@ class TopK:
     ) -> ConcavePoint:
         """The point of x; one nearby spares it some work where rows may be rough, and so do the
         `weights` of views at a point like it."""
+        return self._made(x, near, weights, (None,) * len(self.views))
+
+    def again(self, point: ConcavePoint, weights: Floats) -> ConcavePoint:
+        """A point as `at` makes it from its x and these weights alone: what another point had a
+        part in is made anew, what was factored is the same."""
+        views = self._weighing(weights)
+        same = [not view.rough or factored(view.side, self.k, view.rough) for view in views]
+        own = zip(point.slopes, same, strict=True)
+        kept = tuple(slope if stands and slope.fresh else None for slope, stands in own)
+        return point if None not in kept else self._made(point.x, None, weights, kept)
+
+    def _made(
+        self,
+        x: Floats,
+        near: ConcavePoint | None,
+        weights: Floats | None,
+        known: tuple[Any, ...],
+    ) -> ConcavePoint:
+        """The point of x, some of whose slopes are known."""
         views = self._weighing(weights if near is None else near.weights)
-        sides = [view.side for view in views if not view.crude]
+        own = zip(views, known, strict=True)
+        sides = [view.side for view, slope in own if slope is None and not view.crude]
         # If not, leading eigenvectors will do.
         whole = near is None or self.k > _FEW * min(sides, default=0)
         expect(EIGENVECTORS * sum(side**3 for side in sides) if whole else 0.0)
         nearby = [None] * len(views) if near is None else near.slopes
         each = one_by_one if len(views) > 1 else self.each
         majorant = partial(self.utility.majorant, x=x, k=self.k, each=each)
-        own = zip(views, nearby, strict=True)
-        slopes = self._by_view([partial(majorant, view, near=slope) for view, slope in own])
-        return ConcavePoint(self, x, slopes)
-
-    def repeats(self, weights: Floats) -> bool:
-        """Whether `at` with these weights and no point nearby factors every view, so that it gives
-        what was factored on the way to x as well."""
-        views = self._weighing(weights)
-        return all(not view.rough or factored(view.side, self.k, view.rough) for view in views)
+        missing = [q for q, slope in enumerate(known) if slope is None]
+        made = self._by_view([partial(majorant, views[q], near=nearby[q]) for q in missing])
+        slopes = list(known)
+        for q, slope in zip(missing, made, strict=True):
+            slopes[q] = slope
+        return ConcavePoint(self, x, tuple(slopes))
 
     def least_value(self, point: ConcavePoint) -> float:
         """At most the value at a point that is the same but for its precision, and next to it."""
@@ -123,16 +140,6 @@ class ConcavePoint:
     def fresh(self) -> bool:
         """Whether this depends on x alone, and on no other point."""
         return all(slope.fresh for slope in self.slopes)
-
-    def refreshed(self, weights: Floats) -> ConcavePoint:
-        """The same point with every slope its own, where the views have such weights."""
-        if self.fresh:
-            return self
-        topk = self.topk
-        majorant = partial(topk.utility.majorant, x=self.x, k=topk.k, each=topk.each)
-        own = zip(topk._weighing(weights), self.slopes, strict=True)
-        slopes = tuple(slope if slope.fresh else majorant(view) for view, slope in own)
-        return replace(self, slopes=slopes)
 
     @functools.cached_property
     def view_values(self) -> Floats:

@@ -21,6 +21,7 @@ from fairnepv.objective.softmin import (
 from fairnepv.objective.subsets import (
     Standing,
     fair_score,
+    scores_and_gains,
     scoring_work,
     subset_gains,
     subset_merit,
@@ -51,6 +52,7 @@ __all__ = [
     "inverse_from_cholesky",
     "lifted_floors",
     "merit",
+    "scores_and_gains",
     "scoring_work",
     "soft_min",
     "soft_min_weights",

@@ -31,7 +31,7 @@ from fairnepv.views.base import Floats, Indices
 HALF_UNIT = 2.0**-53  # what one operation in float64 may be off by, relatively
 _FACTORED = 2500  # columns, up to which eigenvalues are as quick as Ritz vectors and a proof
 _FAINT = 1e-3  # of the mean of x: a proven value can do without such rows
-_PART, _PER_ITEM = 1000, 2  # rows of a part that has nearly the Gamma of all, at least
+_PART, _PER_ITEM = 500, 2  # rows of a part that has nearly the Gamma of all, at least
 _LOOSE = 5.0  # times as rough as a value may be, a proven one is not worth having
 
 # --- the majorant on few rows -------------------------------------------------------------------

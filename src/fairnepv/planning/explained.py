@@ -68,7 +68,8 @@ class ExplainedCount(Count):
         making += [self._blocks(2 * v.p, v.feature_bytes + 24.0 * v.p) for v in self.narrow]
         t = self.targets
         making += [self._blocks(2 * t, v.feature_bytes + 40.0 * t) for v in self.wide]
-        between = 2.0 * self.n * sum(float(v.p) ** 2 for v in self.narrow)
+        # A product of rows with themselves, which takes half, and one of rows with that.
+        between = 1.5 * self.n * sum(float(v.p) ** 2 for v in self.narrow)
         between += sum(float(v.stored) for v in self.wide) * t
         moved = _TARGETED * self.n * t * len(self.wide)
         work = Work(2, between=between, moved=moved, double=True)

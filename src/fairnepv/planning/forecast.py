@@ -53,7 +53,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run will take: expected on this machine as it is now, not promised.
+    """What a run will take: expected on this machine when it is quiet, not promised.
 
     `str()` gives it as text; `peak_memory` is what a limit is held against.
     """
@@ -120,7 +120,7 @@ class Forecast:
         expected = (
             "a time that is not known for this engine"
             if self.seconds is None
-            else f"{self.seconds:.2g} s expected on this machine as it is now"
+            else f"{self.seconds:.2g} s expected on this machine when it is quiet"
         )
         return (
             f"Choosing {self.k:,} of {self.n:,}: about {self.passes:.0f} passes over the rows, "

@@ -47,7 +47,11 @@ def foresee(
         stages.append(count.bound("calibration", joint=False))
     if certify:
         stages.append(count.bound("bound", joint=True))
-    later = [stage for plan in plans for stage in method_stages(count, plan, certify)]
+    later = []
+    for plan in plans:
+        later += method_stages(count, plan, certify)
+        if plan.method != "greedy" and (plan.method != "auto" or plan.effort.passes):
+            later.append(count.order())
     if plans:
         later.append(count.neighbours())
     left = min(_LEFT, max([stage.memory for stage in stages[1:]], default=0.0) / 4)
@@ -68,7 +72,7 @@ def foresee(
 
 
 def _rates(problem: Problem, sparse: bool) -> Rates | None:
-    """How fast what will compute is, just now; None where that is not known."""
+    """How fast what will compute is; None where that is not known."""
     engine = problem.pool.engine
     if not isinstance(engine, LocalEngine | TorchEngine):
         return None

@@ -135,7 +135,7 @@ class Count:
         if self.single:  # swaps that are looked at again in float64
             memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + M * k))
         most = effort.passes_for(self.work)
-        usual = min(most, LAST_PASSES if last else _SWAP_PASSES)
+        usual = min(most, self._last_passes(effort) if last else _SWAP_PASSES)
         passes = searches * usual
         made = (_MADE if keeps else 1.0) * passes  # others are updated
         moved = passes * (_SWEEPS if keeps else _LOOKS) * number * n * M * k
@@ -144,6 +144,13 @@ class Count:
         return self.stage(
             "swaps", memory, work, note + ("" if keeps else "; too large for a table")
         )
+
+    def _last_passes(self, effort: Effort) -> int:
+        """Of a local search after tabu search: few where that could take a swap for every item, and
+        the more the fewer it could."""
+        entries = self.M * arena_rows(self.problem, self.n) * self.k
+        missing = max(0.0, 1.0 - effort.swaps_for(self.work, entries) / self.k)
+        return LAST_PASSES + round(missing * (_SWAP_PASSES - LAST_PASSES))
 
     def tabu(self, effort: Effort) -> Stage:
         """Rounds of tabu search among few rows, before each a look at what all rows promise."""
@@ -160,6 +167,11 @@ class Count:
         calls = usual * _SWAP_CALLS * (1.0 + k / 30)
         work = Work(rounds, columns=rounds * k, between=between, moved=moved, calls=calls)
         return self.stage("tabu", memory, work, f"at most {swaps:,} swaps among {m:,} rows")
+
+    def order(self) -> Stage:
+        """Greedy once more, among the k items that were found, which says which come first."""
+        among = self.over(self.k).greedy()
+        return replace(among, name="order", passes=among.passes * self.k / self.n)
 
     def relaxation(self, starts: int = 1) -> Stage:
         """Frames, in the coordinates that `choose_coordinates` will take."""

@@ -93,7 +93,7 @@ EFFORTS = {
             ceiling=2.5e11,
             bound=100.0,
             provable=2_000_000,
-            nodes=300,
+            nodes=500,
         ),
         Effort(
             "thorough",
