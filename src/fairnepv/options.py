@@ -22,6 +22,8 @@ OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
     "representative": {"tau": 0.02, "eps": 1.0, "center": True},
 }
 DIVERSE, REPRESENTATIVE = OBJECTIVES
+# What `relax` takes where these are None; a search has others (`methods/nepv.py`).
+RELAXING: Mapping[str, Any] = {"solver": "accelerated", "tol": 1e-6}
 SHARE = 0.1  # of the rows that a FairSelector keeps
 ByView = Mapping[str, float]
 _METHOD = Option("auto")
@@ -55,9 +57,12 @@ quotas: How many of a group. -- By label a number or (least, most) with None for
 floors: The least score that a view must keep; a share for representative.
 random_state: Random state.
 ids: Row ids. -- (n,), or by view name, and then the views are aligned by them.
-effort: How hard to search. -- 'fast' (fair greedy), 'balanced' (also tabu search and swaps, about
-    a second and some hundred products) or 'thorough' (more of each, and more starts).
-oversampling: The NEPv start has a shortlist of so many times k items.
+effort: How hard to search; fast makes no swaps, with nepv neither. -- 'fast' (fair greedy),
+    'balanced' (also tabu search and swaps, about a second and some hundred products) or 'thorough'
+    (more of each, and more starts).
+oversampling: The NEPv start has a shortlist of so many times k items, c of the paper.
+passes: Most passes of one-swaps over all rows that nepv makes, B of the paper; 0 leaves the rounded
+    set as it is, and by default it is as the effort has it.
 gap: Duality gap of the bound, in nats per item, or in shares.
 memory_limit: Keep to so much memory besides the data, such as 2GiB, by keeping less. -- Bytes
     or text, at the cost of time; `plan` says beforehand what is then done.
@@ -82,13 +87,15 @@ method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or 
     k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
-solver: accelerated, dual (solved globally, for representative), or Algorithm 1 of the paper:
-    plain, damped, shifted, damped-shifted.
-start: Where to begin: spectral or random. -- Or a frame (n, k), or k rows.
-tol: Residual at which to stop; the paper's unscaled one for Algorithm 1. -- That is k
-    ||A_perp||_F for 'accelerated', ||A - V/k||_F for Algorithm 1, and for 'dual' how far the bound
-    is above the value.
-max_steps: At most so many steps.
+solver: Of the relaxation: accelerated, dual (solved globally, for representative), or Algorithm 1
+    of the paper: plain, damped, shifted, damped-shifted; by default {solver}, and for rounding
+    representative picks dual. -- Of searches method 'nepv' alone takes it, as the options below.
+start: Where a relaxation begins: spectral or random. -- Or a frame (n, k), or k rows.
+tol: Residual at which to stop, the paper's unscaled one for Algorithm 1; by default {tol:g}, and
+    looser where the relaxation is only rounded. -- That is k ||A_perp||_F for 'accelerated', ||A -
+    V/k||_F for Algorithm 1, and for 'dual' how far the bound is above the value. What rounding
+    needs: docs/method.md#the-papers-pipeline.
+max_steps: At most so many steps of the relaxation.
 alpha: Damping of Algorithm 1, below 1.
 sigma: Level shift of Algorithm 1.
 limit: Most subsets to look at.
@@ -125,9 +132,26 @@ class Ids(TypedDict, total=False):
     ids: Annotated[Any, Option(None)]
 
 
-class Budget(TypedDict, total=False):
-    effort: Annotated[str, Option("balanced", checks.one_of(*EFFORTS))]
+class Relaxing(TypedDict, total=False):
+    """How the relaxation on frames is solved."""
+
+    solver: Annotated[str | None, Option(None)]
+    start: Annotated[Any, Option("spectral")]
+    tol: Annotated[float | None, Option(None, checks.optional(checks.check_positive))]
+    max_steps: Annotated[int | None, Option(None, checks.optional(checks.check_count))]
+    alpha: Annotated[float | None, Option(None)]
+    sigma: Annotated[float | None, Option(None)]
+
+
+class Rounding(Relaxing, total=False):
+    """And how it is rounded and refined: what method 'nepv' takes besides its effort."""
+
     oversampling: Annotated[float, Option(3.0, checks.check_ratio)]
+    passes: Annotated[int | None, Option(None, checks.optional(checks.check_seed))]
+
+
+class Budget(Rounding, total=False):
+    effort: Annotated[str, Option("balanced", checks.one_of(*EFFORTS))]
 
 
 class Bound(TypedDict, total=False):
@@ -202,13 +226,8 @@ class ScoreOptions(Scale, Ids, total=False):
     by_id: Annotated[bool, Option(False, checks.check_flag)]
 
 
-class RelaxOptions(ProblemOptions, Timed, Strict, Listened, total=False):
-    solver: Annotated[str, Option("accelerated")]
-    start: Annotated[Any, Option("spectral")]
-    tol: Annotated[float, Option(1e-6)]
-    max_steps: Annotated[int | None, Option(None)]
-    alpha: Annotated[float | None, Option(None)]
-    sigma: Annotated[float | None, Option(None)]
+class RelaxOptions(ProblemOptions, Relaxing, Timed, Strict, Listened, total=False):
+    """What `relax` takes."""
 
 
 class ExhaustiveOptions(ProblemOptions, Timed, total=False):
@@ -226,7 +245,7 @@ _DEFAULTS = {
     for name, value in _usual[1].items()
 }
 for _name, _text in re.findall(
-    r"^(\w+): (.+(?:\n +.+)*)", _TEXTS.format(**_DEFAULTS), re.MULTILINE
+    r"^(\w+): (.+(?:\n +.+)*)", _TEXTS.format(**_DEFAULTS, **RELAXING), re.MULTILINE
 ):
     ALL[_name].help, _, ALL[_name].more = " ".join(_text.split()).partition(" -- ")
 

@@ -825,7 +825,7 @@ def test_options_of_compare(options, match):
     ("options", "match"),
     [
         ({"solver": "newton"}, r"solver must be one of accelerated, plain.*not 'newton'"),
-        ({"solver": None}, r"solver must be one of.*not None"),
+        ({"solver": 3}, r"solver must be one of.*not 3"),
         ({"solver": ["plain"]}, r"solver must be one of.*not \['plain'\]"),
         ({"tol": 0}, r"tol must be a finite positive number, not 0"),
         ({"tol": math.nan}, r"tol must be a finite positive number, not nan"),

@@ -373,23 +373,29 @@ def test_settings_tell_how_the_selection_was_made():
         "center": False,
         "method": "auto",
         "effort": "thorough",
-        "n": 20,
         "k": 6,
-        "views": {"text": 7, "vision": 5},
         "tau": 0.3,
         "eps": {"text": 0.1, "vision": 0.2},
         "calibration": "unit-diagonal",
         "oversampling": 3.0,
-        "quality": False,
-        "included": 0,
-        "excluded": 0,
+        "quality": None,
+        "include": None,
+        "exclude": None,
         "quotas": None,
         "priorities": None,
         "floors": None,
         "random_state": 7,
-        "hierarchical": None,
+        "hierarchical": False,
+        "certify": True,
+        "gap": 2e-3,
+        "target_efficiency": None,
+        "node_limit": None,
+        "time_limit": None,
+        "memory_limit": None,
     }
     assert dict(result.settings) == expected
+    expected = {"n": 20, "views": {"text": 7, "vision": 5}, "shards": None}
+    assert dict(result.chosen_from) == expected
     assert result.calibration.rule == "unit-diagonal"
     assert result.seconds > 0
 
@@ -410,7 +416,7 @@ def test_the_trace_tells_what_each_stage_did():
     assert min(abs(value - searched.fair_score) for value in swaps) < 1e-9
     nepv = fairnepv.select(small_pool(), 6, method="nepv", certify=False)
     last = [row.residual for row in nepv.trace if row.stage == "ascent"][-1]
-    assert last <= selectors.for_rounding(6).tol
+    assert last <= nepv.settings["tol"]
     assert all(row.seconds >= 0 and math.isfinite(row.objective) for row in result.trace)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.api.search import settings_of
+from fairnepv.api.settings import settings_of
 from fairnepv.compute import Block, block_threads, portable
 from fairnepv.io.places import local_path
 from fairnepv.loop.journal import Journal, fingerprint_of, own_key
@@ -39,10 +39,12 @@ def _fingerprint(problem: Problem, plan: Plan, options: SelectOptions, key: byte
     quotas = rules.quotas
     groups = () if quotas is None else (quotas.groups, quotas.least, quotas.most)
     weights = () if pool.quality is None else pool.quality.values()
+    start = () if isinstance(plan.nepv.start, str) else (plan.nepv.start,)
     numbers = (pool.squared_norms, pool.offsets, *weights)
     with block_threads(problem.work()):
         rows = _probe(pool, key)
-    return fingerprint_of(settings, *numbers, *rows, rules.fixed_in, rules.fixed_out, *groups)
+    rules_of = (rules.fixed_in, rules.fixed_out, *groups)
+    return fingerprint_of(settings, *numbers, *rows, *rules_of, *start)
 
 
 def _probe(pool: Pool, key: bytes) -> list[Any]:

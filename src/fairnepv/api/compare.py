@@ -39,8 +39,8 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     """
     given = checked("compare", CompareOptions, options)
     whole = completed("compare", SelectOptions, part(SelectOptions, given))
-    searching = with_engine(check_search(whole))
     methods = _check_methods(given["methods"])
+    searching = with_engine(check_search(whole, tuple(methods or ("nepv",))))
     names = methods or methods_within_limit(data, k, searching)
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
     problem = pose_within_limit(data, k, searching, names, call)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from fairnepv.api.inputs import pose, sketch
-from fairnepv.api.search import check_search, shards_wanted
+from fairnepv.api.search import check_search, nepv_of, shards_wanted
 from fairnepv.compute.rates import UNTIMED, Rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import check_memory_limit
@@ -72,7 +72,10 @@ def _foreseen(
     problem = sketch(data, k, part(ProblemOptions, options))
     effort = check_effort(options["effort"])
     shards = shards_wanted(problem, options)
-    plans = [Plan(known_method(problem, name), effort, shards=shards) for name in methods]
+    plans = [
+        Plan(known_method(problem, name), effort, nepv_of(problem, name, options), shards=shards)
+        for name in methods
+    ]
     foretell = partial(
         foresee,
         plans=plans,

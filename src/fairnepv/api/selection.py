@@ -100,7 +100,8 @@ class Selection(Score):
     certificate: Certificate | None
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # select(data, **settings) finds the same again
+    chosen_from: Mapping[str, Any]  # rows n, columns by view, shards of a first tier
     trace: tuple[Step, ...]
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
@@ -151,7 +152,7 @@ class Selection(Score):
     @property
     def coverage(self) -> Mapping[str, float]:
         """C_q(S), mean cosine distance to the nearest pick; low is good. Asks `neighbours()`."""
-        means = (self.neighbours().distances / self.settings["n"]).tolist()
+        means = (self.neighbours().distances / self.chosen_from["n"]).tolist()
         return dict(zip(self.scores, means, strict=True))
 
     @property
@@ -183,7 +184,7 @@ class Selection(Score):
         say = self.units.shown
         scores = ", ".join(f"{shown(name)}: {say(value)}" for name, value in self.scores.items())
         return (
-            f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}, "
+            f"<Selection of {len(self.indices)} from {self.chosen_from['n']} by {self.method!r}, "
             f"{self.objective}: fair score {say(self.fair_score)} ({scores}), {self.status.name}>"
         )
 

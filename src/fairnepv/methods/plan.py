@@ -1,10 +1,10 @@
 """How a selection is searched for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairnepv.concave import GAP, Certificate
+from fairnepv.methods.nepv import Nepv
 from fairnepv.objective import UNITS
-from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search import Effort
 
@@ -15,13 +15,19 @@ class Plan:
 
     method: str
     effort: Effort
-    oversampling: float = default("oversampling")
+    nepv: Nepv = field(default_factory=Nepv)  # how that method goes, and such a start of others
     node_limit: int | None = None
     certificate: Certificate | None = None  # whose relaxed solution is a start
     shards: tuple[int, ...] = ()  # where each begins, and where the last one ends (`tiers`)
     target: float | None = None  # the certified efficiency that is good enough
     gap: float = GAP  # at which the bound is tight enough
     time_limit: float | None = None  # seconds
+    memory_limit: int | None = None  # bytes, which the means of the problem keep to
+
+    @property
+    def refining(self) -> Effort:
+        """The effort with the passes that were asked for."""
+        return self.nepv.refining(self.effort)
 
     def goal(self, problem: Problem) -> float | None:
         """The fair score that is good enough."""

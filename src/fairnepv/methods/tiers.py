@@ -124,7 +124,7 @@ def _among_winners(problem: Problem, state: ShardsState, plan: Plan, context: Co
         if better(second, found, start) is start:
             found = start
             if plan.method != "greedy":
-                found = improve(second, start, plan.effort, context, goal=context.goal)
+                found = improve(second, start, plan.refining, context, goal=context.goal)
     local = found.status is Status.LOCAL_OPTIMUM  # nobody has looked at the rest of the pool
     status = Status.LOCAL_AMONG_WINNERS if local else found.status
     return replace(found, indices=rows[found.indices], status=status)

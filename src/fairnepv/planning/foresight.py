@@ -123,7 +123,8 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
     if plan.method in FACTOR_THE_AVERAGE:
         return [count.averaged(plan.method)]
     if plan.method == "nepv":
-        return [count.relaxation(), *([count.swaps(effort)] if effort.passes else [])]
+        effort, relaxing = plan.refining, count.relaxation(steps=plan.nepv.most_steps)
+        return [relaxing, *([count.swaps(effort)] if effort.passes else [])]
     supported = certify and effort.passes > 0 and plan.method in ("auto", "exact")
     stages = [count.greedy(supported=supported)]
     if plan.method not in ("greedy", "auto", "exact"):

@@ -73,6 +73,7 @@ def selection_record(selection: Selection) -> dict[str, Any]:
         **_fields(selection, "upper_bound", "efficiency"),
         "certificate": None if certificate is None else certificate_record(certificate),
         "settings": dict(selection.settings),
+        "chosen_from": dict(selection.chosen_from),
         "calibration": {
             "rule": selection.calibration.rule,
             "offsets": dict(selection.calibration.offsets or {}),
@@ -167,8 +168,10 @@ def comparison_columns(comparison: Comparison) -> Table:
         "status": np.array([row.status.name for row in rows]),
         "seconds": np.array([row.seconds for row in rows]),
     }
-    settings = {k: v for k, v in rows[0].settings.items() if k != "method"}
-    return Table(columns, {"fairnepv": __version__, "settings": settings}, "selectors")
+    # All rows have the same but for the knobs of the relaxation, which 'nepv' alone has.
+    settings = {k: v for row in rows for k, v in row.settings.items() if k != "method"}
+    about = {"settings": settings, "chosen_from": dict(rows[0].chosen_from)}
+    return Table(columns, {"fairnepv": __version__, **about}, "selectors")
 
 
 def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _ORIGINS = {
 
 def selection_summary(selection: Selection) -> list[str]:
     """What was chosen and how good it is, in a few sentences."""
-    k, n = selection.settings["k"], selection.settings["n"]
+    k, n = selection.settings["k"], selection.chosen_from["n"]
     units, objective = selection.units, selection.objective
     worst = f"worst view {selection.worst_view!r} at {units.shown(selection.minimum)}"
     fair = f"fair score {units.shown(selection.fair_score)} {units.unit}"
