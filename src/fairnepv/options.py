@@ -61,8 +61,9 @@ effort: How hard to search; fast makes no swaps, with nepv neither. -- 'fast' (f
     'balanced' (also tabu search and swaps, about a second and some hundred products) or 'thorough'
     (more of each, and more starts).
 oversampling: The NEPv start has a shortlist of so many times k items, c of the paper.
-passes: Most passes of one-swaps over all rows that nepv makes, B of the paper; 0 leaves the rounded
-    set as it is, and by default it is as the effort has it.
+passes: Refine by so many passes of one-swaps over all rows at most, and by nothing else: B of the
+    paper. 0 leaves a set as greedy or rounding made it; by default as the effort has it. -- Not for
+    auto, exact and greedy, nor for what is drawn. Of a comparison every other row has them.
 gap: Duality gap of the bound, in nats per item, or in shares.
 memory_limit: Keep to so much memory besides the data, such as 2GiB, by keeping less. -- Bytes
     or text, at the cost of time; `plan` says beforehand what is then done.
@@ -82,9 +83,9 @@ checkpoint: Write the state there after every step, and go on from there. -- Who
     same again, after an interruption or a crash, gets the same items. Only states that were
     sealed with this user's key are believed (docs/engines.md).
 nested: Of several sizes, each is contained in the next.
-method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or a baseline
-    such as VIEW-only, averaged, fixed-weight, concatenated, softmax, d-optimal, saturate,
-    k-dpp, random. -- exact proves the optimum of a small pool.
+method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, greedy-swaps (and then
+    one-swaps), or a baseline such as VIEW-only, averaged, fixed-weight, concatenated, softmax,
+    d-optimal, saturate, k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
 solver: Of the relaxation: accelerated, dual (solved globally, for representative), or Algorithm 1
@@ -144,13 +145,13 @@ class Relaxing(TypedDict, total=False):
 
 
 class Rounding(Relaxing, total=False):
-    """And how it is rounded and refined: what method 'nepv' takes besides its effort."""
+    """And how it is rounded: what method 'nepv' takes besides its budget."""
 
     oversampling: Annotated[float, Option(3.0, checks.check_ratio)]
-    passes: Annotated[int | None, Option(None, checks.optional(checks.check_seed))]
 
 
 class Budget(Rounding, total=False):
+    passes: Annotated[int | None, Option(None, checks.optional(checks.check_seed))]
     effort: Annotated[str, Option("balanced", checks.one_of(*EFFORTS))]
 
 

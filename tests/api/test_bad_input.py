@@ -766,7 +766,7 @@ def test_every_door_with_ids_refuses(name):
     [
         (
             {"method": "best"},
-            r"method must be one of auto, nepv, greedy, exact, text-only.*not 'best'",
+            r"method must be one of auto, nepv, greedy-swaps, greedy, exact, text-only.*not 'best'",
         ),
         ({"method": "audio-only"}, r"method must be one of.*vision-only.*not 'audio-only'"),
         ({"method": None}, r"method must be one of.*not None"),

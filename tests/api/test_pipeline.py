@@ -32,7 +32,7 @@ from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.loop import Context, Step
-from fairnepv.methods import selectors
+from fairnepv.methods import APART, selectors
 from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
@@ -51,7 +51,7 @@ from search_problems import (
 
 SEEDS = st.integers(0, 10**6)
 PAPER = {"k": 5, "tau": 0.15, "calibration": "none"}
-OWN = ("auto", "nepv", "greedy")
+OWN = ("auto", "nepv", "greedy-swaps", "greedy")
 SHARED = tuple(baselines(()))  # those that are not about one view
 BY_CASE = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
@@ -991,13 +991,54 @@ def test_select_announces_nothing():
 
 
 def test_every_row_gets_the_same_budget():
-    """The same effort, so a comparison compares objectives: fast leaves every start as it is."""
+    """So that a comparison compares objectives: fast leaves every start as it is."""
     fast = fairnepv.compare(small_pool(), 6, effort="fast")
     stages = {row.method: {step.stage for step in row.trace} for row in fast}
     assert all("swaps" not in seen for seen in stages.values()), stages
-    balanced = fairnepv.compare(small_pool(), 6, effort="balanced")
-    for name in ("auto", "nepv", "text-only", "vision-only", "averaged", "fixed-weight"):
-        assert "swaps" in {step.stage for step in balanced[name].trace}
+    assert {row.swap_passes for row in fast} == {0}
+
+
+@pytest.mark.parametrize("passes", [1, 2, None])
+def test_passes_of_every_row_are_counted(passes):
+    """No row has more passes than it says, and what is not one-swaps is said."""
+    rows = fairnepv.compare(small_pool(), 6, passes=passes)
+    allowed = {row.settings["passes"] for row in rows if row.method not in APART}
+    assert len(allowed) == 1
+    assert passes is None or allowed == {passes}
+    for row in rows:
+        seen = {step.stage for step in row.trace}
+        if row.method in APART:
+            assert row.budget == APART[row.method]
+            continue
+        assert "tabu" not in seen
+        assert "swaps" in seen
+        used = max(step.passes for step in row.trace if step.stage == "swaps")
+        assert row.swap_passes == used <= max(allowed)
+        assert row.budget == f"{used} of at most {max(allowed)} passes of one-swaps"
+    assert rows["greedy"].swap_passes == rows["random"].swap_passes == 0
+
+
+def test_rows_of_a_comparison_are_selections_that_can_be_made_again():
+    for row in fairnepv.compare(small_pool(), 6, passes=1):
+        again = fairnepv.select(small_pool(), **row.settings)
+        assert again.indices.tolist() == row.indices.tolist(), row.method
+
+
+def test_passes_are_refused_where_nothing_is_refined_by_them():
+    for method in APART:
+        with pytest.raises(InputError, match=f"passes are for methods .* not for '{method}'"):
+            fairnepv.select(small_pool(), 6, method=method, passes=1)
+    with pytest.raises(InputError, match="passes are for methods"):
+        fairnepv.compare(small_pool(), 6, methods=["auto", "random"], passes=1)
+
+
+def test_greedy_with_swaps_is_a_one_swap_optimum():
+    found = fairnepv.select(small_pool(), 6, method="greedy-swaps")
+    alone = fairnepv.select(small_pool(), 6, method="greedy")
+    assert found.status is Status.LOCAL_OPTIMUM
+    assert found.fair_score >= alone.fair_score
+    kept = fairnepv.select(small_pool(), 6, method="greedy-swaps", passes=0)
+    assert kept.indices.tolist() == alone.indices.tolist()
 
 
 def test_score_takes_rows_in_any_form():

@@ -27,13 +27,18 @@ from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
 from fairnepv.problem import Problem
+from fairnepv.search import check_effort
 from fairnepv.signatures import checked, completed, part, takes
+
+_MANY = 1000  # passes of one-swaps, which no search of a small pool needs
 
 
 @takes(CompareOptions)
 @apart
 def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Comparison:
-    """One row per selector on the same problem, all with the same rounding budget.
+    """One row per selector on the same problem, all with the same budget: each is greedy in its own
+    objective, or rounded or drawn, and then refined under that by at most `passes` passes of
+    one-swaps. Rows that get more or less say so (`Selection.budget`).
 
     data, k: as for `select`; k is one size.
     """
@@ -49,6 +54,9 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
         names = [name for name in names if name not in refused]
         if refused:
             call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
+    if searching["passes"] is None:
+        passes = check_effort(searching["effort"]).passes_for(problem.work())
+        searching = {**searching, "passes": min(passes, _MANY)}
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)

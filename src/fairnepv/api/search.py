@@ -21,7 +21,7 @@ from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, RankWarning, Status
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import MOMENT, Context, check_progress
-from fairnepv.methods import Nepv, check_method, check_nepv, find
+from fairnepv.methods import APART, Nepv, check_method, check_nepv, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.objective import scoring_work
@@ -41,6 +41,11 @@ def check_search(options: SelectOptions, methods: tuple[str, ...] = ()) -> Selec
     several methods, what none of them takes."""
     method, options = options["method"], as_wanted(options)
     check_nepv(options, methods or (method,))
+    if options["passes"] is not None and all(name in APART for name in methods or (method,)):
+        raise InputError(
+            f"passes are for methods that are refined by one-swaps alone, not for "
+            f"{', '.join(map(brief, methods or (method,)))}; drop it"
+        )
     check_hierarchical(options["hierarchical"], method)
     check_progress(options["progress"])
     if options["target_efficiency"] is not None and not options["certify"]:
@@ -64,6 +69,7 @@ def make_plan(problem: Problem, options: SelectOptions) -> Plan:
         gap=options["gap"],
         time_limit=options["time_limit"],
         memory_limit=check_memory_limit(options["memory_limit"]),
+        passes=None if method in APART else options["passes"],
     )
 
 

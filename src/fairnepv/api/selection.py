@@ -19,6 +19,7 @@ from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
+from fairnepv.methods import APART
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import (
     UNITS,
@@ -191,6 +192,22 @@ class Selection(Score):
     @property
     def method(self) -> str:
         return str(self.settings["method"])
+
+    @property
+    def swap_passes(self) -> int:
+        """Passes of one-swaps over all rows that led here, over all starts."""
+        swaps = [(step.step, step.passes) for step in self.trace if step.stage == "swaps"]
+        ends = [*swaps[1:], (0, 0)]  # a run ends where the next begins
+        return sum(own for (_, own), (number, _) in zip(swaps, ends, strict=False) if number == 0)
+
+    @property
+    def budget(self) -> str:
+        """What refined this set, as a comparison has it: of most methods passes of one-swaps."""
+        if self.method in APART:
+            return APART[self.method]
+        most = self.settings["passes"]
+        allowed = "" if most is None else f" of at most {most}"
+        return f"{self.swap_passes}{allowed} passes of one-swaps"
 
     @property
     def has_ids(self) -> bool:

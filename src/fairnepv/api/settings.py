@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.methods import APART
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import shards_of
 from fairnepv.problem import Problem, by_view
@@ -44,15 +45,14 @@ def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
         "time_limit": plan.time_limit,
         "memory_limit": plan.memory_limit,
     }
+    if plan.method not in APART:
+        settings["passes"] = plan.passes
     if plan.method != "nepv":
         return settings
-    passes = plan.nepv.passes  # in tiers each has its own, as its rows allow
+    # In tiers each has passes of its own, as its rows allow.
     one_tier = len(plan.shards) <= 2
-    return {
-        **settings,
-        **plan.nepv.settings(problem.k, problem.utility),
-        "passes": plan.refining.passes_for(problem.work()) if one_tier else passes,
-    }
+    passes = plan.refining.passes_for(problem.work()) if one_tier else plan.passes
+    return {**settings, **plan.nepv.settings(problem.k, problem.utility), "passes": passes}
 
 
 def chosen_from(problem: Problem, plan: Plan) -> dict[str, Any]:

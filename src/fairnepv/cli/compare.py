@@ -57,7 +57,7 @@ def compare(
         chosen = f"{first.settings['k']} of {first.chosen_from['n']:,} items"
         told = f"{first.units.mark}, F: {first.units.unit}; C: lower is better"
         title = f"{chosen}, objective {first.objective} ({told})"
-        show(reports.comparison_table(comparison, title))
+        show(reports.comparison_table(comparison, title), reports.budget_line(comparison))
         if "auto" in [row.method for row in comparison]:
             show(*reports.left_behind(comparison))
         notes = dict.fromkeys(note for row in comparison for note in row.notes)

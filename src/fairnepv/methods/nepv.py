@@ -1,7 +1,7 @@
 """The paper's pipeline: relax, screen by leverage, greedy, one-swaps [FairNEPv, section 4.4].
 
-Which solver relaxes, where it begins and ends, how long the shortlist is and how many passes of
-one-swaps follow is a record, so that a plan carries it and a result tells it.
+Which solver relaxes, where it begins and ends and how long the shortlist is is a record, so that a
+plan carries it and a result tells it; one-swaps follow as the budget of the plan has them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairnepv.loop import Context
 from fairnepv.objective import UTILITIES
 from fairnepv.options import Rounding, default
 from fairnepv.problem import DEFAULT_UTILITY, Problem
-from fairnepv.search import Effort, Found, greedy, shortlist
+from fairnepv.search import Found, greedy, shortlist
 from fairnepv.signatures import options_of
 from fairnepv.stiefel import DUAL, VARIANTS, Relaxation, Solver, make_solver, refuse_dual
 from fairnepv.stiefel import relax as solve_relaxation
@@ -36,8 +36,7 @@ _OF_OTHERS = ("oversampling",)  # which further starts of other methods have, to
 
 @dataclass(frozen=True)
 class Nepv:
-    """The knobs of the pipeline by the names of the options; None: as rounding needs, and `passes`
-    as the effort has them."""
+    """The knobs of the pipeline by the names of the options; None: as rounding needs."""
 
     solver: str | None = None
     tol: float | None = None
@@ -46,7 +45,6 @@ class Nepv:
     sigma: float | None = None
     start: Any = _SPECTRAL
     oversampling: float = default("oversampling")
-    passes: int | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Nepv:
@@ -69,10 +67,6 @@ class Nepv:
     def most_steps(self) -> int | None:
         """Of a solver that is named, which may take all of them; None: few, as rounding needs."""
         return None if self.solver is None else self.solver_for(1, DEFAULT_UTILITY).max_steps
-
-    def refining(self, effort: Effort) -> Effort:
-        """The effort with the passes that were asked for."""
-        return effort if self.passes is None else replace(effort, passes=self.passes, floor=0.0)
 
     def start_from(self, problem: Problem, context: Context) -> Found:
         """Relax, screen by leverage, fair greedy within the shortlist.

@@ -1,6 +1,6 @@
 """How a selection is searched for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairnepv.concave import GAP, Certificate
 from fairnepv.methods.nepv import Nepv
@@ -23,11 +23,14 @@ class Plan:
     gap: float = GAP  # at which the bound is tight enough
     time_limit: float | None = None  # seconds
     memory_limit: int | None = None  # bytes, which the means of the problem keep to
+    passes: int | None = None  # of one-swaps, which are then all that refines
 
     @property
     def refining(self) -> Effort:
-        """The effort with the passes that were asked for."""
-        return self.nepv.refining(self.effort)
+        """The effort, or the passes of one-swaps that were asked for, without tabu search."""
+        if self.passes is None:
+            return self.effort
+        return replace(self.effort, passes=self.passes, floor=0.0, swaps=0)
 
     def goal(self, problem: Problem) -> float | None:
         """The fair score that is good enough."""

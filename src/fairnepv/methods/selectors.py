@@ -29,7 +29,15 @@ from fairnepv.search import (
 )
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
 
-OWN_METHODS = ("auto", "nepv", "greedy", "exact")
+OWN_METHODS = ("auto", "nepv", "greedy-swaps", "greedy", "exact")
+# What methods get that are not refined by one-swaps under an objective of their own.
+APART = {
+    "auto": "more: tabu search, and a start from the bound",
+    "exact": "more: tabu search, and branch and bound",
+    "greedy": "less: no swaps",
+    "random": "less: drawn",
+    "k-dpp": "less: the best of ten draws",
+}
 Start = Callable[[Context], Found]
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 # Nodes of branch and bound take so many times as long as those of log-determinants, and of as many
@@ -70,6 +78,8 @@ def find(problem: Problem, plan: Plan, context: Context) -> Found:
     """The subset that a method finds."""
     if plan.method == "greedy":
         return greedy(problem, context)
+    if plan.method == "greedy-swaps":
+        return improve(problem, greedy(problem, context), plan.refining, context)
     if plan.method == "nepv":
         start = plan.nepv.start_from(problem, context)
         return improve(problem, start, plan.refining, context)
@@ -77,7 +87,7 @@ def find(problem: Problem, plan: Plan, context: Context) -> Found:
         return _auto(problem, plan, context)
     if plan.method == "exact":
         return _exact(problem, plan, context)
-    return baselines(problem.pool.names)[plan.method](problem, plan.effort, context)
+    return baselines(problem.pool.names)[plan.method](problem, plan.refining, context)
 
 
 def _exact(problem: Problem, plan: Plan, context: Context) -> Found:

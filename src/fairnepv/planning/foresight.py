@@ -9,6 +9,7 @@ from fairnepv.compute.device import TorchEngine
 from fairnepv.compute.rates import UNTIMED, Rates, measure_device, measure_rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
+from fairnepv.methods import APART
 from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
 from fairnepv.options import DIVERSE, REPRESENTATIVE
@@ -117,18 +118,20 @@ def _device_needs(problem: Problem, views: list[ViewFacts]) -> DeviceNeeds | Non
 
 def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
     """The stages that a method goes through, as `methods` would run them."""
-    effort = plan.effort
+    effort = plan.refining
     if len(plan.shards) > 2:
         return _tiers(count, plan)
     if plan.method in FACTOR_THE_AVERAGE:
-        return [count.averaged(plan.method)]
+        refined = effort.passes and plan.method not in APART
+        return [count.averaged(plan.method), *([count.swaps(effort)] if refined else [])]
     if plan.method == "nepv":
-        effort, relaxing = plan.refining, count.relaxation(steps=plan.nepv.most_steps)
+        relaxing = count.relaxation(steps=plan.nepv.most_steps)
         return [relaxing, *([count.swaps(effort)] if effort.passes else [])]
     supported = certify and effort.passes > 0 and plan.method in ("auto", "exact")
     stages = [count.greedy(supported=supported)]
     if plan.method not in ("greedy", "auto", "exact"):
-        stages += [count.tabu(effort), count.swaps(effort, last=True)] if effort.passes else []
+        stages += [count.tabu(effort)] if effort.swaps and plan.method != "greedy-swaps" else []
+        stages += [count.swaps(effort, last=True)] if effort.passes else []
         return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]
     if plan.method == "greedy" or effort.passes == 0:
         return stages

@@ -146,7 +146,12 @@ def verified_record(verified: Verified) -> dict[str, Any]:
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
     """One record per selector, with its items."""
     rows = [
-        {"method": row.method, **selection_record(row), "picks": row.indices.tolist()}
+        {
+            "method": row.method,
+            "budget": row.budget,
+            **selection_record(row),
+            "picks": row.indices.tolist(),
+        }
         for row in comparison
     ]
     return {"fairnepv": __version__, "selectors": rows}
@@ -165,6 +170,8 @@ def comparison_columns(comparison: Comparison) -> Table:
         "worst_view": np.array([row.worst_view for row in rows]),
         "fair_score": np.array([row.fair_score for row in rows]),
         **{f"coverage_{name}": np.array([row.coverage[name] for row in rows]) for name in views},
+        "passes": np.array([row.swap_passes for row in rows]),
+        "budget": np.array([row.budget for row in rows]),
         "status": np.array([row.status.name for row in rows]),
         "seconds": np.array([row.seconds for row in rows]),
     }

@@ -10,6 +10,7 @@ from fairnepv.api.selection import Comparison, Score, Selection
 from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.io.memory import size_in_words
+from fairnepv.methods import APART
 from fairnepv.planning import Forecast
 from fairnepv.report.words import units_of
 
@@ -48,7 +49,8 @@ def _table_of(things: str, *numbers: str, no_wrap: bool = False) -> RichTable:
 
 
 def comparison_table(comparison: Comparison, title: str) -> RichTable:
-    """One row per selector: each view's score, the fair score, coverage, seconds.
+    """One row per selector: each view's score, the fair score, coverage, passes of one-swaps (+
+    where a selector gets more than these, - where it gets less), seconds.
 
     Coverage is left to the files where there are more than three views: a terminal is 80 wide.
     """
@@ -63,6 +65,7 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     table.add_column("F", justify="right", style="bold", no_wrap=True)
     for name in covered:
         table.add_column(f"C {name}", justify="right", no_wrap=True)
+    table.add_column("passes", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
     for row in comparison:
@@ -72,10 +75,17 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
             row.worst_view,
             units.shown(row.fair_score),
             *(f"{row.coverage[name]:.3f}" for name in covered),
+            f"{row.swap_passes}{_more_or_less(row)}",
             f"{row.seconds:.2f}",
             style="green" if row.fair_score >= best - 1e-9 else None,
         )
     return table
+
+
+def _more_or_less(row: Selection) -> str:
+    if row.method not in APART:
+        return ""
+    return "+" if APART[row.method].startswith("more") else "-"
 
 
 def forecast_table(forecast: Forecast) -> RichTable:

@@ -10,6 +10,7 @@ from fairnepv.api.selection import Comparison, Selection
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.errors import Status
 from fairnepv.io.write import Table
+from fairnepv.methods import APART
 from fairnepv.objective import UNITS, Nats
 from fairnepv.options import DIVERSE
 from fairnepv.planning import Forecast
@@ -118,6 +119,23 @@ def trace_lines(trace: Table) -> Iterator[str]:
 
 
 # --- which view does each selector leave behind? --------------------------------------------------
+
+
+def budget_line(comparison: Comparison) -> str:
+    """What every row of a comparison gets besides its objective, and which get more or less."""
+    own = [row for row in comparison if row.method not in APART]
+    groups: dict[str, list[str]] = {}
+    for row in comparison:
+        if row.method in APART:
+            groups.setdefault(row.budget, []).append(row.method)
+    others = "; ".join(f"{', '.join(names)} {budget}" for budget, names in groups.items())
+    apart = f"{others[:1].upper()}{others[1:]}." if others else ""
+    if not own:
+        return apart
+    most = own[0].settings["passes"]
+    refined = f"at most {most} passes of one-swaps under it" if most else "no swaps"
+    whole = f"Every selector is greedy in its own objective, or rounded, and then has {refined}."
+    return f"{whole} {apart}".strip()
 
 
 def left_behind(comparison: Comparison, fair: str = "auto") -> list[str]:
