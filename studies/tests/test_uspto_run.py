@@ -474,6 +474,63 @@ def test_captions_say_what_every_selector_gets(prepared):
     assert "fairnepv, default starts from the bound's solution" in seconds_caption(fast)
 
 
+# --- the paper's pipeline by its letters ----------------------------------------------------------
+
+PLAIN = {"solver": "plain", "start": "random", "max_steps": 9, "oversampling": 2.0, "passes": 1}
+
+
+def test_the_letters_of_the_paper_reach_its_pipeline_and_are_told(folder, command):
+    knobs = "--solver plain --start random --max-steps 9 --oversampling 2 --passes 1"
+    line = f"uspto run {folder} --k 4 --methods nepv,averaged --seeds 2 {knobs}"
+    code, out, _ = command(line)
+    assert code == 0
+    corpus = Corpus.open(folder)
+    run, pool = Run.open(corpus, "main"), open_pool(corpus)
+    own = [result for result in run.results if result.method == "nepv"]
+    assert [result.seed for result in own] == [0, 1]  # which a random start depends on
+    for result in own:
+        found = fairnepv.select(pool.views, 4, method="nepv", random_state=result.seed, **PLAIN)
+        assert pool.rows[found.indices].tolist() == result.rows
+    told = run.settings.nepv["4"]
+    assert told == {**PLAIN, "tol": 1e-6, "alpha": 1.0, "sigma": 0.0}
+    words = "relaxed by solver plain, alpha = 1, sigma = 0, tol = 1e-06, at most 9 steps"
+    assert words in " ".join(out.split())
+    assert words in results_caption(run.settings)
+    assert "at most 1 passes" in budget_sentence(run.settings)
+    publish(run, pool, folder / "published")
+    manifest = json.loads((folder / "published" / "manifest.json").read_text())
+    assert manifest["settings"]["nepv"] == {"4": told}
+    assert any(words in sentence for sentence in verify(folder / "published", corpus))
+
+
+def test_captions_say_what_stands_behind_the_name(prepared):
+    pool = open_pool(Corpus.open(prepared))
+    usual = results_caption(make_settings(pool, [4]))
+    assert "relaxed by solver accelerated, tol = 0.1, at most 300 steps, start spectral" in usual
+    assert "relaxed" not in results_caption(make_settings(pool, [4], methods=["averaged"]))
+    alone = make_settings(pool, [4], passes=0)
+    assert "FairNEPv, the paper's pipeline is not refined" in budget_sentence(alone)
+    fast = make_settings(pool, [4], effort="fast", passes=2)
+    assert "but FairNEPv, the paper's pipeline, which has one-swaps" in budget_sentence(fast)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"start": "nowhere"}, "start must be one of spectral, random"),
+        ({"tol": -1.0}, "tol must be a finite positive number"),
+        ({"passes": -1}, "passes must be a non-negative integer"),
+        ({"sigma": 1.0}, "alpha and sigma belong to the SCF variants"),
+        ({"methods": ["averaged"], "solver": "plain"}, "solver is for method 'nepv'"),
+    ],
+    ids=str,
+)
+def test_letters_that_no_pipeline_has_are_refused(prepared, knobs, said):
+    with pytest.raises(InputError, match=said):
+        make_settings(open_pool(Corpus.open(prepared)), [4], **knobs)
+
+
 def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

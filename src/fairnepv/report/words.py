@@ -37,9 +37,26 @@ def selection_summary(selection: Selection) -> list[str]:
     lines = [f"Chose {k} of {n:,} items: {fair}, {worst} (objective {objective})."]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
+    if "solver" in selection.settings:
+        words = pipeline_in_words(selection.settings)
+        lines.append(f"Method {selection.method!r} went so: {words}.")
     lines.append(f"Why the search stopped: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)
     return lines
+
+
+def pipeline_in_words(knobs: Mapping[str, Any]) -> str:
+    """The paper's pipeline as it was run, by its letters."""
+    varied = {name: knobs[name] for name in ("alpha", "sigma") if knobs[name] is not None}
+    shifts = "".join(f", {name} = {value:g}" for name, value in varied.items())
+    begun = knobs["start"] if isinstance(knobs["start"], str) else "rows"
+    passes = knobs["passes"]
+    swaps = "as its effort has it" if passes is None else f"B = {passes:,}"
+    return (
+        f"relaxed by solver {knobs['solver']}{shifts}, tol = {knobs['tol']:g}, at most "
+        f"{knobs['max_steps']:,} steps, start {begun}; shortlist of c k items, c = "
+        f"{knobs['oversampling']:g}; at most B passes of one-swaps, {swaps}"
+    )
 
 
 def _how_good(selection: Selection) -> str:

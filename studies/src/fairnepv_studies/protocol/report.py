@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fairnepv.methods.baselines import OF_DETERMINANTS
 from fairnepv.options import DIVERSE, REPRESENTATIVE
+from fairnepv.report import pipeline_in_words
 from fairnepv.search import check_effort
 from fairnepv_studies.figures import draw_efficiency, draw_view_scores
 from fairnepv_studies.protocol.results import Result, Unit, label, summarise
@@ -26,7 +27,6 @@ _READINGS = {
     REPRESENTATIVE: ("e per view is the share of its variance that the picks explain", "F / bound"),
 }
 _BUDGETS = {  # where they differ from those of a selector with an objective of its own
-    "nepv": "has one-swaps without tabu search",
     "auto": "may start from the bound's solution, too",
     "exact": "may start from the bound's solution, too, and branches and bounds",
     "greedy": "is greedy alone",
@@ -84,7 +84,24 @@ def _reading(settings: Settings) -> str:
 
 def sentences(settings: Settings) -> list[str]:
     """What a reader of any table has to know of the selectors in it."""
-    return [budget_sentence(settings), seeds_sentence(settings), *left_out_sentences(settings)]
+    return [
+        budget_sentence(settings),
+        *pipeline_sentences(settings),
+        seeds_sentence(settings),
+        *left_out_sentences(settings),
+    ]
+
+
+def pipeline_sentences(settings: Settings) -> list[str]:
+    """What stands behind the name of the paper's pipeline, for every size that has it otherwise."""
+    sizes: dict[str, list[str]] = {}
+    for k, knobs in settings.nepv.items():
+        sizes.setdefault(pipeline_in_words(knobs), []).append(k)
+    many = len(sizes) > 1
+    return [
+        f"{label('nepv')}{' at k = ' * many}{', '.join(ks) * many}: {words}."
+        for words, ks in sizes.items()
+    ]
 
 
 def left_out_sentences(settings: Settings) -> list[str]:
@@ -104,17 +121,26 @@ def seconds_caption(settings: Settings) -> str:
 
 def budget_sentence(settings: Settings) -> str:
     """What every selector gets besides its objective, so that nobody takes them for equals."""
+    swaps = _swaps_of_nepv(settings.passes)
     if check_effort(settings.effort).passes == 0:
-        return f"With effort {settings.effort} no selector is refined by swaps."
+        but = f" but {label('nepv')}, which {swaps}" if settings.passes else ""
+        return f"With effort {settings.effort} no selector is refined by swaps{but}."
     groups: dict[str, list[str]] = {}
+    budgets = {**_BUDGETS, "nepv": swaps}
     for method in settings.methods:
-        if method in _BUDGETS:
-            groups.setdefault(_BUDGETS[method], []).append(label(method))
+        if method in budgets:
+            groups.setdefault(budgets[method], []).append(label(method))
     others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
     return (
         "Every selector is greedy in its objective and refined under it by the same search "
         f"within the same effort{', except: ' if others else ''}{'; '.join(others)}."
     )
+
+
+def _swaps_of_nepv(passes: int | None) -> str:
+    if passes == 0:
+        return "is not refined"
+    return "has one-swaps without tabu search" + (f", at most {passes} passes" if passes else "")
 
 
 def seeds_sentence(settings: Settings) -> str:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from fairnepv import __version__
 from fairnepv.api.inputs import sketch
 from fairnepv.checks import check_flag, check_positive, one_of
 from fairnepv.errors import InputError
-from fairnepv.methods import check_method, refusal
+from fairnepv.methods import Nepv, check_method, check_nepv, refusal
 from fairnepv.objective import UNITS, Nats
 from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
-from fairnepv.options import DIVERSE, OBJECTIVES, default
+from fairnepv.options import DIVERSE, OBJECTIVES, Rounding, default
 from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
 from fairnepv.search.effort import ARRAYS
+from fairnepv.signatures import checked, options_of
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
 
 # Known before anything is selected or proven.
 CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
-# What runs were about before there were several objectives: their settings name neither.
-BEFORE_OBJECTIVES = {"objective": DIVERSE, "center": False}
+# What runs were about before there were several objectives, and before the paper's pipeline had
+# knobs: their settings name none of these.
+BEFORE_OBJECTIVES = {
+    **{"objective": DIVERSE, "center": False},
+    **{name: option.default for name, option in options_of(Rounding).items()},
+}
 _DRAW = ("random", "k-dpp")
 
 
@@ -38,8 +43,8 @@ class Posing(TypedDict, total=False):
     calibration: str
 
 
-class Knobs(Posing, total=False):
-    """And how hard and how tightly it is solved."""
+class Knobs(Posing, Rounding, total=False):
+    """And how hard and how tightly it is solved, and how the paper's pipeline goes."""
 
     effort: str
     gap: float
@@ -67,6 +72,16 @@ class Settings:
     calibration: str
     effort: str
     gap: float
+    solver: str | None = field(default=None, kw_only=True)  # None: as rounding needs
+    alpha: float | None = field(default=None, kw_only=True)
+    sigma: float | None = field(default=None, kw_only=True)
+    tol: float | None = field(default=None, kw_only=True)
+    max_steps: int | None = field(default=None, kw_only=True)
+    start: str = field(default=default("start"), kw_only=True)
+    oversampling: float = field(default=default("oversampling"), kw_only=True)
+    passes: int | None = field(default=None, kw_only=True)
+    # By size what 'nepv' makes of these; runs from before it was told have none.
+    nepv: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
     version: str = __version__
 
     @property
@@ -85,7 +100,17 @@ class Settings:
 
     @property
     def knobs(self) -> Knobs:
-        return {**self.posing, "effort": self.effort, "gap": self.gap}
+        return {**self.posing, "effort": self.effort, "gap": self.gap, **self.rounding}
+
+    @property
+    def rounding(self) -> Rounding:
+        given: Any = {name: getattr(self, name) for name in options_of(Rounding)}
+        return cast(Rounding, given)
+
+    def asked(self, method: str) -> dict[str, Any]:
+        """The options of `select` for a selector, besides those that pose the problem."""
+        own = self.rounding if method == "nepv" else {"oversampling": self.oversampling}
+        return {"method": method, "effort": self.effort, "gap": self.gap, **own}
 
     @property
     def told_in(self) -> Nats:
@@ -174,7 +199,8 @@ def make_settings(
     for problem in sketches.values():
         for method in chosen:
             check_method(problem, method)
-    drawn = {m: [k for k in sizes if draws(m, given["effort"], sketches[k])] for m in chosen}
+    pipeline = _check_pipeline(given, chosen)
+    drawn = {m: [k for k in sizes if draws(m, given, sketches[k])] for m in chosen}
     return Settings(
         corpus=pool.corpus.about.checksum,
         corpus_name=pool.corpus.about.name,
@@ -187,8 +213,26 @@ def make_settings(
         methods=chosen,
         seeds=seeds,
         drawn={method: sizes for method, sizes in drawn.items() if sizes},
+        nepv={str(k): _told(pipeline, given["effort"], p) for k, p in sketches.items() if pipeline},
         **given,
     )
+
+
+def _check_pipeline(given: Mapping[str, Any], methods: Sequence[str]) -> Nepv | None:
+    """How 'nepv' goes, if it is among the selectors; else its knobs are refused."""
+    one_of("spectral", "random")("start", given["start"])
+    check_nepv({**given, "hierarchical": False}, tuple(methods))
+    return Nepv.of(given) if "nepv" in methods else None
+
+
+def _told(pipeline: Nepv, effort: str, problem: Problem) -> dict[str, Any]:
+    """What stands behind the name 'nepv' at this size."""
+    passes = pipeline.refining(check_effort(effort)).passes_for(problem.work())
+    return {
+        **pipeline.settings(problem.k, problem.utility),
+        "oversampling": pipeline.oversampling,
+        "passes": passes,
+    }
 
 
 def check_objective(name: Any) -> str:
@@ -203,6 +247,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: value for name, value in given.items() if value is not None}
     objective = check_objective(named.get("objective", DIVERSE))
     knobs = {name: named.get(name, default(name, objective)) for name in Knobs.__annotations__}
+    rounding = {name: knobs[name] for name in options_of(Rounding)}
+    knobs |= dict(checked("make_settings", Rounding, rounding))
     check_flag("center", knobs["center"])
     for name in ("tau", "eps", "gap"):
         check_positive(name, knobs[name])
@@ -228,13 +274,13 @@ def _check_lists(sizes: Sequence[Any], methods: Sequence[Any], seeds: Any, n: in
         raise InputError(f"seeds must be a whole number from 1 on, not {seeds!r}")
 
 
-def draws(method: str, effort: str, problem: Problem) -> bool:
+def draws(method: str, knobs: Mapping[str, Any], problem: Problem) -> bool:
     """Whether a selector depends on the seed: some sample, and so does the default where its effort
-    leaves room for tabu search. The paper's pipeline starts from the spectral frame.
+    leaves room for tabu search, and the paper's pipeline unless it starts from the spectral frame.
     """
-    if method in _DRAW:
+    if method in _DRAW or (method == "nepv" and knobs["start"] == "random"):
         return True
-    spent = check_effort(effort)
+    spent = check_effort(knobs["effort"])
     arrays = ARRAYS[problem.utility] * len(problem.pool.views)
     entries = arrays * arena_rows(problem) * problem.k
     return method in ("auto", "exact") and spent.swaps_for(problem.work(), entries) > 0

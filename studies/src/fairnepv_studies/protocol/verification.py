@@ -38,7 +38,7 @@ from fairnepv_studies.protocol.published_files import (
     read_published,
     refuse_more,
 )
-from fairnepv_studies.protocol.report import tables, tables_of_seconds
+from fairnepv_studies.protocol.report import pipeline_sentences, tables, tables_of_seconds
 from fairnepv_studies.protocol.results import Result, measures
 from fairnepv_studies.protocol.settings import BEFORE_OBJECTIVES, Settings, make_settings
 from fairnepv_studies.protocol.split import read_split
@@ -83,6 +83,8 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
     yield f"split: seed {pool.split.seed} gives it; {len(pool.rows):,} items may be selected"
     _check_claims(manifest, settings, pool)
     yield f"settings, which are the publisher's choice: {settings.caption}"
+    for sentence in pipeline_sentences(settings):
+        yield f"so is how it went: {sentence.rstrip('.')}"
     yield f"objective, which is, too: {settings.objective}, in {settings.told_in.plain_axis}"
     for view, description in pool.descriptions.items():
         yield f"features of {view}: {description.encoder} {description.version}, same numbers"
@@ -131,7 +133,8 @@ def _check_claims(manifest: Any, settings: Settings, pool: SelectionPool) -> Non
         raise Difference(f"version in the settings: published {settings.version!r}")
     expected = claims(pool, replace(again, version=settings.version))
     theirs = {name: manifest[name] for name in manifest if name not in ("bounds", "environment")}
-    theirs["settings"] = {**BEFORE_OBJECTIVES, **theirs["settings"]}
+    told = expected["settings"]["nepv"] if not settings.nepv else {}  # which older ones do not
+    theirs["settings"] = {**BEFORE_OBJECTIVES, "nepv": told, **theirs["settings"]}
     check_same(MANIFEST, theirs, expected)
 
 
