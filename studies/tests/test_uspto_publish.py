@@ -70,6 +70,27 @@ def test_the_round_trip_says_what_was_checked(made, command):
         assert words in out
 
 
+def test_features_may_be_published_and_are_compared(folder, command):
+    corpus, published = folder / "corpus", folder / "published"
+    line = f"uspto publish {corpus} --out {published} --force --features"
+    assert command(line)[0] == 0
+    names = {file.name for file in (published / "features").iterdir()}
+    assert names == {"text.npz", "vision.npy"}
+    said = "published features: features/text.npz, features/vision.npy, the same numbers"
+    assert said in check(folder)
+    (published / "features" / "more.npy").write_bytes(b"")
+    seal(folder)
+    assert "features/more.npy is not expected" in difference(folder)
+    (published / "features" / "more.npy").unlink()
+    vision = np.load(published / "features" / "vision.npy")
+    np.save(published / "features" / "vision.npy", np.nextafter(vision, np.float16(9)))
+    seal(folder)
+    assert "features/vision.npy does not hold the features of the corpus" in difference(folder)
+    (published / "features" / "vision.npy").unlink()
+    seal(folder)
+    assert "neither vision.npy nor vision.npz" in difference(folder)
+
+
 def files(folder: Path) -> list[Path]:
     return [file for file in (folder / "published").rglob("*") if file.is_file()]
 

@@ -31,7 +31,7 @@ from fairnepv_studies.protocol import pool as pools
 from fairnepv_studies.protocol.clock import Clock
 from fairnepv_studies.protocol.execution import carry_out
 from fairnepv_studies.protocol.pool import open_pool
-from fairnepv_studies.protocol.publication import publish
+from fairnepv_studies.protocol.publication import publish, sums
 from fairnepv_studies.protocol.report import (
     budget_sentence,
     results_caption,
@@ -529,6 +529,69 @@ def test_captions_say_what_stands_behind_the_name(prepared):
 def test_letters_that_no_pipeline_has_are_refused(prepared, knobs, said):
     with pytest.raises(InputError, match=said):
         make_settings(open_pool(Corpus.open(prepared)), [4], **knobs)
+
+
+def test_the_shift_is_chosen_on_the_items_that_validate(folder, command):
+    """By the relaxed objective of Algorithm 1 there, and of what ends alike by the smallest."""
+    line = f"uspto run {folder} --k 12 --methods nepv --max-steps 4 --tune-shift"
+    assert command(line)[0] == 0
+    corpus = Corpus.open(folder)
+    run, pool, rows = Run.open(corpus, "main"), open_pool(corpus), read_split(corpus).validation
+    views = {view: read_view(corpus, view)[0][rows] for view in pool.views}
+    k = round(12 * len(rows) / len(pool.rows))
+    grid = run.settings.shift_grid
+    values = [
+        fairnepv.relax(views, k, solver="shifted", sigma=times / k, max_steps=4).value
+        for times in grid
+    ]
+    assert len({round(value, 4) for value in values}) > 1  # or there would be nothing to choose
+    best = next(t for t, v in zip(grid, values, strict=True) if v >= max(values) - 1e-6)
+    assert run.settings.shifts == {"12": best}
+    assert run.settings.nepv["12"]["sigma"] == best / 12
+    knobs = {"solver": "shifted", "sigma": best / 12, "max_steps": 4}
+    found = fairnepv.select(pool.views, 12, method="nepv", **knobs)
+    assert pool.rows[found.indices].tolist() == run.results[0].rows
+    assert "Its sigma was chosen on the validation split" in results_caption(run.settings)
+    publish(run, pool, folder / "published")
+    assert list(verify(folder / "published", corpus))
+    file = folder / "published" / "manifest.json"
+    other = next(t for t in grid if t != best)
+    file.write_text(file.read_text().replace(f'"12": {best}', f'"12": {other}'))
+    (folder / "published" / "SHA256SUMS").write_text(sums(folder / "published"))
+    with pytest.raises(NumericalError, match="shifts, 12"):
+        list(verify(folder / "published", corpus))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"methods": ["averaged"]}, "tune_shift is for method 'nepv'"),
+        ({"solver": "plain"}, "tune_shift chooses sigma of solver shifted or damped-shifted"),
+        ({"solver": "shifted", "sigma": 1.0}, "leave sigma out"),
+    ],
+    ids=str,
+)
+def test_what_leaves_no_shift_to_choose_is_refused(prepared, knobs, said):
+    with pytest.raises(InputError, match=said):
+        make_settings(open_pool(Corpus.open(prepared)), [4], tune_shift=True, **knobs)
+
+
+def test_items_that_validate_without_a_known_word_are_left_out(folder):
+    corpus = Corpus.open(folder)
+    rows, (text, _) = read_split(corpus).validation, read_view(corpus, "text")
+    silent = text.tolil()
+    silent[rows[1]] = 0
+    write_view(corpus, "text", silent.tocsr())
+    views = pools.validation_views(open_pool(corpus))
+    assert {view.shape[0] for view in views.values()} == {len(rows) - 1}
+    assert make_settings(open_pool(corpus), [4], max_steps=2, tune_shift=True).shifts
+
+
+def test_a_shift_needs_items_that_validate(folder):
+    corpus = Corpus.open(folder)
+    write_split(corpus, split(corpus, validation=0.0), force=True)
+    with pytest.raises(InputError, match="tune_shift needs items that validate"):
+        make_settings(open_pool(corpus), [4], tune_shift=True)
 
 
 def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):

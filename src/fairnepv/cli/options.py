@@ -175,7 +175,7 @@ relaxing_options = together(
     library_option("alpha", type=float),
     library_option("sigma", type=float),
     library_option("start", type=click.Choice(["spectral", "random"])),
-    library_option("tol", type=_POSITIVE),
+    library_option("tol", type=float),
     library_option("max_steps", type=click.IntRange(min=1)),
 )
 rounding_options = together(

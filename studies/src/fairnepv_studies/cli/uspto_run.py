@@ -66,6 +66,11 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
 @rounding_options
 @gap_option
 @click.option(
+    "--tune-shift",
+    is_flag=True,
+    help="Choose sigma of nepv on the validation split; without --solver by shifted.",
+)
+@click.option(
     "--engine",
     metavar="NAME",
     help="Who computes, as for fairnepv select: local, torch:cuda, ...  [default: local]",

@@ -101,7 +101,15 @@ def pipeline_sentences(settings: Settings) -> list[str]:
     return [
         f"{label('nepv')}{' at k = ' * many}{', '.join(ks) * many}: {words}."
         for words, ks in sizes.items()
-    ]
+    ] + _tuning_sentences(settings)
+
+
+def _tuning_sentences(settings: Settings) -> list[str]:
+    if not settings.shift_grid:
+        return []
+    grid = ", ".join(f"{times:g}" for times in settings.shift_grid)
+    by = "on the validation split, by the relaxed objective"
+    return [f"Its sigma was chosen {by}, from {grid} times 1/k."]
 
 
 def left_out_sentences(settings: Settings) -> list[str]:

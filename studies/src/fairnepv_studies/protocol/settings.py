@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, Unpack, cast
 
 from fairnepv import __version__
@@ -21,6 +21,7 @@ from fairnepv.signatures import checked, options_of
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
+from fairnepv_studies.protocol.tuning import GRID, tuned_shifts, with_shifted_solver
 
 # Known before anything is selected or proven.
 CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
@@ -29,6 +30,7 @@ CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
 BEFORE_OBJECTIVES = {
     **{"objective": DIVERSE, "center": False},
     **{name: option.default for name, option in options_of(Rounding).items()},
+    **{"shift_grid": [], "shifts": {}},
 }
 _DRAW = ("random", "k-dpp")
 
@@ -80,6 +82,9 @@ class Settings:
     start: str = field(default=default("start"), kw_only=True)
     oversampling: float = field(default=default("oversampling"), kw_only=True)
     passes: int | None = field(default=None, kw_only=True)
+    # Chosen on the validation split by size, in units of 1/k, from `tuning.GRID`; if at all.
+    shift_grid: list[float] = field(default_factory=list, kw_only=True)
+    shifts: dict[str, float] = field(default_factory=dict, kw_only=True)
     # By size what 'nepv' makes of these; runs from before it was told have none.
     nepv: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
     version: str = __version__
@@ -107,9 +112,11 @@ class Settings:
         given: Any = {name: getattr(self, name) for name in options_of(Rounding)}
         return cast(Rounding, given)
 
-    def asked(self, method: str) -> dict[str, Any]:
+    def asked(self, method: str, k: int) -> dict[str, Any]:
         """The options of `select` for a selector, besides those that pose the problem."""
-        own = self.rounding if method == "nepv" else {"oversampling": self.oversampling}
+        own: dict[str, Any] = {"oversampling": self.oversampling}
+        if method == "nepv":
+            own = {**self.rounding, **({"sigma": self.shifts[str(k)] / k} if self.shifts else {})}
         return {"method": method, "effort": self.effort, "gap": self.gap, **own}
 
     @property
@@ -182,16 +189,20 @@ def make_settings(
     *,
     methods: Sequence[str] | None = None,
     seeds: int = SEEDS,
+    tune_shift: bool = False,
     **knobs: Unpack[Knobs],
 ) -> Settings:
     """Everything is checked here, before anything is run.
 
     knobs: as `select` takes them, and with its defaults.
+    tune_shift: choose sigma on the items that validate, which takes a relaxation for every size and
+        shift of the grid.
     """
     given = _checked(knobs)
     views, n = list(pool.views), len(pool.rows)
     chosen = default_methods(views) if methods is None else list(methods)
     _check_lists(sizes, chosen, seeds, n)
+    given = with_shifted_solver(given, chosen) if tune_shift else given
     posing = {name: given[name] for name in ("objective", "eps", "center", "calibration")}
     sketches = {k: sketch(pool.views, k, posing) for k in sizes}
     if methods is None:  # nobody asked for those that this problem does not support
@@ -200,6 +211,10 @@ def make_settings(
         for method in chosen:
             check_method(problem, method)
     pipeline = _check_pipeline(given, chosen)
+    shifts = tuned_shifts(pool, sizes, given) if tune_shift else {}
+    told = {
+        str(k): _told(pipeline, shifts.get(str(k)), given, sketches[k]) for k in sizes if pipeline
+    }
     drawn = {m: [k for k in sizes if draws(m, given, sketches[k])] for m in chosen}
     return Settings(
         corpus=pool.corpus.about.checksum,
@@ -213,7 +228,9 @@ def make_settings(
         methods=chosen,
         seeds=seeds,
         drawn={method: sizes for method, sizes in drawn.items() if sizes},
-        nepv={str(k): _told(pipeline, given["effort"], p) for k, p in sketches.items() if pipeline},
+        shift_grid=list(GRID) if tune_shift else [],
+        shifts=shifts,
+        nepv=told,
         **given,
     )
 
@@ -225,9 +242,13 @@ def _check_pipeline(given: Mapping[str, Any], methods: Sequence[str]) -> Nepv | 
     return Nepv.of(given) if "nepv" in methods else None
 
 
-def _told(pipeline: Nepv, effort: str, problem: Problem) -> dict[str, Any]:
+def _told(
+    pipeline: Nepv, shift: float | None, given: Mapping[str, Any], problem: Problem
+) -> dict[str, Any]:
     """What stands behind the name 'nepv' at this size."""
-    passes = pipeline.refining(check_effort(effort)).passes_for(problem.work())
+    if shift is not None:
+        pipeline = replace(pipeline, sigma=shift / problem.k)
+    passes = pipeline.refining(check_effort(given["effort"])).passes_for(problem.work())
     return {
         **pipeline.settings(problem.k, problem.utility),
         "oversampling": pipeline.oversampling,
