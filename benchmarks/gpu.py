@@ -32,6 +32,7 @@ from fairnepv.api.inputs import pose
 from fairnepv.compute import block_threads
 from fairnepv.compute.device import TorchEngine
 from fairnepv.loop import run
+from fairnepv.options import OBJECTIVES
 from fairnepv.search import Greedy
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
@@ -39,6 +40,8 @@ from fairnepv.search.table import SwapTable
 from sections import markdown, publish
 
 GAP = 5e-3
+DIVERSE, REPRESENTATIVE = OBJECTIVES
+WORKERS = 4  # of Ray; as many have cores, and one the GPU
 LIMITS = (0.5, 1.0, 2.0, 5.0)
 Row = tuple[str, float, str]  # what, seconds, what to say of it
 Shape = tuple[int, int, int]  # rows, columns of each of two views, items
@@ -49,12 +52,17 @@ class Sizes(NamedTuple):
     main: Shape
     large: Shape  # float16, as is the next
     largest: Shape
+    shared: Shape  # with a cluster
 
 
 FULL = Sizes(
-    (20_000, 256, 100), (1_000_000, 1024, 1000), (10_000_000, 512, 1000), (32_882_558, 768, 1000)
+    (20_000, 256, 100),
+    (1_000_000, 1024, 1000),
+    (10_000_000, 512, 1000),
+    (32_882_558, 768, 1000),
+    (200_000, 512, 200),
 )
-TINY = Sizes((500, 16, 10), (2_000, 32, 20), (5_000, 16, 20), (10_000, 24, 20))
+TINY = Sizes((500, 16, 10), (2_000, 32, 20), (5_000, 16, 20), (10_000, 24, 20), (1_000, 16, 10))
 
 
 def view(n: int, p: int, device: Any, seed: int, dtype: Any = torch.float32) -> Any:
@@ -131,7 +139,12 @@ def check(device: Any, shape: Shape) -> Iterator[Row]:
     data = two_views(shape, device)
     here = {name: rows.cpu().numpy() for name, rows in data.items()}
     choose = partial(fairnepv.select, data, k, engine=f"torch:{device}")
-    for options in ({"effort": "fast", "certify": False}, {"gap": GAP}):
+    for options in (
+        {"effort": "fast", "certify": False},
+        {"gap": GAP},
+        {"effort": "fast", "certify": False, "objective": REPRESENTATIVE},
+        {"objective": REPRESENTATIVE},
+    ):
         seconds, there = clock(partial(choose, **options), device)
         local = fairnepv.select(here, k, **options)
         same = "the same indices" if np.array_equal(local.indices, there.indices) else "DIFFERENT"
@@ -189,23 +202,25 @@ def _share(rate: float, ceiling: float, kind: str) -> str:
     return f"{rate / 1e12:.1f} TFlop/s, {rate / ceiling:.0%} of {kind}"
 
 
-def fast(data: dict[str, Any], k: int, device: Any) -> Row:
+def fast(data: dict[str, Any], k: int, device: Any, objective: str = DIVERSE) -> Row:
     _restart_peak(device)
+    options = {"engine": f"torch:{device}", "objective": objective}
     seconds, quick = clock(
-        lambda: fairnepv.select(data, k, engine=f"torch:{device}", effort="fast", certify=False),
-        device,
-        2,
+        lambda: fairnepv.select(data, k, **options, effort="fast", certify=False), device, 2
     )
-    return f"`fast`, {described(data, k)}", seconds, f"F = {quick.fair_score:.4f}{_peak(device)}"
+    what = f"`fast`, {objective}, {described(data, k)}"
+    return what, seconds, f"F = {quick.fair_score:.4f}{_peak(device)}"
 
 
-def default(data: dict[str, Any], k: int, device: Any) -> Iterator[Row]:
+def default(data: dict[str, Any], k: int, device: Any, objective: str = DIVERSE) -> Iterator[Row]:
+    """The diverse one to a gap of its own; shares to the usual one."""
+    options = {"gap": GAP} if objective == DIVERSE else {"objective": objective}
     seconds, whole = clock(
-        lambda: fairnepv.select(data, k, engine=f"torch:{device}", gap=GAP), device
+        lambda: fairnepv.select(data, k, engine=f"torch:{device}", **options), device
     )
     proof = whole.certificate
     said = f"F = {whole.fair_score:.4f} <= {proof.upper_bound:.4f}, gap {proof.duality_gap:.1e}"
-    yield f"`balanced` with certificate, {described(data, k)}", seconds, said
+    yield f"`balanced` with certificate, {objective}, {described(data, k)}", seconds, said
     stages: dict[str, float] = {}
     for step in whole.trace:
         stages[step.stage] = max(stages.get(step.stage, 0.0), step.seconds)
@@ -220,6 +235,29 @@ def limits(data: dict[str, Any], k: int, device: Any) -> Iterator[Row]:
         late = max(seconds - limit, 0.0)
         kept = "kept" if late <= max(0.3, 0.1 * limit) else "MISSED"
         yield f"default, time_limit = {limit:g} s", seconds, f"{late:.2f} s late, {kept}"
+
+
+def workers(device: Any, shape: Shape) -> Iterator[Row]:
+    """A cluster of this machine whose one worker with a GPU computes there, beside the same engine
+    without Ray."""
+    data = {name: rows.cpu().numpy() for name, rows in two_views(shape, device).items()}
+    k = shape[2]
+    from fairnepv.compute.ray.engine import RayEngine  # an extra that other parts do without
+
+    there = RayEngine.local(WORKERS, device.type)
+    for options in ({"effort": "fast", "certify": False}, {"gap": GAP}):
+        alone, expected = clock(
+            partial(fairnepv.select, data, k, engine=f"torch:{device}", **options), device
+        )
+        for turn in ("first", "second"):  # which begins with workers that have the rows
+            seconds, found = clock(
+                partial(fairnepv.select, data, k, engine=there, **options), device
+            )
+            same = np.array_equal(found.indices, expected.indices)
+            said = f"{'the same indices' if same else 'DIFFERENT'}; {alone:.2f} s without Ray"
+            what = f"Ray, {WORKERS} workers, device {device.type}, {described(data, k)}"
+            yield f"{what}, {options}, {turn} run", seconds, said
+    there.close()
 
 
 def described(data: dict[str, Any], k: int) -> str:
@@ -243,8 +281,11 @@ def _peak(device: Any) -> str:
 
 # --- parts ----------------------------------------------------------------------------------------
 
-PARTS = ("check", "ceilings", "passes", "select", "limits", "large", "largest")
-ON_MAIN = ("passes", "select", "limits")
+PARTS = (
+    *("check", "ceilings", "passes", "select", "representative", "limits", "large", "largest"),
+    "workers",
+)
+ON_MAIN = ("passes", "select", "representative", "limits")
 
 
 def measure(parts: Iterable[str], device: Any, sizes: Sizes) -> Iterator[Row]:
@@ -263,12 +304,17 @@ def measure(parts: Iterable[str], device: Any, sizes: Sizes) -> Iterator[Row]:
         if "select" in parts:
             yield fast(data, k, device)
             yield from default(data, k, device)
+        if "representative" in parts:
+            yield fast(data, k, device, REPRESENTATIVE)
+            yield from default(data, k, device, REPRESENTATIVE)
         if "limits" in parts:
             yield from limits(data, k, device)
         del data
     for part, shape in (("large", sizes.large), ("largest", sizes.largest)):
         if part in parts:
             yield fast(two_views(shape, device, torch.float16), shape[2], device)
+    if "workers" in parts:
+        yield from workers(device, sizes.shared)
 
 
 def main() -> None:

@@ -108,7 +108,7 @@ def test_numbers_are_those_of_the_library_and_of_the_formulas(finished):
     ]
     kernels = [reference.kernel(Phi, 0.1) for Phi in dense]
     results = Run.open(corpus, "main").results
-    assert len(results) == 2 * (8 + 2)  # auto and random twice
+    assert len(results) == 2 * (9 + 2)  # auto and random twice
     for result in results:
         chosen = [rows.tolist().index(row) for row in result.rows]
         assert len(set(chosen)) == result.k

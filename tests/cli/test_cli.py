@@ -54,8 +54,8 @@ from fairnepv.search.tabu import TabuSearch
 from fairnepv.stiefel.lbfgs import Lbfgs
 
 COMMANDS = [
-    *("certify", "compare", "convert", "demo", "embed", "relax", "score", "select", "synthetic"),
-    *("uspto", "verify-bound"),
+    *("certify", "compare", "convert", "demo", "embed", "local-features", "relax", "score"),
+    *("select", "synthetic", "uspto", "verify-bound"),
 ]
 SELECTORS = ["auto", "nepv", "greedy-swaps", "greedy", *baselines(("text", "vision"))]
 N, K = 40, 5
@@ -2297,6 +2297,7 @@ def test_help_names_the_commands(run, flag):
         ("compare", "-k --view --method --effort --seed --out --plot --force --json --strict"),
         ("relax", "-k --view --solver --alpha --sigma --start --tol --max-steps --trace --out"),
         ("convert", "SOURCE --out --dtype --rows-per-shard --ids --no-ids --verify --force --json"),
+        ("local-features", "--view --ids --engine --out --force --json --debug"),
         ("synthetic", "--seeds --plot --force --json --debug"),
         ("demo", "-k --seed --out --json --debug"),
     ],

@@ -19,7 +19,7 @@ from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io import places
 from fairnepv.io.read import read_features, read_ids, read_picks
 from fairnepv.io.source import Source, split_source
-from fairnepv.io.write import TABLES, Output, Table, array_content, write_table
+from fairnepv.io.write import TABLES, Output, Table, write_array, write_table
 from refusals import refused_rows as refused
 
 ROWS = np.arange(24.0).reshape(8, 3) / 7
@@ -703,7 +703,7 @@ def test_text_stays_one_line_per_row():
 
 
 def test_an_array_is_read_as_it_was_written():
-    Output(Path("V.npy")).write(array_content(ROWS))
+    write_array(Output(Path("V.npy")), ROWS)
     np.testing.assert_array_equal(read_features("V.npy"), ROWS)
 
 

@@ -30,8 +30,6 @@ from fairnepv.problem import Problem
 from fairnepv.search import check_effort
 from fairnepv.signatures import checked, completed, part, takes
 
-_MANY = 1000  # passes of one-swaps, which no search of a small pool needs
-
 
 @takes(CompareOptions)
 @apart
@@ -55,8 +53,8 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
         if refused:
             call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
     if searching["passes"] is None:
-        passes = check_effort(searching["effort"]).passes_for(problem.work())
-        searching = {**searching, "passes": min(passes, _MANY)}
+        passes = check_effort(searching["effort"]).equal_passes(problem.work())
+        searching = {**searching, "passes": passes}
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)

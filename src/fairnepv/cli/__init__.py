@@ -18,6 +18,7 @@ from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.convert import convert
 from fairnepv.cli.demo import demo
+from fairnepv.cli.local_features import local_features
 from fairnepv.cli.outputs import Interrupted
 from fairnepv.cli.relax import relax
 from fairnepv.cli.score import score
@@ -117,7 +118,17 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (select, certify, verify_bound, score, compare, relax, convert, demo):
+for _command in (
+    select,
+    certify,
+    verify_bound,
+    score,
+    compare,
+    relax,
+    convert,
+    local_features,
+    demo,
+):
     commands.add_command(_command)
 
 

@@ -122,7 +122,7 @@ def _folder(out: str, force: bool) -> Path:
 
 def _write(folder: Path, pool: Pictograms, diverse: Trial, representative: Trial) -> list[Path]:
     """Both pictures, and the two views with their ids for the next command."""
-    from fairnepv.io.write import Output, array_content
+    from fairnepv.io.write import Output, write_array
     from fairnepv.report import contact_sheet
     from fairnepv.report.demo import draw_demo
 
@@ -137,7 +137,7 @@ def _write(folder: Path, pool: Pictograms, diverse: Trial, representative: Trial
     title = f"{len(diverse.ours.indices)} of {len(pool.ids):,} pictograms"
     Output(pictures[1]).write(draw_demo(diverse, representative, title))
     for name, rows in pool.views.items():
-        Output(folder / f"{name}.npy").write(array_content(rows))
+        write_array(Output(folder / f"{name}.npy"), rows)
     Output(folder / "ids.txt").write("\n".join(pool.ids).encode() + b"\n")
     return pictures
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -140,18 +140,12 @@ class ProblemFiles:
 
 
 def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
-    """The problem that the options of a command pose; those of rules may be missing."""
+    """The problem that the options of a command pose; those of rules may be missing, and where
+    there is no objective, nothing is asked but the rows."""
     views = words.views_of(given["view"])
     names = list(views)
-    objective, eps = given["objective"], words.eps_of(given["eps"], names)
-    knobs = {
-        "objective": objective,
-        "tau": default("tau", objective) if given["tau"] is None else given["tau"],
-        "eps": default("eps", objective) if eps is None else eps,
-        "center": default("center", objective) if given["center"] is None else given["center"],
-        "calibration": words.calibration_of(given["calibration"], names),
-    }
-    if given["priority"]:
+    knobs = _scale_of(given, names) if "objective" in given else {}
+    if given.get("priority"):
         wanted = "NAME=WEIGHT for each view"
         knobs["priorities"] = words.numbers("--priority", given["priority"], names, wanted)
     if given.get("k_more"):
@@ -166,12 +160,23 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
         views,
         words.files_by_view("--ids", given["ids"], names),
         knobs,
-        words.files_by_view("--quality", given["quality"], names),
+        words.files_by_view("--quality", given.get("quality", ()), names),
         {name: text for name, text in rules.items() if text is not None},
         engine=given["engine"],
         workers=given["workers"],
         device=given["device"],
     )
+
+
+def _scale_of(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    objective, eps = given["objective"], words.eps_of(given["eps"], names)
+    return {
+        "objective": objective,
+        "tau": default("tau", objective) if given["tau"] is None else given["tau"],
+        "eps": default("eps", objective) if eps is None else eps,
+        "center": default("center", objective) if given["center"] is None else given["center"],
+        "calibration": words.calibration_of(given["calibration"], names),
+    }
 
 
 def reading(read: Callable[[str], Any], option: str, prefix: str, text: str) -> Any:

@@ -113,6 +113,8 @@ def _posing(decorators: Mapping[str, Decorator], command: Command) -> Command:
     return together(*decorators.values())(wrapped)  # type: ignore[no-any-return]
 
 
+_ROWS = {n: _POSING[n] for n in ("view", "ids", "engine", "workers", "device")}
+rows = functools.partial(_posing, _ROWS)  # views alone, for what is asked of no problem
 posing = functools.partial(_posing, _POSING)
 posing_with_rules = functools.partial(_posing, _POSING | _RULES)
 

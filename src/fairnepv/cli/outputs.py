@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +32,12 @@ class Report:
     claimed: list[Path] = field(default_factory=list)
     failures: list[FairnepvError] = field(default_factory=list)  # why files were not written
 
-    def output(self, name: str, endings: tuple[str, ...], *, size: Any = None) -> Output | None:
-        """The file of an option; of one of several sizes, with the size in its name."""
+    def output(self, name: str, endings: tuple[str, ...], *, part: Any = None) -> Output | None:
+        """The file of an option; of one of several sizes or views, with that in its name."""
         text = self.files[name]
-        if text is not None and size is not None:
+        if text is not None and part is not None:
             stem, ending = os.path.splitext(text)
-            text = f"{stem}-{size}{ending}"
+            text = f"{stem}-{part}{ending}"
         output = output_at(f"--{name}", text, endings, force=self.force)
         if output is not None:
             self.claim(f"--{name}", output.path)
@@ -53,9 +53,9 @@ class Report:
         self.claimed.append(path)
 
     def write(self, output: Output | None, content: Any) -> Path | None:
-        """Write a table, a picture or named arrays, and return where. What keeps a file from being
-        written is raised at the end, so that the result is shown before."""
-        from fairnepv.io.write import Table, write_arrays, write_table
+        """Write a table, a picture, an array or named ones, and return where. What keeps a file
+        from being written is raised at the end, so that the result is shown before."""
+        from fairnepv.io.write import Table, write_array, write_arrays, write_table
 
         if output is None:
             return None
@@ -64,8 +64,10 @@ class Report:
                 write_table(output, content)
             elif isinstance(content, bytes):
                 output.write(content)
-            else:
+            elif isinstance(content, Mapping):
                 write_arrays(output, content)
+            else:
+                write_array(output, content)
         except FairnepvError as error:
             self.failures.append(error)
             return None

@@ -33,7 +33,7 @@ def relax(
     fairnepv relax --view text=t.npz --view vision=v.npy -k 50 --trace trace.png
     """
     from fairnepv.cli.progress import stage_bar
-    from fairnepv.io.write import TABLES, array_content, table_document
+    from fairnepv.io.write import TABLES, table_document
     from fairnepv.report import draw_traces, relaxation_summary, trace_lines, trace_table
 
     printed = trace == "-"
@@ -48,8 +48,7 @@ def relax(
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
     drawn = draw_traces({relaxation.solver.name: steps.columns}) if picture else steps
     report.write(trace_file, drawn)
-    if basis_file is not None:
-        report.write(basis_file, array_content(relaxation.basis))
+    report.write(basis_file, relaxation.basis)
     if report.as_json:
         print_json(table_document(steps) if printed else steps.about)
     else:

@@ -87,7 +87,7 @@ def _outputs(
     if report.files["bound"] and not options["certify"]:
         raise InputError("--bound needs a bound; leave --no-certify out")
     report.inputs = problem.files
-    tables = {size: report.output("out", TABLES, size=size) for size in sizes or [None]}
+    tables = {size: report.output("out", TABLES, part=size) for size in sizes or [None]}
     others = {name: report.output(name, ends) for name, ends in endings.items()}
     if options["checkpoint"] is not None:
         report.claim("--checkpoint", local_path(options["checkpoint"]))

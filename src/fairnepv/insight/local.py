@@ -30,12 +30,13 @@ def local_features(
     power: int = 2,
     landmarks: int = 512,
     views: Mapping[str, Any] | None = None,
+    ids: Any = None,
     engine: Engine | str | None = None,
 ) -> dict[str, NDArray[np.float32]]:
     """Per view (n, p) features whose products are ((1 + cosine) / 2)^power of centred rows: near
     rows are alike, opposite ones share nothing.
 
-    data, views, engine: as for `select`.
+    data, views, ids, engine: as for `select`. With ids by view the rows are those of the first one.
     company: how much of every view's similarity is the mean over all views, from 0 to 1.
     landmarks: rows by which similarities are approximated (Nystroem); they are exact between these.
 
@@ -44,7 +45,7 @@ def local_features(
     """
     share = _check_share(company)
     degree, most = check_count("power", power), check_count("landmarks", landmarks)
-    pool = centered(Pool.of(data, views=views, engine=engine))
+    pool = centered(Pool.of(data, views=views, ids=ids, engine=engine))
     units = (view.scaled(inverse_norms(view.raw_squared_norms()), 0.0) for view in pool.views)
     pool = pool.with_views(pool.names, tuple(units))
     rows = np.arange(pool.n)

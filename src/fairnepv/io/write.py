@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,14 @@ class Output:
             raise InputError(f"{path} exists already; add --force to replace it")
         return cls(path)
 
-    def write(self, content: bytes) -> None:
+    @contextlib.contextmanager
+    def part(self) -> Iterator[Path]:
+        """A file to be written, which takes the place of the output at the end."""
         with write_errors(self.path), whole_file(real_path(self.path)) as part:
+            yield part
+
+    def write(self, content: bytes) -> None:
+        with self.part() as part:
             part.write_bytes(content)
 
 
@@ -94,11 +101,10 @@ def _as_text(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def array_content(array: NDArray[Any]) -> bytes:
-    """An array as the bytes of a .npy file."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
+def write_array(output: Output, array: NDArray[Any]) -> None:
+    """One array as .npy, without a copy of it in memory."""
+    with output.part() as part, part.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def write_arrays(output: Output, arrays: Mapping[str, NDArray[Any]]) -> None:

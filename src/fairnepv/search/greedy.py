@@ -129,7 +129,8 @@ def complete(problem: Problem, indices: Indices, frontier: Frontier | None = Non
     if len(indices) == problem.k:
         return indices
     scores = _known_scores(problem, indices, frontier)
-    order = ranked(scores, max(problem.tolerances.tie, blur(problem, len(indices) + 1)))
+    tie = max(problem.tolerances.tie, blur(problem, len(indices) + 1))
+    order = ranked(scores, tie, None if problem.constraints else problem.k + len(indices))
     if problem.constraints.quotas is None:  # or who may come depends on who came before
         allowed = problem.constraints.may_add(indices, problem.n, problem.k)
         others = order[allowed[order]]
@@ -181,9 +182,11 @@ def shortlist(
     added that every quota can be met from the shortlist alone.
     """
     rules, k = problem.constraints, problem.k
-    order = ranked(leverage, problem.tolerances.tie)
+    wanted = min(problem.n, math.ceil(oversampling * k))
+    first = wanted + len(rules.fixed_out) if rules.quotas is None else None
+    order = ranked(leverage, problem.tolerances.tie, first)
     order = order[~np.isin(order, rules.fixed_out)]
-    chosen = [rules.fixed_in, order[: min(problem.n, math.ceil(oversampling * k))]]
+    chosen = [rules.fixed_in, order[:wanted]]
     if rules.quotas is not None:
         for group, most in enumerate(rules.quotas.most):
             members = order[rules.quotas.groups[order] == group]

@@ -14,6 +14,7 @@ from fairnepv.views.base import Floats, Indices
 SLACK = 1e-8  # rows that come this close to the best of a pass are confirmed
 COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 WIDEST_BLUR = 1e-3  # from here on all that scores say is rounding
+_SPARE = 64  # scores beyond the first ones, among which a gap is looked for
 _LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float32 computes with
 
 
@@ -86,9 +87,26 @@ def tie_groups(scores: Floats, tie: float) -> Indices:
     return groups
 
 
-def ranked(scores: Floats, tie: float) -> Indices:
-    """Positions from the best score to the worst, tied ones by position."""
-    return np.argsort(tie_groups(scores, tie), kind="stable")
+def ranked(scores: Floats, tie: float, first: int | None = None) -> Indices:
+    """Positions from the best score to the worst, tied ones by position; `first`: at least so many
+    of them, for which the others need not be sorted."""
+    rows = np.arange(len(scores)) if first is None else _leading(scores, tie, first)
+    return np.asarray(rows[np.argsort(tie_groups(scores[rows], tie), kind="stable")])
+
+
+def _leading(scores: Floats, tie: float, first: int) -> Indices:
+    """Positions of at least so many of the best scores, ascending, none of them tied with another
+    score; all positions where no gap is found soon."""
+    n, looked = len(scores), 2 * first + _SPARE
+    if looked >= n:
+        return np.arange(n)
+    rows = np.argpartition(scores, n - looked)[n - looked :]
+    values = np.sort(scores[rows])[::-1]
+    gaps = np.flatnonzero(values[:-1] - values[1:] > tie)
+    gaps = gaps[gaps >= first - 1]
+    if not len(gaps):
+        return np.arange(n)
+    return np.sort(rows[scores[rows] >= values[gaps[0]]])
 
 
 def lowest_tied(scores: Floats, tie: float) -> int:

@@ -45,7 +45,7 @@ def largest_memberships(
     if context.stopped and not outcome.steps:
         context.notes.append("no membership was known when time was up; greedy chose the items")
         return replace(greedy(problem, context), status=outcome.status)
-    found = Found(ranked(outcome.state.x, _TIE)[: problem.k], outcome.status)
+    found = Found(ranked(outcome.state.x, _TIE, problem.k)[: problem.k], outcome.status)
     own = problem.over(averaged(problem.pool, factor_apart=True))
     return refine_under(own, found, effort, context)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from fairnepv.methods import APART
 from fairnepv.methods.baselines import OF_DETERMINANTS
 from fairnepv.options import DIVERSE, REPRESENTATIVE
 from fairnepv.report import pipeline_in_words
-from fairnepv.search import check_effort
 from fairnepv_studies.figures import draw_efficiency, draw_view_scores
 from fairnepv_studies.protocol.results import Result, Unit, label, summarise
 from fairnepv_studies.protocol.run import Run
@@ -25,13 +25,6 @@ from fairnepv_studies.protocol.tables import (
 _READINGS = {
     DIVERSE: ("d per view and F in nats per item", "exp(F - bound)"),
     REPRESENTATIVE: ("e per view is the share of its variance that the picks explain", "F / bound"),
-}
-_BUDGETS = {  # where they differ from those of a selector with an objective of its own
-    "auto": "may start from the bound's solution, too",
-    "exact": "may start from the bound's solution, too, and branches and bounds",
-    "greedy": "is greedy alone",
-    **dict.fromkeys(("softmax", "d-optimal", "saturate"), "is not refined"),
-    **dict.fromkeys(("random", "k-dpp"), "is drawn"),
 }
 
 
@@ -129,26 +122,18 @@ def seconds_caption(settings: Settings) -> str:
 
 def budget_sentence(settings: Settings) -> str:
     """What every selector gets besides its objective, so that nobody takes them for equals."""
-    swaps = _swaps_of_nepv(settings.passes)
-    if check_effort(settings.effort).passes == 0:
-        but = f" but {label('nepv')}, which {swaps}" if settings.passes else ""
-        return f"With effort {settings.effort} no selector is refined by swaps{but}."
     groups: dict[str, list[str]] = {}
-    budgets = {**_BUDGETS, "nepv": swaps}
     for method in settings.methods:
-        if method in budgets:
-            groups.setdefault(budgets[method], []).append(label(method))
-    others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
-    return (
-        "Every selector is greedy in its objective and refined under it by the same search "
-        f"within the same effort{', except: ' if others else ''}{'; '.join(others)}."
-    )
-
-
-def _swaps_of_nepv(passes: int | None) -> str:
-    if passes == 0:
-        return "is not refined"
-    return "has one-swaps without tabu search" + (f", at most {passes} passes" if passes else "")
+        if method in APART:
+            groups.setdefault(APART[method], []).append(label(method))
+    others = "; ".join(f"{', '.join(names)} {what}" for what, names in groups.items())
+    apart = f" But {others}." if others else ""
+    most = dict.fromkeys(settings.budgets.values())
+    sizes = " at k = " + ", ".join(settings.budgets) if len(most) > 1 else ""
+    refined = f"at most {', '.join(map(str, most))} passes of one-swaps under it{sizes}"
+    refined = refined if any(most) else "no swaps"
+    whole = f"Every selector is greedy in its own objective, or rounded, and then has {refined}."
+    return whole + apart
 
 
 def seeds_sentence(settings: Settings) -> str:

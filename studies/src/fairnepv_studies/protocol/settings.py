@@ -10,10 +10,10 @@ from fairnepv import __version__
 from fairnepv.api.inputs import sketch
 from fairnepv.checks import check_flag, check_positive, one_of
 from fairnepv.errors import InputError
-from fairnepv.methods import Nepv, check_method, check_nepv, refusal
+from fairnepv.methods import APART, Nepv, check_method, check_nepv, refusal
 from fairnepv.objective import UNITS, Nats
 from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
-from fairnepv.options import DIVERSE, OBJECTIVES, Rounding, default
+from fairnepv.options import DIVERSE, OBJECTIVES, Budget, Rounding, default
 from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
 from fairnepv.search.effort import ARRAYS
@@ -30,6 +30,7 @@ CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
 BEFORE_OBJECTIVES = {
     **{"objective": DIVERSE, "center": False},
     **{name: option.default for name, option in options_of(Rounding).items()},
+    "passes": None,
     **{"shift_grid": [], "shifts": {}},
 }
 _DRAW = ("random", "k-dpp")
@@ -45,10 +46,9 @@ class Posing(TypedDict, total=False):
     calibration: str
 
 
-class Knobs(Posing, Rounding, total=False):
+class Knobs(Posing, Budget, total=False):
     """And how hard and how tightly it is solved, and how the paper's pipeline goes."""
 
-    effort: str
     gap: float
 
 
@@ -85,6 +85,8 @@ class Settings:
     # Chosen on the validation split by size, in units of 1/k, from `tuning.GRID`; if at all.
     shift_grid: list[float] = field(default_factory=list, kw_only=True)
     shifts: dict[str, float] = field(default_factory=dict, kw_only=True)
+    # By size the passes of one-swaps of every selector that is refined by them.
+    budgets: dict[str, int] = field(default_factory=dict, kw_only=True)
     # By size what 'nepv' makes of these; runs from before it was told have none.
     nepv: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
     version: str = __version__
@@ -105,7 +107,13 @@ class Settings:
 
     @property
     def knobs(self) -> Knobs:
-        return {**self.posing, "effort": self.effort, "gap": self.gap, **self.rounding}
+        return {
+            **self.posing,
+            **self.rounding,
+            "effort": self.effort,
+            "passes": self.passes,
+            "gap": self.gap,
+        }
 
     @property
     def rounding(self) -> Rounding:
@@ -117,6 +125,8 @@ class Settings:
         own: dict[str, Any] = {"oversampling": self.oversampling}
         if method == "nepv":
             own = {**self.rounding, **({"sigma": self.shifts[str(k)] / k} if self.shifts else {})}
+        if method not in APART:
+            own["passes"] = self.budgets.get(str(k), self.passes)
         return {"method": method, "effort": self.effort, "gap": self.gap, **own}
 
     @property
@@ -178,7 +188,7 @@ def _digits(number: float) -> str:
 def default_methods(views: Sequence[str]) -> list[str]:
     """The paper's pipeline and our default, then what they are held against."""
     return [
-        *("nepv", "auto", *(f"{view}-only" for view in views)),
+        *("nepv", "greedy-swaps", "auto", *(f"{view}-only" for view in views)),
         *("averaged", "fixed-weight", "concatenated", "random"),
     ]
 
@@ -212,8 +222,11 @@ def make_settings(
             check_method(problem, method)
     pipeline = _check_pipeline(given, chosen)
     shifts = tuned_shifts(pool, sizes, given) if tune_shift else {}
+    budgets = {str(k): _passes(given, sketches[k]) for k in sizes}
     told = {
-        str(k): _told(pipeline, shifts.get(str(k)), given, sketches[k]) for k in sizes if pipeline
+        k: {**_told(pipeline, shifts.get(k), sketches[int(k)]), "passes": passes}
+        for k, passes in budgets.items()
+        if pipeline
     }
     drawn = {m: [k for k in sizes if draws(m, given, sketches[k])] for m in chosen}
     return Settings(
@@ -230,6 +243,7 @@ def make_settings(
         drawn={method: sizes for method, sizes in drawn.items() if sizes},
         shift_grid=list(GRID) if tune_shift else [],
         shifts=shifts,
+        budgets=budgets,
         nepv=told,
         **given,
     )
@@ -242,18 +256,19 @@ def _check_pipeline(given: Mapping[str, Any], methods: Sequence[str]) -> Nepv | 
     return Nepv.of(given) if "nepv" in methods else None
 
 
-def _told(
-    pipeline: Nepv, shift: float | None, given: Mapping[str, Any], problem: Problem
-) -> dict[str, Any]:
+def _passes(given: Mapping[str, Any], problem: Problem) -> int:
+    """Of one-swaps: those that were asked for, or as many as a comparison has."""
+    asked: int | None = given["passes"]
+    equal = check_effort(given["effort"]).equal_passes(problem.work())
+    return equal if asked is None else asked
+
+
+def _told(pipeline: Nepv, shift: float | None, problem: Problem) -> dict[str, Any]:
     """What stands behind the name 'nepv' at this size."""
     if shift is not None:
         pipeline = replace(pipeline, sigma=shift / problem.k)
-    passes = pipeline.refining(check_effort(given["effort"])).passes_for(problem.work())
-    return {
-        **pipeline.settings(problem.k, problem.utility),
-        "oversampling": pipeline.oversampling,
-        "passes": passes,
-    }
+    own = pipeline.settings(problem.k, problem.utility)
+    return {**own, "oversampling": pipeline.oversampling}
 
 
 def check_objective(name: Any) -> str:
@@ -268,8 +283,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: value for name, value in given.items() if value is not None}
     objective = check_objective(named.get("objective", DIVERSE))
     knobs = {name: named.get(name, default(name, objective)) for name in Knobs.__annotations__}
-    rounding = {name: knobs[name] for name in options_of(Rounding)}
-    knobs |= dict(checked("make_settings", Rounding, rounding))
+    budget = {name: knobs[name] for name in options_of(Budget)}
+    knobs |= dict(checked("make_settings", Budget, budget))
     check_flag("center", knobs["center"])
     for name in ("tau", "eps", "gap"):
         check_positive(name, knobs[name])

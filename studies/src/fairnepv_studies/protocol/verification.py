@@ -152,8 +152,9 @@ def _check_claims(manifest: Any, settings: Settings, pool: SelectionPool) -> Non
         raise Difference(f"version in the settings: published {settings.version!r}")
     expected = claims(pool, replace(again, version=settings.version))
     theirs = {name: manifest[name] for name in manifest if name not in ("bounds", "environment")}
-    told = expected["settings"]["nepv"] if not settings.nepv else {}  # which older ones do not
-    theirs["settings"] = {**BEFORE_OBJECTIVES, "nepv": told, **theirs["settings"]}
+    ours, older = expected["settings"], ("nepv", "budgets")  # which older ones do not tell
+    told = {name: ours[name] for name in older if not getattr(settings, name)}
+    theirs["settings"] = {**BEFORE_OBJECTIVES, **told, **theirs["settings"]}
     check_same(MANIFEST, theirs, expected)
 
 
