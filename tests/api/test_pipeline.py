@@ -52,6 +52,7 @@ from search_problems import (
 SEEDS = st.integers(0, 10**6)
 PAPER = {"k": 5, "tau": 0.15, "calibration": "none"}
 OWN = ("auto", "nepv", "greedy-swaps", "greedy")
+ONE_SWAPS = "passes of one-swaps"
 SHARED = tuple(baselines(()))  # those that are not about one view
 BY_CASE = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
@@ -947,7 +948,8 @@ def test_a_comparison_has_a_row_per_selector():
     assert [row.method for row in rows] == names
     assert len(rows) == len(rows.rows) == len(names)
     for name in names:
-        alone = fairnepv.select(data, 4, method=name)
+        budget = {} if name in APART else {"passes": 1000}
+        alone = fairnepv.select(data, 4, method=name, **budget)
         assert rows[name].indices.tolist() == alone.indices.tolist()
         assert rows[name].fair_score == alone.fair_score
         assert rows[name].upper_bound == alone.upper_bound
@@ -998,10 +1000,11 @@ def test_every_row_gets_the_same_budget():
     assert {row.swap_passes for row in fast} == {0}
 
 
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
 @pytest.mark.parametrize("passes", [1, 2, None])
-def test_passes_of_every_row_are_counted(passes):
+def test_passes_of_every_row_are_counted(passes, objective):
     """No row has more passes than it says, and what is not one-swaps is said."""
-    rows = fairnepv.compare(small_pool(), 6, passes=passes)
+    rows = fairnepv.compare(small_pool(), 6, passes=passes, objective=objective)
     allowed = {row.settings["passes"] for row in rows if row.method not in APART}
     assert len(allowed) == 1
     assert passes is None or allowed == {passes}
@@ -1014,8 +1017,24 @@ def test_passes_of_every_row_are_counted(passes):
         assert "swaps" in seen
         used = max(step.passes for step in row.trace if step.stage == "swaps")
         assert row.swap_passes == used <= max(allowed)
-        assert row.budget == f"{used} of at most {max(allowed)} passes of one-swaps"
+        assert row.budget == f"{used} of at most {max(allowed)} {ONE_SWAPS}"
     assert rows["greedy"].swap_passes == rows["random"].swap_passes == 0
+
+
+def test_a_default_without_swaps_is_said_to_have_less():
+    rows = fairnepv.compare(small_pool(), 6, effort="fast", passes=2)
+    assert rows["auto"].budget == rows["greedy"].budget == "less: no swaps"
+    assert rows["averaged"].budget == f"{rows['averaged'].swap_passes} of at most 2 {ONE_SWAPS}"
+
+
+def test_passes_are_those_of_all_searches():
+    """One of which a checkpoint knew, and tells the last step alone; one from its start on."""
+    found = fairnepv.select(small_pool(), 6, method="greedy-swaps")
+    steps = [(5, 5), (3, 3), (0, 0), (1, 1), (2, 2)]
+    trace = [Step("swaps", step, passes, 0.0, 0.0) for step, passes in steps]
+    trace.insert(1, Step("tabu", 1, 40, 0.0, 0.0))
+    assert replace(found, trace=tuple(trace)).swap_passes == 5 + 3 + 2
+    assert replace(found, trace=()).swap_passes == 0
 
 
 def test_rows_of_a_comparison_are_selections_that_can_be_made_again():

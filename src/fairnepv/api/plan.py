@@ -11,7 +11,7 @@ from fairnepv.compute.rates import UNTIMED, Rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Context
-from fairnepv.methods import OWN_METHODS, known_method
+from fairnepv.methods import APART, OWN_METHODS, known_method
 from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.options import PlanOptions, ProblemOptions, SelectOptions
@@ -73,7 +73,13 @@ def _foreseen(
     effort = check_effort(options["effort"])
     shards = shards_wanted(problem, options)
     plans = [
-        Plan(known_method(problem, name), effort, nepv_of(problem, name, options), shards=shards)
+        Plan(
+            known_method(problem, name),
+            effort,
+            nepv_of(problem, name, options),
+            shards=shards,
+            passes=None if name in APART else options["passes"],
+        )
         for name in methods
     ]
     foretell = partial(

@@ -6,6 +6,7 @@ two runs differ in their seconds, and `diff` says what differs between two selec
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
-from fairnepv.methods import APART
+from fairnepv.methods import set_apart
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import (
     UNITS,
@@ -30,7 +31,7 @@ from fairnepv.objective import (
     subset_scores,
 )
 from fairnepv.problem import Problem, by_view
-from fairnepv.search import Enumeration
+from fairnepv.search import Enumeration, check_effort
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.imprint import Imprint
@@ -197,14 +198,16 @@ class Selection(Score):
     def swap_passes(self) -> int:
         """Passes of one-swaps over all rows that led here, over all starts."""
         swaps = [(step.step, step.passes) for step in self.trace if step.stage == "swaps"]
-        ends = [*swaps[1:], (0, 0)]  # a run ends where the next begins
-        return sum(own for (_, own), (number, _) in zip(swaps, ends, strict=False) if number == 0)
+        # A run ends where no step follows; of one that a checkpoint knew, the last step is told.
+        pairs = itertools.pairwise([*swaps, (0, 0)])
+        return sum(passes for (step, passes), (after, _) in pairs if after != step + 1)
 
     @property
     def budget(self) -> str:
         """What refined this set, as a comparison has it: of most methods passes of one-swaps."""
-        if self.method in APART:
-            return APART[self.method]
+        apart = set_apart(self.method, check_effort(self.settings["effort"]))
+        if apart is not None:
+            return apart
         most = self.settings["passes"]
         allowed = "" if most is None else f" of at most {most}"
         return f"{self.swap_passes}{allowed} passes of one-swaps"

@@ -9,3 +9,4 @@ from fairnepv.methods.selectors import check_method as check_method
 from fairnepv.methods.selectors import find as find
 from fairnepv.methods.selectors import known_method as known_method
 from fairnepv.methods.selectors import refusal as refusal
+from fairnepv.methods.selectors import set_apart as set_apart

@@ -28,9 +28,13 @@ class Plan:
     @property
     def refining(self) -> Effort:
         """The effort, or the passes of one-swaps that were asked for, without tabu search."""
+        return self.refining_after(0)
+
+    def refining_after(self, passes: int) -> Effort:
+        """What is left of it after so many passes; an effort is for each search anew."""
         if self.passes is None:
             return self.effort
-        return replace(self.effort, passes=self.passes, floor=0.0, swaps=0)
+        return replace(self.effort, passes=self.passes - passes, floor=0.0, swaps=0)
 
     def goal(self, problem: Problem) -> float | None:
         """The fair score that is good enough."""

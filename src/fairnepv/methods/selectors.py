@@ -32,12 +32,13 @@ from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
 OWN_METHODS = ("auto", "nepv", "greedy-swaps", "greedy", "exact")
 # What methods get that are not refined by one-swaps under an objective of their own.
 APART = {
-    "auto": "more: tabu search, and a start from the bound",
+    "auto": "more: tabu search or a proof, and starts that a bound gives",
     "exact": "more: tabu search, and branch and bound",
     "greedy": "less: no swaps",
     "random": "less: drawn",
     "k-dpp": "less: the best of ten draws",
 }
+_APART_WITHOUT_SWAPS = {**APART, "auto": APART["greedy"], "exact": "more: branch and bound"}
 Start = Callable[[Context], Found]
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 # Nodes of branch and bound take so many times as long as those of log-determinants, and of as many
@@ -45,6 +46,11 @@ _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may s
 _NODE_COST = {"representative": 40}
 _NODES_NEEDED = {"representative": 20}
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
+
+
+def set_apart(method: str, effort: Effort) -> str | None:
+    """What a method of `APART` gets with this effort; None for all others."""
+    return (APART if effort.passes else _APART_WITHOUT_SWAPS).get(method)
 
 
 def known_method(problem: Problem, name: Any) -> str:

@@ -10,9 +10,8 @@ from fairnepv.api.selection import Comparison, Score, Selection
 from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.io.memory import size_in_words
-from fairnepv.methods import APART
 from fairnepv.planning import Forecast
-from fairnepv.report.words import units_of
+from fairnepv.report.words import budgets_apart, units_of
 
 
 class PlainTable(RichTable):
@@ -68,6 +67,8 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     table.add_column("passes", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
+    apart = budgets_apart(comparison).items()
+    marks = {method: "+" if budget.startswith("more") else "-" for method, budget in apart}
     for row in comparison:
         table.add_row(
             row.method,
@@ -75,17 +76,11 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
             row.worst_view,
             units.shown(row.fair_score),
             *(f"{row.coverage[name]:.3f}" for name in covered),
-            f"{row.swap_passes}{_more_or_less(row)}",
+            f"{row.swap_passes}{marks.get(row.method, '')}",
             f"{row.seconds:.2f}",
             style="green" if row.fair_score >= best - 1e-9 else None,
         )
     return table
-
-
-def _more_or_less(row: Selection) -> str:
-    if row.method not in APART:
-        return ""
-    return "+" if APART[row.method].startswith("more") else "-"
 
 
 def forecast_table(forecast: Forecast) -> RichTable:

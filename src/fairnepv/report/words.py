@@ -140,19 +140,30 @@ def trace_lines(trace: Table) -> Iterator[str]:
 
 def budget_line(comparison: Comparison) -> str:
     """What every row of a comparison gets besides its objective, and which get more or less."""
-    own = [row for row in comparison if row.method not in APART]
-    groups: dict[str, list[str]] = {}
-    for row in comparison:
-        if row.method in APART:
-            groups.setdefault(row.budget, []).append(row.method)
-    others = "; ".join(f"{', '.join(names)} {budget}" for budget, names in groups.items())
-    apart = f"{others[:1].upper()}{others[1:]}." if others else ""
-    if not own:
-        return apart
-    most = own[0].settings["passes"]
+    return budget_in_words(_most_passes(comparison), budgets_apart(comparison))
+
+
+def budgets_apart(comparison: Comparison) -> dict[str, str]:
+    """By method what those rows get that get more or less than all others."""
+    rows = {row.method: row.budget for row in comparison if row.method in APART}
+    alike = APART["greedy"] if _most_passes(comparison) == 0 else None
+    return {method: budget for method, budget in rows.items() if budget != alike}
+
+
+def _most_passes(comparison: Comparison) -> int | None:
+    passes = (row.settings["passes"] for row in comparison if row.method not in APART)
+    return next(passes, None)
+
+
+def budget_in_words(most: int | str | None, apart: Mapping[str, str]) -> str:
+    """The passes of one-swaps that selectors get at most, where any is refined by them; and by name
+    what those get that get more or less."""
+    others = "; ".join(f"{name} has {budget}" for name, budget in apart.items())
+    if most is None:
+        return f"Selectors have no budget in common: {others}."
     refined = f"at most {most} passes of one-swaps under it" if most else "no swaps"
-    whole = f"Every selector is greedy in its own objective, or rounded, and then has {refined}."
-    return f"{whole} {apart}".strip()
+    whole = f"Every selector is greedy in its own objective, or rounded, and then has {refined}"
+    return f"{whole}, but {others}." if others else f"{whole}."
 
 
 def left_behind(comparison: Comparison, fair: str = "auto") -> list[str]:

@@ -130,6 +130,7 @@ class Found:
     indices: Indices
     status: Status
     ordered: bool = False  # by fair greedy
+    passes: int = 0  # of one-swaps, in the last local search
     upper: float | None = None  # what branch and bound has proven that no subset exceeds
 
 
@@ -153,7 +154,8 @@ def improve(
     search = SWAPS[problem.utility](problem, start.indices, goal=goal)
     outcome = session.run(search, max_passes=effort.passes_for(problem.work()))
     spent = outcome.status is Status.PASS_LIMIT
-    return Found(outcome.state.indices, Status.SPENT if spent else outcome.status)
+    status = Status.SPENT if spent else outcome.status
+    return Found(outcome.state.indices, status, passes=outcome.state.passes)
 
 
 def refine(

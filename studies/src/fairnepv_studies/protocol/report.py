@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from fairnepv.methods import APART
+from fairnepv.methods import APART, set_apart
 from fairnepv.methods.baselines import OF_DETERMINANTS
 from fairnepv.options import DIVERSE, REPRESENTATIVE
-from fairnepv.report import pipeline_in_words
+from fairnepv.report import budget_in_words, pipeline_in_words
+from fairnepv.search import check_effort
 from fairnepv_studies.figures import draw_efficiency, draw_view_scores
 from fairnepv_studies.protocol.results import Result, Unit, label, summarise
 from fairnepv_studies.protocol.run import Run
@@ -25,6 +26,14 @@ from fairnepv_studies.protocol.tables import (
 _READINGS = {
     DIVERSE: ("d per view and F in nats per item", "exp(F - bound)"),
     REPRESENTATIVE: ("e per view is the share of its variance that the picks explain", "F / bound"),
+}
+_BEFORE_BUDGETS = {  # what some had beside those with an objective of their own
+    "nepv": "has one-swaps without tabu search",
+    "auto": "may start from the bound's solution, too",
+    "exact": "may start from the bound's solution, too, and branches and bounds",
+    "greedy": "is greedy alone",
+    **dict.fromkeys(("softmax", "d-optimal", "saturate"), "is not refined"),
+    **dict.fromkeys(("random", "k-dpp"), "is drawn"),
 }
 
 
@@ -122,18 +131,37 @@ def seconds_caption(settings: Settings) -> str:
 
 def budget_sentence(settings: Settings) -> str:
     """What every selector gets besides its objective, so that nobody takes them for equals."""
+    if not settings.budgets:
+        return _before_budgets(settings)
+    effort = check_effort(settings.effort)
+    sizes: dict[int, list[str]] = {}
+    for k, passes in settings.budgets.items():
+        sizes.setdefault(passes, []).append(k)
+    apart = {label(m): budget for m in settings.methods if (budget := set_apart(m, effort))}
+    if len(apart) == len(settings.methods):
+        return budget_in_words(None, apart)
+    if not any(sizes):
+        apart = {name: budget for name, budget in apart.items() if budget != APART["greedy"]}
+        return budget_in_words(0, apart)
+    if len(sizes) == 1:
+        return budget_in_words(next(iter(sizes)), apart)
+    most = (f"{passes} (k = {', '.join(ks)})" for passes, ks in sizes.items())
+    return budget_in_words(" or ".join(most), apart)
+
+
+def _before_budgets(settings: Settings) -> str:
+    """The sentence of runs that name no passes: every selector had the search of the effort."""
+    if check_effort(settings.effort).passes == 0:
+        return f"With effort {settings.effort} no selector is refined by swaps."
     groups: dict[str, list[str]] = {}
     for method in settings.methods:
-        if method in APART:
-            groups.setdefault(APART[method], []).append(label(method))
-    others = "; ".join(f"{', '.join(names)} {what}" for what, names in groups.items())
-    apart = f" But {others}." if others else ""
-    most = dict.fromkeys(settings.budgets.values())
-    sizes = " at k = " + ", ".join(settings.budgets) if len(most) > 1 else ""
-    refined = f"at most {', '.join(map(str, most))} passes of one-swaps under it{sizes}"
-    refined = refined if any(most) else "no swaps"
-    whole = f"Every selector is greedy in its own objective, or rounded, and then has {refined}."
-    return whole + apart
+        if method in _BEFORE_BUDGETS:
+            groups.setdefault(_BEFORE_BUDGETS[method], []).append(label(method))
+    others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
+    return (
+        "Every selector is greedy in its objective and refined under it by the same search "
+        f"within the same effort{', except: ' if others else ''}{'; '.join(others)}."
+    )
 
 
 def seeds_sentence(settings: Settings) -> str:

@@ -57,6 +57,8 @@ class Run:
         if file.is_file():
             begun = asdict(cls.open(corpus, name).settings)
             untold = {"nepv"} if not begun["nepv"] else set()  # see `Settings`
+            if not begun["budgets"] and not any(settings.budgets.values()):
+                untold.add("budgets")  # nor did anything have swaps then
             now = {key: value for key, value in asdict(settings).items() if key not in untold}
             other = [key for key, value in now.items() if begun[key] != value]
             if other:
