@@ -88,9 +88,10 @@ method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, gre
     d-optimal, saturate, k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
-solver: Of the relaxation: accelerated, dual (solved globally, for representative), or Algorithm 1
-    of the paper: plain, damped, shifted, damped-shifted; by default {solver}, and for rounding
-    representative picks dual. -- Of searches method 'nepv' alone takes it, as the options below.
+solver: How the relaxation is solved, in searches that of nepv alone: accelerated, dual (globally,
+    for representative), or Algorithm 1 of the paper: plain, damped, shifted, damped-shifted; by
+    default {solver}, and for rounding representative picks dual. -- Other methods refuse this, and
+    `start`, `tol`, `max_steps`, `alpha`, `sigma` and `passes`.
 start: Where a relaxation begins: spectral or random. -- Or a frame (n, k), or k rows.
 tol: Residual at which to stop, the paper's unscaled one for Algorithm 1; by default {tol:g}, and
     looser where the relaxation is only rounded. -- That is k ||A_perp||_F for 'accelerated', ||A -

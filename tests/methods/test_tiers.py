@@ -346,7 +346,8 @@ def test_files_give_what_their_rows_give():
     Ls = kernels([reference.unit_diagonal(x) for x in VIEWS], [0.1, 0.1])
     rows = [list(range(25)), list(range(25, 45)), list(range(45, 60))]
     assert found.indices.tolist() == reference.tiered_greedy(Ls, rows, K, 0.05)
-    assert found.settings["hierarchical"] == 3
+    assert found.chosen_from["shards"] == 3
+    assert found.settings["hierarchical"] is True  # the shards are those of the files
 
 
 class Watched(RowFile):

@@ -1,6 +1,7 @@
 """The journal of a selection: a file that knows which problem it belongs to."""
 
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def journal_of(
 def _fingerprint(problem: Problem, plan: Plan, options: SelectOptions, key: bytes) -> Any:
     """What tells this selection from any other: what is asked for, the rules and the rows."""
     settings = {
-        **settings_of(problem, plan),
+        **settings_of(problem, replace(plan, time_limit=None, memory_limit=None)),
         "options": (options["certify"], plan.gap, plan.target, plan.node_limit),
         "means": problem.means,
         "shards": plan.shards,

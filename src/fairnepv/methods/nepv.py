@@ -103,8 +103,10 @@ class Nepv:
 
 
 def _told(start: NDArray[Any]) -> str | list[int]:
+    if start.ndim > 1:
+        return _A_FRAME
     rows: list[int] = start.tolist()
-    return rows if start.ndim == 1 else _A_FRAME
+    return rows
 
 
 def check_nepv(options: Mapping[str, Any], methods: tuple[str, ...]) -> None:
