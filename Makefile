@@ -61,6 +61,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/peers.py --write
 	$(BIN)/python benchmarks/relaxation.py --write
 	$(BIN)/python benchmarks/selection.py --write
+	$(BIN)/python benchmarks/ablations.py --write
 	$(BIN)/python benchmarks/usefulness.py --write
 
 clean:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.compute import block_threads
-from fairnepv.methods.selectors import for_rounding
+from fairnepv.methods import Nepv
 from fairnepv.objective import StiefelObjective
 from fairnepv.problem import Problem
 from fairnepv.report import draw_traces
@@ -100,7 +100,7 @@ def nepv_row(problem: Problem) -> list[str]:
     began = time.perf_counter()
     coordinates = choose_coordinates(problem)
     products = Products(coordinates.maps, len(problem.pool.views))
-    found = relax(problem, for_rounding(problem.k), coordinates=coordinates)
+    found = relax(problem, Nepv().solver_for(problem.k, problem.utility), coordinates=coordinates)
     seconds = time.perf_counter() - began
     kind = type(coordinates).__name__.lower()
     counts = [str(found.steps), str(products.count), f"{seconds:.1f}"]

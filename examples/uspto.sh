@@ -21,8 +21,8 @@ published=$folder/published
 mkdir -p "$folder"
 fairnepv uspto simulate --n "$n" --seed 0 --out "$source"
 fairnepv uspto ingest "$source"/applications-*.xml --images "$source/images.zip" --out "$corpus"
-fairnepv uspto features "$corpus"
 fairnepv uspto split "$corpus" --validation 0.1 --test 0.1 --seed 0
+fairnepv uspto features "$corpus"
 fairnepv uspto run "$corpus" --k "$sizes" --effort "$effort" --name main
 fairnepv uspto publish "$corpus" --run main --out "$published"
 fairnepv uspto verify "$published" "$corpus"

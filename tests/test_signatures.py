@@ -74,7 +74,7 @@ def test_names_of_efforts_and_calibrations():
 CALLED = {"priorities": "priority", "quotas": "quota", "floors": "floor",
           "views": "view"}  # fmt: skip
 # --k-more, what only Python has, and what is about the exit code there.
-NOT_THERE = {"include_counts", "oversampling", "progress", "strict"}
+NOT_THERE = {"include_counts", "progress", "strict"}
 
 
 @pytest.mark.parametrize("verb", ["select", "compare", "certify", "score", "relax"])

@@ -15,6 +15,7 @@ from fairnepv import checks
 from fairnepv.signatures import Option, options_of
 
 EFFORTS = ("fast", "balanced", "thorough")
+STARTS = ("spectral", "random", "sketch")  # of a relaxation, by name
 CALIBRATIONS = ("unit-diagonal", "trace", "none", "efficiency")
 # What the picks are for, and the defaults that depend on it: an option that is None has these.
 OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
@@ -22,6 +23,8 @@ OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
     "representative": {"tau": 0.02, "eps": 1.0, "center": True},
 }
 DIVERSE, REPRESENTATIVE = OBJECTIVES
+# What `relax` takes where these are None; a search has others (`methods/nepv.py`).
+RELAXING: Mapping[str, Any] = {"solver": "accelerated", "tol": 1e-6}
 SHARE = 0.1  # of the rows that a FairSelector keeps
 ByView = Mapping[str, float]
 _METHOD = Option("auto")
@@ -55,9 +58,13 @@ quotas: How many of a group. -- By label a number or (least, most) with None for
 floors: The least score that a view must keep; a share for representative.
 random_state: Random state.
 ids: Row ids. -- (n,), or by view name, and then the views are aligned by them.
-effort: How hard to search. -- 'fast' (fair greedy), 'balanced' (also tabu search and swaps, about
-    a second and some hundred products) or 'thorough' (more of each, and more starts).
-oversampling: The NEPv start has a shortlist of so many times k items.
+effort: How hard to search; fast makes no swaps, with nepv neither. -- 'fast' (fair greedy),
+    'balanced' (also tabu search and swaps, about a second and some hundred products) or 'thorough'
+    (more of each, and more starts).
+oversampling: The NEPv start has a shortlist of so many times k items, c of the paper.
+passes: Refine by so many passes of one-swaps over all rows at most, and by nothing else: B of the
+    paper. 0 leaves a set as greedy or rounding made it; by default as the effort has it. -- Not for
+    auto, exact and greedy, nor for what is drawn. Of a comparison every other row has them.
 gap: Duality gap of the bound, in nats per item, or in shares.
 memory_limit: Keep to so much memory besides the data, such as 2GiB, by keeping less. -- Bytes
     or text, at the cost of time; `plan` says beforehand what is then done.
@@ -77,19 +84,22 @@ checkpoint: Write the state there after every step, and go on from there. -- Who
     same again, after an interruption or a crash, gets the same items. Only states that were
     sealed with this user's key are believed (docs/engines.md).
 nested: Of several sizes, each is contained in the next.
-method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, or a baseline
-    such as VIEW-only, averaged, fixed-weight, concatenated, softmax, d-optimal, saturate,
-    k-dpp, random. -- exact proves the optimum of a small pool.
+method: auto, exact (branch and bound), nepv (the paper's pipeline), greedy, greedy-swaps (and then
+    one-swaps), or a baseline such as VIEW-only, averaged, fixed-weight, concatenated, softmax,
+    d-optimal, saturate, k-dpp, random. -- exact proves the optimum of a small pool.
 methods: Only these selectors. -- None: all but exact.
 by_id: The picks are ids, not row numbers.
-solver: accelerated, dual (solved globally, for representative), or Algorithm 1 of the paper:
-    plain, damped, shifted, damped-shifted.
-start: Where to begin: spectral, random (uniform on all frames) or sketch (random, and mostly what
-    the views have most of). -- Or a frame (n, k), or k rows.
-tol: Residual at which to stop; the paper's unscaled one for Algorithm 1. -- That is k
-    ||A_perp||_F for 'accelerated', ||A - V/k||_F for Algorithm 1, and for 'dual' how far the bound
-    is above the value.
-max_steps: At most so many steps.
+solver: How the relaxation is solved, in searches that of nepv alone: accelerated, dual (globally,
+    for representative), or Algorithm 1 of the paper: plain, damped, shifted, damped-shifted; by
+    default {solver}, and for rounding representative picks dual. -- Other methods refuse this, and
+    `start`, `tol`, `max_steps`, `alpha`, `sigma` and `passes`.
+start: Where a relaxation begins: spectral, random (uniform on all frames) or sketch (random, and
+    mostly what the views have most of). -- Or a frame (n, k), or k rows.
+tol: Residual at which to stop, the paper's unscaled one for Algorithm 1; by default {tol:g}, and
+    looser where the relaxation is only rounded. -- That is k ||A_perp||_F for 'accelerated', ||A -
+    V/k||_F for Algorithm 1, and for 'dual' how far the bound is above the value. What rounding
+    needs: docs/method.md#the-papers-pipeline.
+max_steps: At most so many steps of the relaxation.
 alpha: Damping of Algorithm 1, below 1.
 sigma: Level shift of Algorithm 1.
 limit: Most subsets to look at.
@@ -126,9 +136,26 @@ class Ids(TypedDict, total=False):
     ids: Annotated[Any, Option(None)]
 
 
-class Budget(TypedDict, total=False):
-    effort: Annotated[str, Option("balanced", checks.one_of(*EFFORTS))]
+class Relaxing(TypedDict, total=False):
+    """How the relaxation on frames is solved."""
+
+    solver: Annotated[str | None, Option(None)]
+    start: Annotated[Any, Option("spectral")]
+    tol: Annotated[float | None, Option(None, checks.optional(checks.check_positive))]
+    max_steps: Annotated[int | None, Option(None, checks.optional(checks.check_count))]
+    alpha: Annotated[float | None, Option(None)]
+    sigma: Annotated[float | None, Option(None)]
+
+
+class Rounding(Relaxing, total=False):
+    """And how it is rounded: what method 'nepv' takes besides its budget."""
+
     oversampling: Annotated[float, Option(3.0, checks.check_ratio)]
+
+
+class Budget(Rounding, total=False):
+    passes: Annotated[int | None, Option(None, checks.optional(checks.check_seed))]
+    effort: Annotated[str, Option("balanced", checks.one_of(*EFFORTS))]
 
 
 class Bound(TypedDict, total=False):
@@ -203,13 +230,8 @@ class ScoreOptions(Scale, Ids, total=False):
     by_id: Annotated[bool, Option(False, checks.check_flag)]
 
 
-class RelaxOptions(ProblemOptions, Timed, Strict, Listened, total=False):
-    solver: Annotated[str, Option("accelerated")]
-    start: Annotated[Any, Option("spectral")]
-    tol: Annotated[float, Option(1e-6)]
-    max_steps: Annotated[int | None, Option(None)]
-    alpha: Annotated[float | None, Option(None)]
-    sigma: Annotated[float | None, Option(None)]
+class RelaxOptions(ProblemOptions, Relaxing, Timed, Strict, Listened, total=False):
+    """What `relax` takes."""
 
 
 class ExhaustiveOptions(ProblemOptions, Timed, total=False):
@@ -227,7 +249,7 @@ _DEFAULTS = {
     for name, value in _usual[1].items()
 }
 for _name, _text in re.findall(
-    r"^(\w+): (.+(?:\n +.+)*)", _TEXTS.format(**_DEFAULTS), re.MULTILINE
+    r"^(\w+): (.+(?:\n +.+)*)", _TEXTS.format(**_DEFAULTS, **RELAXING), re.MULTILINE
 ):
     ALL[_name].help, _, ALL[_name].more = " ".join(_text.split()).partition(" -- ")
 

@@ -36,6 +36,8 @@ from fairnepv_studies.corpora import ingest_folder, ingest_openmoji
 from fairnepv_studies.corpus import Checksum, Corpus
 from fairnepv_studies.feature_files import checksum_of, feature_views, read_view
 from fairnepv_studies.features import encoded_features, text_features
+from fairnepv_studies.protocol.pool import open_pool
+from fairnepv_studies.protocol.split import read_split, split, write_split
 from fairnepv_studies.stores import base, columns, open_pictures
 from refusals import refused
 
@@ -413,7 +415,7 @@ def test_a_corpus_is_replaced_only_by_force():
 
 def test_the_text_view_is_the_papers_and_keeps_its_vocabulary():
     corpus = small()
-    description = text_features(corpus)
+    description = text_features(corpus, idf_on="all")
     found, again = read_view(corpus, "text")
     assert again == description
     expected = tf_idf(corpus.texts)
@@ -424,6 +426,32 @@ def test_the_text_view_is_the_papers_and_keeps_its_vocabulary():
         words = list(csv.DictReader(stream))
     assert [row["word"] for row in words] == ["blue", "in", "mark", "number", "with"]
     assert {float(row["idf"]) for row in words} == {1.0}
+
+
+def test_the_text_view_is_fitted_on_the_selection_pool_unless_told_otherwise():
+    """Words that only items have that test are no columns, and weigh nothing."""
+    corpus = small(20)
+    assert "make it with fairnepv uspto split" in refused(text_features, corpus)
+    assert not Path("corpus/features").exists()
+    made = split(corpus, validation=0.2, test=0.2)
+    texts = list(corpus.texts)
+    for row in made.test:
+        texts[row] = texts[row].replace("blue", "red")
+    corpus = replace_texts(corpus, texts)
+    write_split(corpus, split(corpus, validation=0.2, test=0.2))
+    description = text_features(corpus)
+    assert description.preprocessing["idf_on"] == "pool"
+    found, _ = read_view(corpus, "text")
+    rows = read_split(corpus).pool
+    expected = tf_idf([corpus.texts[row] for row in rows])
+    assert (found[rows] != expected).nnz == 0
+    assert "red" not in Path("corpus/features/text_vocabulary.csv").read_text()
+    open_pool(corpus, ["text"])
+    write_split(corpus, split(corpus, validation=0.2, test=0.2, seed=1), force=True)
+    assert "fitted on the selection pool of another split" in refused(open_pool, corpus, ["text"])
+    text_features(corpus, idf_on="all")
+    open_pool(corpus, ["text"])
+    assert "red" in Path("corpus/features/text_vocabulary.csv").read_text()
 
 
 def test_pictures_are_encoded_and_described():
@@ -473,7 +501,7 @@ def test_a_corpus_whose_images_were_changed_is_not_encoded():
     items = pq.read_table("corpus/items.parquet").to_pydict()
     items["text"][0] = "another"
     pq.write_table(pa.table(items), "corpus/items.parquet")
-    assert "has changed since" in refused(text_features, Corpus.open("corpus"))
+    assert "has changed since" in refused(text_features, Corpus.open("corpus"), idf_on="all")
 
 
 def replace_texts(corpus: Corpus, texts: list[str]) -> Corpus:
@@ -495,7 +523,7 @@ def replace_texts(corpus: Corpus, texts: list[str]) -> Corpus:
 def test_texts_without_words_are_named(silent, said):
     whole = small()
     texts = [*["X ?"] * silent, *whole.texts[silent:]]
-    message = refused(text_features, replace_texts(whole, texts))
+    message = refused(text_features, replace_texts(whole, texts), idf_on="all")
     assert said in message
     assert "ingest again" in message
     assert not Path("corpus/features/text.npz").exists()
@@ -514,7 +542,7 @@ def test_a_text_has_words_where_the_vectorizer_finds_some(text):
 
 def featured(n: int = 5) -> Corpus:
     corpus = small(n)
-    text_features(corpus)
+    text_features(corpus, idf_on="all")
     encoded_features(corpus, "vision", Pixels())
     return corpus
 
@@ -736,7 +764,7 @@ def test_a_damaged_corpus_is_one_sentence_that_names_the_file(command, monkeypat
     monkeypatch.setattr(encoders, "find", lambda *_, **__: Pixels())
     file, act = TORN[damage]
     act()
-    code, _, err = command("uspto features corpus")
+    code, _, err = command("uspto features corpus --idf-on all")
     assert code == 2
     assert err.startswith(f"fairnepv: {file} cannot be read (")
     assert err.endswith("ingest again\n")
@@ -756,11 +784,11 @@ def test_pages_that_are_damaged_are_one_sentence():
 @pytest.mark.encoders
 def test_the_command_makes_both_views_and_says_what_it_reused(command):
     small(3)
-    code, out, err = command("uspto features corpus")
+    code, out, err = command("uspto features corpus --idf-on all")
     assert (code, err) == (0, "")
     assert "3 x 1,280 by efficientnet-lite0 0.1.0; 3 encoded, 0 known before." in out
     before = {file: file.read_bytes() for file in Path("corpus/features").iterdir()}
-    code, out, _ = command("uspto features corpus --json")
+    code, out, _ = command("uspto features corpus --idf-on all --json")
     assert set(json.loads(out)) == {"text", "vision"}
     assert {file: file.read_bytes() for file in Path("corpus/features").iterdir()} == before
 
@@ -786,7 +814,7 @@ def test_features_of_bad_input(command, line, said):
 def test_an_encoder_that_is_missing_is_said_before_anything_is_made(command, monkeypatch):
     small(2)
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    code, _, err = command("uspto features corpus")
+    code, _, err = command("uspto features corpus --idf-on all")
     assert code == 2
     assert "pip install 'fairnepv-studies[encoders]'" in err
     assert not Path("corpus/features").exists()

@@ -1,4 +1,4 @@
-"""The whole protocol as one: simulate, ingest, features, split, run, publish, verify.
+"""The whole protocol as one: simulate, ingest, split, features, run, publish, verify.
 
 It is `examples/uspto.sh` itself that runs, so that what is documented is what is tested.
 """
@@ -16,7 +16,7 @@ import pytest
 from fairnepv_studies.corpus import Corpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "uspto.sh"
-STEPS = ("simulate", "ingest", "features", "split", "run", "publish", "verify")
+STEPS = ("simulate", "ingest", "split", "features", "run", "publish", "verify")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ import fairnepv
 import reference
 from fairnepv.concave import proof_arrays
 from fairnepv.errors import InputError, UnsupportedError
+from fairnepv.options import Rounding
+from fairnepv.signatures import options_of
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
 from fairnepv_studies.protocol.execution import carry_out
@@ -181,6 +183,10 @@ def test_what_is_lost_is_made_again(folder, command):
     }
 
 
+# Which came later still.
+LETTERS = ("nepv", "shifts", "shift_grid", "passes", "budgets", *options_of(Rounding))
+
+
 def forget(document: dict[str, object], *names: str) -> None:
     for name in names:
         document.pop(name)
@@ -191,7 +197,7 @@ def test_a_run_from_before_there_were_objectives_goes_on(made, tmp_path, command
     run = folder / "corpus" / "runs" / "main"
     for file in (run / "settings.json", *run.glob("done/*.json")):
         document = json.loads(file.read_text())
-        forget(document, *({"objective", "center"} & set(document)))
+        forget(document, *({"objective", "center", *LETTERS} & set(document)))
         file.write_text(json.dumps(document))
     (run / "done" / "k4-auto-seed0.json").unlink()
     line = f"uspto run {folder / 'corpus'} --k 4,9 --seeds 2 --effort fast"
@@ -203,7 +209,10 @@ def test_a_run_from_before_there_were_objectives_goes_on(made, tmp_path, command
 
 def test_a_publication_from_before_there_were_objectives_holds(made, tmp_path):
     folder = shutil.copytree(made["diverse"], tmp_path / "made")
-    edit(folder, "manifest.json", lambda m: forget(m["settings"], "objective", "center"))
+    forge(folder, lambda results: None, nepv={}, budgets={})  # whose captions say nothing of them
+    caption = (folder / "published" / "results.tex").read_text()
+    assert "With effort fast no selector is refined by swaps. Mean and" in caption
+    edit(folder, "manifest.json", lambda m: forget(m["settings"], "objective", "center", *LETTERS))
     edit(folder, "results.json", lambda results: [forget(r, "objective") for r in results])
     assert check(folder)
 
@@ -225,7 +234,9 @@ def test_a_publication_from_before_there_were_objectives_holds(made, tmp_path):
 def test_settings_that_lie_are_found(made, tmp_path, name, lie):
     """With results, captions, tables and checksums that say the same."""
     folder = shutil.copytree(made[name], tmp_path / "made")
-    forge(folder, lambda results: [r.update(lie) for r in results if "objective" in lie], **lie)
+    also = {"nepv": run_of(made[lie["objective"]]).settings.nepv} if "objective" in lie else {}
+    lying = {**lie, **also}
+    forge(folder, lambda results: [r.update(lie) for r in results if "objective" in lie], **lying)
     assert "'nepv', k = 4, seed 0" in difference(folder)
 
 
@@ -255,8 +266,9 @@ def test_settings_that_leave_it_out_are_about_diverse_picks_as_they_came(folder,
 @pytest.mark.parametrize("lie", ["diverse", "magic", ["representative"], None])
 def test_a_result_that_lies_is_found(folder, lie):
     edit(folder, "results.json", lambda results: results[3].update(objective=lie))
+    method = run_of(folder).results[3].method
     said = difference(folder)
-    assert "objective of 'vision-only', k = 4" in said or "holds no result of a run" in said
+    assert f"objective of '{method}', k = 4" in said or "holds no result of a run" in said
 
 
 @pytest.mark.parametrize(

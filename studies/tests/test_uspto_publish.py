@@ -46,6 +46,11 @@ def made(tmp_path_factory) -> Path:
     return folder
 
 
+def of(results: list[dict[str, Any]], method: str) -> dict[str, Any]:
+    """The first result of a selector, which is for k = 4."""
+    return next(result for result in results if result["method"] == method)
+
+
 @pytest.fixture
 def folder(made, tmp_path) -> Path:
     return shutil.copytree(made, tmp_path / "made")
@@ -62,12 +67,33 @@ def test_the_round_trip_says_what_was_checked(made, command):
         "settings, which are the publisher's choice: Simulated uspto corpus, selection pool of",
         "48 items, tau = 0.05, eps = 0.1, unit-diagonal, effort fast",
         "features of text: by hand 1",
-        "results: 18 selections scored again, none off by more than 1e-09",
+        "results: 20 selections scored again, none off by more than 1e-09",
         "tables: results.csv, results.tex, selections.csv",
         "bound for k = 4:",
         "bound for k = 9:",
     ):
         assert words in out
+
+
+def test_features_may_be_published_and_are_compared(folder, command):
+    corpus, published = folder / "corpus", folder / "published"
+    line = f"uspto publish {corpus} --out {published} --force --features"
+    assert command(line)[0] == 0
+    names = {file.name for file in (published / "features").iterdir()}
+    assert names == {"text.npz", "vision.npy"}
+    said = "published features: features/text.npz, features/vision.npy, the same numbers"
+    assert said in check(folder)
+    (published / "features" / "more.npy").write_bytes(b"")
+    seal(folder)
+    assert "features/more.npy is not expected" in difference(folder)
+    (published / "features" / "more.npy").unlink()
+    vision = np.load(published / "features" / "vision.npy")
+    np.save(published / "features" / "vision.npy", np.nextafter(vision, np.float16(9)))
+    seal(folder)
+    assert "features/vision.npy does not hold the features of the corpus" in difference(folder)
+    (published / "features" / "vision.npy").unlink()
+    seal(folder)
+    assert "neither vision.npy nor vision.npz" in difference(folder)
 
 
 def files(folder: Path) -> list[Path]:
@@ -141,17 +167,20 @@ def test_every_file_is_under_the_checksums(folder):
             "fair_score of 'nepv', k = 4",
         ),
         (
-            lambda r: r[3]["scores"].update(vision=0.0),
+            lambda r: of(r, "vision-only")["scores"].update(vision=0.0),
             "scores of 'vision-only', k = 4, seed 0, view vision",
         ),
         (
-            lambda r: r[1]["coverage"].update(text=None),
+            lambda r: of(r, "auto")["coverage"].update(text=None),
             "coverage of 'auto', k = 4, seed 0, view text",
         ),
-        (lambda r: r[1]["coverage"].update(text=float("nan")), "results.json cannot be read (NaN"),
-        (lambda r: r[2]["scores"].pop("text"), "scores of 'text-only'"),
-        (lambda r: r[2].update(efficiency=1.0), "efficiency of 'text-only'"),
-        (lambda r: r[2].update(upper_bound=5.0), "upper_bound of 'text-only'"),
+        (
+            lambda r: of(r, "auto")["coverage"].update(text=float("nan")),
+            "results.json cannot be read (NaN",
+        ),
+        (lambda r: of(r, "text-only")["scores"].pop("text"), "scores of 'text-only'"),
+        (lambda r: of(r, "text-only").update(efficiency=1.0), "efficiency of 'text-only'"),
+        (lambda r: of(r, "text-only").update(upper_bound=5.0), "upper_bound of 'text-only'"),
         (lambda r: r[0]["rows"].__setitem__(0, r[0]["rows"][1]), "is chosen twice"),
         (lambda r: r[0]["rows"].pop(), "expected 4 whole numbers"),
         (
@@ -162,7 +191,10 @@ def test_every_file_is_under_the_checksums(folder):
         (lambda r: r[0]["rows"].__setitem__(0, 0.5), "expected 4 whole numbers"),
         (lambda r: r[0]["ids"].__setitem__(0, "x"), "id in 'nepv', k = 4, seed 0: published x"),
         (lambda r: r[0]["ids"].pop(), "ids of 'nepv'"),
-        (lambda r: r[7].update(seed=1), "results.json has 'random', k = 4, seed 1 where"),
+        (
+            lambda r: of(r, "random").update(seed=1),
+            "results.json has 'random', k = 4, seed 1 where",
+        ),
         (lambda r: _swap_seeds(r), "'random', k = 4, seed 0: the seed draws other items"),
         (lambda r: r[0].update(fair_score=10**400), "is too large a number"),
         (lambda r: r[0].update(rows=[[1], 2, 3, 4]), "expected 4 whole numbers"),
@@ -173,8 +205,8 @@ def test_every_file_is_under_the_checksums(folder):
         (lambda r: r[0].update(status="INTERRUPTED"), "no selection ends as 'INTERRUPTED'"),
         (lambda r: r[0].update(status=[1]), "no selection ends as [1]"),
         (lambda r: r[0].update(notes=5), "notes of 'nepv', k = 4, seed 0: expected a list"),
-        (lambda r: r.pop(), "results.json has 17 selections, the settings ask for 18"),
-        (lambda r: r.append(r[0]), "results.json has 19 selections"),
+        (lambda r: r.pop(), "results.json has 19 selections, the settings ask for 20"),
+        (lambda r: r.append(r[0]), "results.json has 21 selections"),
         (
             lambda r: r[0].update(status="SPENT"),
             "results.csv does not say what results.json says",
@@ -188,8 +220,9 @@ def test_a_changed_result_is_found(folder, change, message):
 
 
 def _swap_seeds(results):
-    own = [r for r in results if (r["method"], r["k"]) == ("random", 4)]
-    results[7:9] = [{**own[1], "seed": 0}, {**own[0], "seed": 1}]
+    first = results.index(of(results, "random"))
+    own = results[first : first + 2]
+    results[first : first + 2] = [{**own[1], "seed": 0}, {**own[0], "seed": 1}]
 
 
 def test_a_row_of_the_test_set_is_found(folder):
@@ -209,8 +242,8 @@ def test_a_row_of_the_test_set_is_found(folder):
         (lambda m: m["settings"].update(effort="magic"), "effort must be one of"),
         (lambda m: m["settings"].update(calibration="x"), "calibration must be one of"),
         (lambda m: m["settings"].update(seeds=2.0), "seeds must be a whole number"),
-        (lambda m: m["settings"].update(seeds=3), "has 18 selections, the settings ask for 20"),
-        (lambda m: m["settings"].update(seeds=10**12), "the settings ask for 2000000000014"),
+        (lambda m: m["settings"].update(seeds=3), "has 20 selections, the settings ask for 22"),
+        (lambda m: m["settings"].update(seeds=10**12), "the settings ask for 2000000000016"),
         (lambda m: m["settings"].update(sizes=[4, True]), "k = True does not fit"),
         (lambda m: m["settings"].update(drawn={}), "settings, drawn, random is missing"),
         (lambda m: m["settings"]["methods"].append("magic"), "method must be one of auto"),
@@ -391,12 +424,12 @@ def test_a_selector_that_does_not_exist_is_found(folder):
 
 
 def test_a_draw_is_no_local_optimum(folder):
-    forge(folder, lambda r: r[7].update(status="LOCAL_OPTIMUM"))
+    forge(folder, lambda r: of(r, "random").update(status="LOCAL_OPTIMUM"))
     assert difference(folder).startswith("status of 'random', k = 4, seed 0: published LOCAL_OPTI")
 
 
 def test_an_optimum_that_nobody_proved_is_found(folder):
-    forge(folder, lambda r: r[1].update(status="OPTIMAL"))
+    forge(folder, lambda r: of(r, "auto").update(status="OPTIMAL"))
     assert difference(folder).startswith(
         "status of 'auto', k = 4, seed 0: published OPTIMAL, but the search for it ends as COMPLETE"
     )
@@ -643,7 +676,7 @@ def test_publish_replaces_under_force(folder, command, monkeypatch):
     (folder / "published" / "old.txt").write_text("old")
     code, out, _ = command("uspto publish corpus --out published --force")
     assert code == 0
-    assert "Published 18 selections (simulated uspto)" in out
+    assert "Published 20 selections (simulated uspto)" in out
     check(folder)
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from fairnepv.api.select import select_posed
 from fairnepv.api.selection import Selection, SubsetScore
 from fairnepv.errors import InputError, NumericalError
 from fairnepv.loop import Step
+from fairnepv.methods import APART
 from fairnepv_studies.cli import uspto_run
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.feature_files import read_view
@@ -31,7 +33,7 @@ from fairnepv_studies.protocol import pool as pools
 from fairnepv_studies.protocol.clock import Clock
 from fairnepv_studies.protocol.execution import carry_out
 from fairnepv_studies.protocol.pool import open_pool
-from fairnepv_studies.protocol.publication import publish
+from fairnepv_studies.protocol.publication import publish, sums
 from fairnepv_studies.protocol.report import (
     budget_sentence,
     results_caption,
@@ -108,7 +110,7 @@ def test_numbers_are_those_of_the_library_and_of_the_formulas(finished):
     ]
     kernels = [reference.kernel(Phi, 0.1) for Phi in dense]
     results = Run.open(corpus, "main").results
-    assert len(results) == 2 * (8 + 2)  # auto and random twice
+    assert len(results) == 2 * (9 + 2)  # auto and random twice
     for result in results:
         chosen = [rows.tolist().index(row) for row in result.rows]
         assert len(set(chosen)) == result.k
@@ -133,7 +135,9 @@ def test_every_method_is_what_select_finds(finished):
     pool = open_pool(corpus)
     for result in Run.open(corpus, "main").results:
         if result.k == 3:
-            found = fairnepv.select(pool.views, 3, method=result.method, random_state=result.seed)
+            budget = {} if result.method in APART else {"passes": 1000}
+            asked = {"method": result.method, "random_state": result.seed, **budget}
+            found = fairnepv.select(pool.views, 3, **asked)
             assert pool.rows[found.indices].tolist() == result.rows, result.unit
             assert found.certificate.upper_bound == pytest.approx(result.upper_bound, abs=1e-12)
 
@@ -170,7 +174,10 @@ def test_the_terminal_has_all_columns_and_says_simulated(finished, command, monk
     words = "selector F text vision min text vision eff."
     assert lines[at].split() == words.split()
     assert "over 2 seeds of what depends on the seed: fairnepv, default, Random" in out
-    assert "except: FairNEPv, the paper's pipeline has one-swaps without tabu search" in out
+    said = " ".join(out.split())
+    assert (
+        "then has at most 1000 passes of one-swaps under it, but fairnepv, default has mor" in said
+    )
     table = lines[: next(i for i, line in enumerate(lines) if line.startswith("Simulated"))]
     assert max(map(len, table)) <= 80
     assert "…" not in out
@@ -314,7 +321,7 @@ def test_an_interruption_keeps_what_is_done(folder, command, monkeypatch):
     monkeypatch.setattr(execution, "select_posed", interrupted)
     code, _, err = command(LINE.format(folder))
     assert code == 130
-    assert "5 of 20 selections are kept" in err
+    assert "6 of 22 selections are kept" in err
 
 
 def test_a_pool_is_posed_once(prepared, tmp_path, monkeypatch):
@@ -351,7 +358,7 @@ def test_random_methods_are_run_for_every_seed_and_others_once(prepared):
     quick = make_settings(pool, [4, 6], effort="fast", seeds=4)
     assert quick.drawn == {"random": [4, 6]}
     assert [u.seed for u in quick.units if u.method == "random" and u.k == 4] == [0, 1, 2, 3]
-    assert len(quick.units) == 2 * (7 + 4)
+    assert len(quick.units) == 2 * (8 + 4)
     assert set(make_settings(pool, [4]).drawn) == {"auto", "random"}
     once = make_settings(pool, [4], seeds=1)
     assert seeds_sentence(once) == "Every selector was run once."
@@ -409,7 +416,8 @@ def test_three_views_and_odd_names(tmp_path):
     write_split(corpus, split(corpus))
     pool = open_pool(corpus)
     settings = make_settings(pool, [5], effort="fast", seeds=2)
-    assert settings.methods[2:5] == ["a_b%-only", "c & d-only", "e-only"]
+    assert settings.methods[:3] == ["nepv", "greedy-swaps", "auto"]
+    assert settings.methods[3:6] == ["a_b%-only", "c & d-only", "e-only"]
     run = carry_out(Run.start(corpus, "odd", settings), pool)
     tex = results_tex(run.results, settings.caption)
     assert r"A\_b\% only" in tex
@@ -457,21 +465,176 @@ def test_a_bound_below_a_score_is_no_bound():
         measures(scored, -1.01)
 
 
+EQUAL = "Every selector is greedy in its own objective, or rounded, and then has "
+
+
 def test_captions_say_what_every_selector_gets(prepared):
     pool = open_pool(Corpus.open(prepared))
     caption = results_caption(make_settings(pool, [4]))
     for words in (
-        "FairNEPv, the paper's pipeline has one-swaps without tabu search",
-        "fairnepv, default may start from the bound's solution, too",
-        "Random is drawn",
+        f"{EQUAL}at most 1000 passes of one-swaps under it, but ",
+        f"fairnepv, default has {APART['auto']}; ",
+        "Random has less: drawn.",
     ):
         assert words in caption
-    alike = make_settings(pool, [4], methods=["averaged", "text-only"])
-    assert budget_sentence(alike).endswith("by the same search within the same effort.")
+    for own in ("paper's pipeline has", "Fair greedy, one-swaps has", "kernel has"):
+        assert own not in caption
+    alike = make_settings(pool, [4, 6], methods=["averaged", "text-only"], passes=3)
+    assert alike.budgets == {"4": 3, "6": 3}
+    assert budget_sentence(alike) == f"{EQUAL}at most 3 passes of one-swaps under it."
     assert seconds_caption(alike).endswith("and of the bound, which serves all.")
+    apart = make_settings(pool, [4], methods=["greedy", "random"])
+    said = "Selectors have no budget in common: Fair greedy has less: no swaps; Random has less"
+    assert budget_sentence(apart).startswith(said)
+
+
+def test_a_caption_says_the_passes_of_every_size(prepared):
+    settings = make_settings(open_pool(Corpus.open(prepared)), [4, 6], methods=["averaged"])
+    sizes = replace(settings, budgets={"4": 1000, "6": 20})
+    assert budget_sentence(sizes) == (
+        f"{EQUAL}at most 1000 (k = 4) or 20 (k = 6) passes of one-swaps under it."
+    )
+
+
+def test_without_swaps_what_has_none_either_is_not_set_apart(prepared):
+    pool = open_pool(Corpus.open(prepared))
     fast = make_settings(pool, [4], effort="fast")
-    assert "With effort fast no selector is refined by swaps." in results_caption(fast)
+    assert f"{EQUAL}no swaps, but Random has less: drawn. " in results_caption(fast)
     assert "fairnepv, default starts from the bound's solution" in seconds_caption(fast)
+    few = budget_sentence(make_settings(pool, [4], effort="fast", passes=2))
+    said = "at most 2 passes of one-swaps under it, but fairnepv, default has less: no swaps; "
+    assert said in few
+    alone = budget_sentence(make_settings(pool, [4], passes=0))
+    assert f"{EQUAL}no swaps, but fairnepv, default has more: tabu search" in alone
+
+
+def test_a_run_that_had_other_budgets_does_not_go_on(folder):
+    """Runs from before they were told had the search of their effort; without swaps it is one."""
+    corpus = Corpus.open(folder)
+    pool = open_pool(corpus)
+    for effort in ("balanced", "fast"):
+        settings = make_settings(pool, [4], methods=["averaged"], effort=effort)
+        run = Run.start(corpus, effort, settings)
+        run.write("settings.json", json.dumps({**asdict(settings), "budgets": {}}))
+    assert Run.start(corpus, "fast", settings).settings.budgets == {"4": 0}
+    with pytest.raises(InputError, match="was begun with another budgets"):
+        Run.start(corpus, "balanced", make_settings(pool, [4], methods=["averaged"]))
+
+
+# --- the paper's pipeline by its letters ----------------------------------------------------------
+
+PLAIN = {"solver": "plain", "start": "random", "max_steps": 9, "oversampling": 2.0, "passes": 1}
+
+
+def test_the_letters_of_the_paper_reach_its_pipeline_and_are_told(folder, command):
+    knobs = "--solver plain --start random --max-steps 9 --oversampling 2 --passes 1"
+    line = f"uspto run {folder} --k 4 --methods nepv,averaged --seeds 2 {knobs}"
+    code, out, _ = command(line)
+    assert code == 0
+    corpus = Corpus.open(folder)
+    run, pool = Run.open(corpus, "main"), open_pool(corpus)
+    own = [result for result in run.results if result.method == "nepv"]
+    assert [result.seed for result in own] == [0, 1]  # which a random start depends on
+    for result in own:
+        found = fairnepv.select(pool.views, 4, method="nepv", random_state=result.seed, **PLAIN)
+        assert pool.rows[found.indices].tolist() == result.rows
+    told = run.settings.nepv["4"]
+    assert told == {**PLAIN, "tol": 1e-6, "alpha": 1.0, "sigma": 0.0}
+    words = "relaxed by solver plain, alpha = 1, sigma = 0, tol = 1e-06, at most 9 steps"
+    assert words in " ".join(out.split())
+    assert words in results_caption(run.settings)
+    assert "at most 1 passes" in budget_sentence(run.settings)
+    publish(run, pool, folder / "published")
+    manifest = json.loads((folder / "published" / "manifest.json").read_text())
+    assert manifest["settings"]["nepv"] == {"4": told}
+    assert any(words in sentence for sentence in verify(folder / "published", corpus))
+
+
+def test_captions_say_what_stands_behind_the_name(prepared):
+    pool = open_pool(Corpus.open(prepared))
+    usual = results_caption(make_settings(pool, [4]))
+    assert "relaxed by solver accelerated, tol = 0.1, at most 300 steps, start spectral" in usual
+    assert "relaxed" not in results_caption(make_settings(pool, [4], methods=["averaged"]))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"start": "nowhere"}, "start must be one of spectral, random"),
+        ({"tol": -1.0}, "tol must be a finite positive number"),
+        ({"passes": -1}, "passes must be a non-negative integer"),
+        ({"sigma": 1.0}, "alpha and sigma belong to the SCF variants"),
+        ({"methods": ["averaged"], "solver": "plain"}, "solver is for method 'nepv'"),
+    ],
+    ids=str,
+)
+def test_letters_that_no_pipeline_has_are_refused(prepared, knobs, said):
+    with pytest.raises(InputError, match=said):
+        make_settings(open_pool(Corpus.open(prepared)), [4], **knobs)
+
+
+def test_the_shift_is_chosen_on_the_items_that_validate(folder, command):
+    """By the relaxed objective of Algorithm 1 there, and of what ends alike by the smallest."""
+    line = f"uspto run {folder} --k 12 --methods nepv --max-steps 4 --tune-shift"
+    assert command(line)[0] == 0
+    corpus = Corpus.open(folder)
+    run, pool, rows = Run.open(corpus, "main"), open_pool(corpus), read_split(corpus).validation
+    views = {view: read_view(corpus, view)[0][rows] for view in pool.views}
+    k = round(12 * len(rows) / len(pool.rows))
+    grid = run.settings.shift_grid
+    values = [
+        fairnepv.relax(views, k, solver="shifted", sigma=times / k, max_steps=4).value
+        for times in grid
+    ]
+    assert len({round(value, 4) for value in values}) > 1  # or there would be nothing to choose
+    best = next(t for t, v in zip(grid, values, strict=True) if v >= max(values) - 1e-6)
+    assert run.settings.shifts == {"12": best}
+    assert run.settings.nepv["12"]["sigma"] == best / 12
+    knobs = {"solver": "shifted", "sigma": best / 12, "max_steps": 4}
+    found = fairnepv.select(pool.views, 12, method="nepv", **knobs)
+    assert pool.rows[found.indices].tolist() == run.results[0].rows
+    assert "Its sigma was chosen on the validation split" in results_caption(run.settings)
+    publish(run, pool, folder / "published")
+    assert list(verify(folder / "published", corpus))
+    file = folder / "published" / "manifest.json"
+    other = next(t for t in grid if t != best)
+    file.write_text(file.read_text().replace(f'"12": {best}', f'"12": {other}'))
+    (folder / "published" / "SHA256SUMS").write_text(sums(folder / "published"))
+    with pytest.raises(NumericalError, match="shifts, 12"):
+        list(verify(folder / "published", corpus))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"methods": ["averaged"]}, "tune_shift is for method 'nepv'"),
+        ({"solver": "plain"}, "tune_shift chooses sigma of solver shifted or damped-shifted"),
+        ({"solver": "shifted", "sigma": 1.0}, "leave sigma out"),
+    ],
+    ids=str,
+)
+def test_what_leaves_no_shift_to_choose_is_refused(prepared, knobs, said):
+    with pytest.raises(InputError, match=said):
+        make_settings(open_pool(Corpus.open(prepared)), [4], tune_shift=True, **knobs)
+
+
+def test_items_that_validate_without_a_known_word_are_left_out(folder):
+    corpus = Corpus.open(folder)
+    rows, (text, _) = read_split(corpus).validation, read_view(corpus, "text")
+    silent = text.tolil()
+    silent[rows[1]] = 0
+    write_view(corpus, "text", silent.tocsr())
+    views = pools.validation_views(open_pool(corpus))
+    assert {view.shape[0] for view in views.values()} == {len(rows) - 1}
+    assert make_settings(open_pool(corpus), [4], max_steps=2, tune_shift=True).shifts
+
+
+def test_a_shift_needs_items_that_validate(folder):
+    corpus = Corpus.open(folder)
+    write_split(corpus, split(corpus, validation=0.0), force=True)
+    with pytest.raises(InputError, match="tune_shift needs items that validate"):
+        make_settings(open_pool(corpus), [4], tune_shift=True)
 
 
 def test_the_clock_adds_what_earlier_parts_took(tmp_path, monkeypatch):

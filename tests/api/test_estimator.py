@@ -48,6 +48,13 @@ PARAMS = {
     "time_limit": 60.0,
     "include_counts": False,
     "oversampling": 2.5,
+    "solver": None,  # is for another method, as what follows
+    "start": "spectral",
+    "tol": None,
+    "max_steps": None,
+    "alpha": None,
+    "sigma": None,
+    "passes": None,
     "gap": 0.01,
     "target_efficiency": None,  # takes a certificate
     "node_limit": None,  # is for another method
@@ -145,6 +152,11 @@ def test_fit_selects_what_select_selects(data, views):
         {"time_limit": 1e-9},
         {"include": [3], "include_counts": False},
         {"method": "nepv", "oversampling": 1.5},
+        {"method": "nepv", "solver": "plain", "max_steps": 3},
+        {"method": "nepv", "solver": "damped", "alpha": 0.9},
+        {"method": "nepv", "solver": "shifted", "sigma": 2.0},
+        {"method": "nepv", "tol": 1e-9, "passes": 0},
+        {"method": "nepv", "start": [0, 1, 2, 3]},
         {"gap": 0.5},
         {"target_efficiency": 0.5},
         {"method": "exact", "node_limit": 3},

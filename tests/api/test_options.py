@@ -76,9 +76,10 @@ BAD: dict[str, list[Any]] = {
                      math.inf, True, [1], {}, np.array([1]), 1],
     "checkpoint": [3, True, "", b"x", [], {}, math.nan],
     "progress": [3, "x", [], True, math.nan],
-    "solver": NO_NAME,
+    "solver": [name for name in NO_NAME if name is not None],
+    "passes": [*NO_NUMBER, True, np.True_, 1.5, -1, -HUGE],
     "start": [None, 3, "nobody", [], [0], [[0]], {}, math.nan, np.zeros((N, 2)), np.zeros((N, 3))],
-    "tol": NOTHING + NOT_POSITIVE,
+    "tol": NOT_POSITIVE,
     "max_steps": NOT_WHOLE,
     "alpha": [*NOT_POSITIVE, 2.0],
     "sigma": [*NO_NUMBER, True, -1, math.inf, HUGE],
@@ -94,9 +95,12 @@ BAD: dict[str, list[Any]] = {
     "seeds": [3, "x", [None], [-1], [1.5], [True], ["a"], math.nan, [[1]], {}, None],
     "selection": [None, 3, "x", [], {}, DATA],
 }  # fmt: skip
-ELSEWHERE = {  # what an option is given together with, or it would be refused for another reason
-    "alpha": {"solver": "damped"},
-    "sigma": {"solver": "shifted"},
+ELSEWHERE: dict[
+    str, dict[str, Any]
+] = {  # what an option is given together with, or it would be refused for another reason
+    **{name: {"method": "nepv"} for name in ("solver", "start", "tol", "max_steps", "passes")},
+    "alpha": {"method": "nepv", "solver": "damped"},
+    "sigma": {"method": "nepv", "solver": "shifted"},
     "quotas": {"groups": [1, 2] * (N // 2)},
 }
 FACTORS = [*NOTHING, 3, "x", [None], [0], [-1], ["a"], [math.nan], [True], [HUGE], [[1]], {}]
@@ -172,7 +176,9 @@ def refusal(call: Any, arguments: dict[str, Any]) -> str | None:
 @pytest.mark.parametrize(("function", "option"), CASES)
 def test_what_is_no_value_of_an_option_is_refused(function, option):
     call, usual, _ = FUNCTIONS[function]
-    usual = {**usual, **ELSEWHERE.get(option, {})}
+    also = ELSEWHERE.get(option, {})
+    takes = (*inspect.signature(call).parameters, *FUNCTIONS[function][2])
+    usual = {**usual, **{name: value for name, value in also.items() if name in takes}}
     if option == "views":
         usual["data"] = np.hstack([TEXT, VISION])
     right = RIGHT.get((function, option), ())

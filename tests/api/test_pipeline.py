@@ -32,7 +32,7 @@ from fairnepv.compute import local as local_engine
 from fairnepv.concave import certify as make_certificate
 from fairnepv.data import paper_instance
 from fairnepv.loop import Context, Step
-from fairnepv.methods import selectors
+from fairnepv.methods import APART, selectors
 from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.problem import Constraints
@@ -51,7 +51,8 @@ from search_problems import (
 
 SEEDS = st.integers(0, 10**6)
 PAPER = {"k": 5, "tau": 0.15, "calibration": "none"}
-OWN = ("auto", "nepv", "greedy")
+OWN = ("auto", "nepv", "greedy-swaps", "greedy")
+ONE_SWAPS = "passes of one-swaps"
 SHARED = tuple(baselines(()))  # those that are not about one view
 BY_CASE = pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.errors.RankWarning")
@@ -373,23 +374,29 @@ def test_settings_tell_how_the_selection_was_made():
         "center": False,
         "method": "auto",
         "effort": "thorough",
-        "n": 20,
         "k": 6,
-        "views": {"text": 7, "vision": 5},
         "tau": 0.3,
         "eps": {"text": 0.1, "vision": 0.2},
         "calibration": "unit-diagonal",
         "oversampling": 3.0,
-        "quality": False,
-        "included": 0,
-        "excluded": 0,
+        "quality": None,
+        "include": None,
+        "exclude": None,
         "quotas": None,
         "priorities": None,
         "floors": None,
         "random_state": 7,
-        "hierarchical": None,
+        "hierarchical": False,
+        "certify": True,
+        "gap": 2e-3,
+        "target_efficiency": None,
+        "node_limit": None,
+        "time_limit": None,
+        "memory_limit": None,
     }
     assert dict(result.settings) == expected
+    expected = {"n": 20, "views": {"text": 7, "vision": 5}, "shards": None}
+    assert dict(result.chosen_from) == expected
     assert result.calibration.rule == "unit-diagonal"
     assert result.seconds > 0
 
@@ -410,7 +417,7 @@ def test_the_trace_tells_what_each_stage_did():
     assert min(abs(value - searched.fair_score) for value in swaps) < 1e-9
     nepv = fairnepv.select(small_pool(), 6, method="nepv", certify=False)
     last = [row.residual for row in nepv.trace if row.stage == "ascent"][-1]
-    assert last <= selectors.for_rounding(6).tol
+    assert last <= nepv.settings["tol"]
     assert all(row.seconds >= 0 and math.isfinite(row.objective) for row in result.trace)
 
 
@@ -941,7 +948,8 @@ def test_a_comparison_has_a_row_per_selector():
     assert [row.method for row in rows] == names
     assert len(rows) == len(rows.rows) == len(names)
     for name in names:
-        alone = fairnepv.select(data, 4, method=name)
+        budget = {} if name in APART else {"passes": 1000}
+        alone = fairnepv.select(data, 4, method=name, **budget)
         assert rows[name].indices.tolist() == alone.indices.tolist()
         assert rows[name].fair_score == alone.fair_score
         assert rows[name].upper_bound == alone.upper_bound
@@ -985,13 +993,71 @@ def test_select_announces_nothing():
 
 
 def test_every_row_gets_the_same_budget():
-    """The same effort, so a comparison compares objectives: fast leaves every start as it is."""
+    """So that a comparison compares objectives: fast leaves every start as it is."""
     fast = fairnepv.compare(small_pool(), 6, effort="fast")
     stages = {row.method: {step.stage for step in row.trace} for row in fast}
     assert all("swaps" not in seen for seen in stages.values()), stages
-    balanced = fairnepv.compare(small_pool(), 6, effort="balanced")
-    for name in ("auto", "nepv", "text-only", "vision-only", "averaged", "fixed-weight"):
-        assert "swaps" in {step.stage for step in balanced[name].trace}
+    assert {row.swap_passes for row in fast} == {0}
+
+
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+@pytest.mark.parametrize("passes", [1, 2, None])
+def test_passes_of_every_row_are_counted(passes, objective):
+    """No row has more passes than it says, and what is not one-swaps is said."""
+    rows = fairnepv.compare(small_pool(), 6, passes=passes, objective=objective)
+    allowed = {row.settings["passes"] for row in rows if row.method not in APART}
+    assert len(allowed) == 1
+    assert passes is None or allowed == {passes}
+    for row in rows:
+        seen = {step.stage for step in row.trace}
+        if row.method in APART:
+            assert row.budget == APART[row.method]
+            continue
+        assert "tabu" not in seen
+        assert "swaps" in seen
+        used = max(step.passes for step in row.trace if step.stage == "swaps")
+        assert row.swap_passes == used <= max(allowed)
+        assert row.budget == f"{used} of at most {max(allowed)} {ONE_SWAPS}"
+    assert rows["greedy"].swap_passes == rows["random"].swap_passes == 0
+
+
+def test_a_default_without_swaps_is_said_to_have_less():
+    rows = fairnepv.compare(small_pool(), 6, effort="fast", passes=2)
+    assert rows["auto"].budget == rows["greedy"].budget == "less: no swaps"
+    assert rows["averaged"].budget == f"{rows['averaged'].swap_passes} of at most 2 {ONE_SWAPS}"
+
+
+def test_passes_are_those_of_all_searches():
+    """One of which a checkpoint knew, and tells the last step alone; one from its start on."""
+    found = fairnepv.select(small_pool(), 6, method="greedy-swaps")
+    steps = [(5, 5), (3, 3), (0, 0), (1, 1), (2, 2)]
+    trace = [Step("swaps", step, passes, 0.0, 0.0) for step, passes in steps]
+    trace.insert(1, Step("tabu", 1, 40, 0.0, 0.0))
+    assert replace(found, trace=tuple(trace)).swap_passes == 5 + 3 + 2
+    assert replace(found, trace=()).swap_passes == 0
+
+
+def test_rows_of_a_comparison_are_selections_that_can_be_made_again():
+    for row in fairnepv.compare(small_pool(), 6, passes=1):
+        again = fairnepv.select(small_pool(), **row.settings)
+        assert again.indices.tolist() == row.indices.tolist(), row.method
+
+
+def test_passes_are_refused_where_nothing_is_refined_by_them():
+    for method in APART:
+        with pytest.raises(InputError, match=f"passes are for methods .* not for '{method}'"):
+            fairnepv.select(small_pool(), 6, method=method, passes=1)
+    with pytest.raises(InputError, match="passes are for methods"):
+        fairnepv.compare(small_pool(), 6, methods=["auto", "random"], passes=1)
+
+
+def test_greedy_with_swaps_is_a_one_swap_optimum():
+    found = fairnepv.select(small_pool(), 6, method="greedy-swaps")
+    alone = fairnepv.select(small_pool(), 6, method="greedy")
+    assert found.status is Status.LOCAL_OPTIMUM
+    assert found.fair_score >= alone.fair_score
+    kept = fairnepv.select(small_pool(), 6, method="greedy-swaps", passes=0)
+    assert kept.indices.tolist() == alone.indices.tolist()
 
 
 def test_score_takes_rows_in_any_form():

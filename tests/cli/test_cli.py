@@ -57,7 +57,7 @@ COMMANDS = [
     *("certify", "compare", "convert", "demo", "embed", "local-features", "relax", "score"),
     *("select", "synthetic", "uspto", "verify-bound"),
 ]
-SELECTORS = ["auto", "nepv", "greedy", *baselines(("text", "vision"))]
+SELECTORS = ["auto", "nepv", "greedy-swaps", "greedy", *baselines(("text", "vision"))]
 N, K = 40, 5
 CHOSEN, BARRED = [7, 3], [21, 6]
 GROUPS = ["ab"[i % 3 == 0] for i in range(N)]

@@ -56,7 +56,8 @@ def selected(problem: Any, S: Any) -> Selection:
         np.asarray(S, dtype=np.int64),
         certificate=None,
         proven=None,
-        settings={"n": problem.n, "method": "auto", "effort": "fast", "oversampling": 3.0},
+        settings={"method": "auto", "effort": "fast", "oversampling": 3.0},
+        chosen_from={"n": problem.n},
         trace=(),
         status=Status.COMPLETE,
         seconds=0.0,
@@ -1104,7 +1105,7 @@ def test_the_old_calibration_is_the_yardstick():
     old_rows = {name: 3 * view[:40] for name, view in data.items()}
     old = fairnepv.select(old_rows, 5, calibration="trace", **FAST)
     found = fairnepv.extend(old, {**data, "text": 3 * data["text"]}, 2, **FAST)
-    assert found.calibration is old.calibration
+    assert found.calibration == old.calibration
     other = fairnepv.extend(old, data, 2, calibration="none", tau=0.7, eps=0.4, **FAST)
     assert other.calibration.rule == "none"
     assert (other.settings["tau"], other.settings["eps"]["text"]) == (0.7, 0.4)

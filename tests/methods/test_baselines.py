@@ -39,6 +39,7 @@ SEEDS = st.integers(0, 10**6)
 GAIN = 1e-10 + 1e-12  # a swap must bring the first; the second is rounding
 SAMPLERS = ("k-dpp", "random")
 OPTIMISERS = ("view0-only", "averaged", "fixed-weight")
+REFINED = ("softmax", "d-optimal", "saturate")  # which begin with a relaxation, or with levels
 
 
 def select(problem: Problem, name: str, effort: str = "balanced") -> list[int]:
@@ -57,6 +58,9 @@ def own_objective(name: str, Ls: list[np.ndarray], tau: float) -> tuple[list[np.
         "view0-only": (Ls[:1], tau),
         "averaged": ([reference.averaged_kernel(Ls)], tau),
         "fixed-weight": (Ls, math.inf),
+        "softmax": ([reference.averaged_kernel(Ls)], tau),
+        "d-optimal": ([reference.averaged_kernel(Ls)], tau),
+        "saturate": (Ls, 1e-6),
     }[name]
 
 
@@ -70,7 +74,7 @@ def test_there_is_one_baseline_per_view_and_those_of_the_paper():
 
 
 @pytest.mark.sample
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", [*OPTIMISERS, *REFINED])
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_no_swap_improves_a_baseline_in_its_own_objective(case, name):
     own, tau = own_objective(name, case_kernels(case), case.tau)

@@ -151,6 +151,22 @@ def test_the_best_set_of_a_shard_is_improved_where_it_wins():
     assert came_from_a_shard
 
 
+@pytest.mark.parametrize("method", ["nepv", "greedy-swaps"])
+@pytest.mark.parametrize("passes", [0, 1, 2])
+def test_passes_are_those_of_both_searches_among_the_winners(method, passes):
+    """Of the method's own set and of the best that a shard had, if that is improved, too."""
+    spent = set()
+    for seed in range(6):
+        data = cases.random_views(np.random.default_rng(seed), 80, [5, 4])
+        options = {"method": method, "passes": passes, "hierarchical": 4, "certify": False}
+        found = fairnepv.select(data, 3, **options)
+        assert found.swap_passes <= passes == found.settings["passes"]
+        assert found.budget == f"{found.swap_passes} of at most {passes} passes of one-swaps"
+        assert fairnepv.select(data, **found.settings).indices.tolist() == found.indices.tolist()
+        spent.add(found.status)
+    assert Status.SPENT in spent or passes != 1
+
+
 # --- The bound ------------------------------------------------------------------------------------
 
 
@@ -330,7 +346,8 @@ def test_files_give_what_their_rows_give():
     Ls = kernels([reference.unit_diagonal(x) for x in VIEWS], [0.1, 0.1])
     rows = [list(range(25)), list(range(25, 45)), list(range(45, 60))]
     assert found.indices.tolist() == reference.tiered_greedy(Ls, rows, K, 0.05)
-    assert found.settings["hierarchical"] == 3
+    assert found.chosen_from["shards"] == 3
+    assert found.settings["hierarchical"] is True  # the shards are those of the files
 
 
 class Watched(RowFile):

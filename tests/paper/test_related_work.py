@@ -48,7 +48,7 @@ WIDTHS = pytest.mark.parametrize("widths", [[7, 5], [2, 1]], ids=["by rows", "by
 
 
 def find(problem: Problem, name: str, session: Context | None = None) -> Found:
-    found = baselines(problem.pool.names)[name](problem, EFFORTS["balanced"], session or Context())
+    found = baselines(problem.pool.names)[name](problem, EFFORTS["fast"], session or Context())
     assert found.indices.dtype == np.int64
     assert len(set(found.indices.tolist())) == len(found.indices) == problem.k
     assert 0 <= found.indices.min() <= found.indices.max() < problem.n

@@ -99,8 +99,8 @@ def test_a_swap_table_is_counted_where_it_is_kept():
 def test_the_stages_are_those_of_the_method():
     posed = problem([np.zeros((3000, 20), np.float32), np.zeros((3000, 10), np.float32)], 10)
 
-    def names(method, effort="balanced", certify=False, efficiency=False):
-        plans = [Plan(method, EFFORTS[effort])]
+    def names(method, effort="balanced", certify=False, efficiency=False, passes=None):
+        plans = [Plan(method, EFFORTS[effort], passes=passes)]
         forecast = foresee(posed, plans, certify=certify, efficiency=efficiency, rates=UNTIMED)
         assert [s.optional for s in forecast.stages] == [False] * (len(forecast.stages) - 1) + [
             True
@@ -115,8 +115,30 @@ def test_the_stages_are_those_of_the_method():
     assert names("auto", certify=True)[0] == "bound"
     assert names("greedy", efficiency=True) == ["calibration", "greedy"]
     assert names("averaged") == ["greedy", "tabu", "swaps", "order"]
+    assert names("averaged", passes=3) == ["greedy", "swaps", "order"]
+    assert names("averaged", passes=0) == names("averaged", "fast") == ["greedy", "order"]
+    assert names("greedy-swaps") == ["greedy", "swaps", "order"]
+    assert names("softmax") == ["softmax", "tabu", "swaps", "order"]
+    assert names("softmax", passes=3) == ["softmax", "swaps", "order"]
+    assert names("softmax", "fast") == ["softmax", "order"]
+    assert names("k-dpp") == ["k-dpp", "order"]
+    assert names("random") == ["greedy", "order"]
     bare = foresee(posed, [], certify=True, rates=UNTIMED)
     assert [stage.name for stage in bare.stages] == ["check and norms", "bound"]
+
+
+@pytest.mark.parametrize("options", [{}, {"hierarchical": 4}, {"objective": "representative"}])
+@pytest.mark.parametrize("method", ["nepv", "greedy-swaps"])
+def test_a_plan_has_the_passes_that_are_asked_for(method, options):
+    data = rows(3000, 20)
+    asked = {"method": method, "certify": False, **options}
+    for passes in (2, 7):
+        *_, last, _ = fairnepv.plan(data, 10, passes=passes, **asked).stages
+        assert last.name == "swaps"
+        assert f"at most {passes} passes per search" in last.note
+    names = [stage.name for stage in fairnepv.plan(data, 10, passes=0, **asked).stages]
+    assert "swaps" not in names
+    assert "tabu" not in names
 
 
 def test_totals_are_sums_and_the_peak_is_a_maximum():

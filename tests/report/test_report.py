@@ -21,9 +21,12 @@ import reference
 from fairnepv import Comparison, DiagonalView, Selection
 from fairnepv.io.write import table_document
 from fairnepv.loop import Step
+from fairnepv.methods import APART
 from fairnepv.report import (
+    budget_line,
     comparison_columns,
     comparison_record,
+    comparison_table,
     contact_sheet,
     draw_comparison,
     draw_traces,
@@ -163,6 +166,33 @@ def test_any_row_may_be_the_fair_one():
     assert all("greedy" in sentence.split(" ", 1)[1] for sentence in said)
     with pytest.raises(KeyError, match="best"):
         left_behind(comparison(), fair="best")
+
+
+EQUAL = "Every selector is greedy in its own objective, or rounded, and then has "
+
+
+def test_a_comparison_says_who_has_more_or_less():
+    assert budget_line(comparison()) == (
+        f"{EQUAL}at most 1000 passes of one-swaps under it, but auto has {APART['auto']}; greedy "
+        f"has less: no swaps; k-dpp has {APART['k-dpp']}; random has less: drawn."
+    )
+    few = fairnepv.compare(digits(), 5, methods=["averaged", "nepv"], passes=2)
+    assert budget_line(few) == f"{EQUAL}at most 2 passes of one-swaps under it."
+    fast = fairnepv.compare(digits(), 5, methods=["auto", "averaged", "random"], effort="fast")
+    assert budget_line(fast) == f"{EQUAL}no swaps, but random has less: drawn."
+    apart = fairnepv.compare(digits(), 5, methods=["greedy", "random"])
+    assert budget_line(apart) == (
+        "Selectors have no budget in common: greedy has less: no swaps; random has less: drawn."
+    )
+
+
+@pytest.mark.parametrize(("effort", "marks"), [("balanced", "+--"), ("fast", ["", "", "-"])])
+def test_the_table_marks_who_has_more_or_less(effort, marks):
+    methods = ["auto", "greedy", "random", "averaged", "greedy-swaps"]
+    rows = fairnepv.compare(digits(), 5, methods=methods, effort=effort)
+    table = comparison_table(rows, "")
+    [passes] = [column for column in table.columns if str(column.header) == "passes"]
+    assert [str(cell).lstrip("0123456789") for cell in passes.cells] == [*marks, "", ""]
 
 
 # --- Records --------------------------------------------------------------------------------------
@@ -311,6 +341,8 @@ def test_the_columns_of_a_comparison():
         "fair_score": [row.fair_score for row in rows],
         "coverage_fou": [row.coverage["fou"] for row in rows],
         "coverage_pix": [row.coverage["pix"] for row in rows],
+        "passes": [row.swap_passes for row in rows],
+        "budget": [row.budget for row in rows],
         "status": [row.status.name for row in rows],
         "seconds": [row.seconds for row in rows],
     }

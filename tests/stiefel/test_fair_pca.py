@@ -12,7 +12,7 @@ import reference
 from cases import Array, Case
 from fairnepv.errors import Status, UnsupportedError
 from fairnepv.loop import Context
-from fairnepv.methods.selectors import nepv_start
+from fairnepv.methods import Nepv
 from fairnepv.objective import subset_scores
 from fairnepv.problem import Problem, calibrated
 from fairnepv.stiefel import DUAL, SOLVERS, make_solver, relax
@@ -332,7 +332,7 @@ def test_the_ascent_reaches_stationarity(case: Case, coordinates):
 def test_leverage_of_the_dual_is_rounded():
     views = cases.clustered_views(np.random.default_rng(13), 80, [9, 8], 6)
     problem, context = pose(views, 6, 0.05), Context()
-    found = nepv_start(problem, 5.0, context)
+    found = Nepv(oversampling=5.0).start_from(problem, context)
     assert len(set(found.indices.tolist())) == 6
     assert not context.notes
     assert any(row.stage == "dual" for row in context.trace)

@@ -33,7 +33,7 @@ def calibrate(
     Without a session an interruption is passed on.
     """
     if isinstance(rule, Calibration):
-        return rule
+        return replace(rule, handed_in=True)
     if isinstance(rule, Mapping):
         return _explicit(pool, rule)
     if not isinstance(rule, str) or rule not in CALIBRATIONS:

@@ -1,11 +1,12 @@
 """The journal of a selection: a file that knows which problem it belongs to."""
 
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fairnepv.api.search import settings_of
+from fairnepv.api.settings import settings_of
 from fairnepv.compute import Block, block_threads, portable
 from fairnepv.io.places import local_path
 from fairnepv.loop.journal import Journal, fingerprint_of, own_key
@@ -29,7 +30,7 @@ def journal_of(
 def _fingerprint(problem: Problem, plan: Plan, options: SelectOptions, key: bytes) -> Any:
     """What tells this selection from any other: what is asked for, the rules and the rows."""
     settings = {
-        **settings_of(problem, plan),
+        **settings_of(problem, replace(plan, time_limit=None, memory_limit=None)),
         "options": (options["certify"], plan.gap, plan.target, plan.node_limit),
         "means": problem.means,
         "shards": plan.shards,
@@ -39,10 +40,12 @@ def _fingerprint(problem: Problem, plan: Plan, options: SelectOptions, key: byte
     quotas = rules.quotas
     groups = () if quotas is None else (quotas.groups, quotas.least, quotas.most)
     weights = () if pool.quality is None else pool.quality.values()
+    start = () if isinstance(plan.nepv.start, str) else (plan.nepv.start,)
     numbers = (pool.squared_norms, pool.offsets, *weights)
     with block_threads(problem.work()):
         rows = _probe(pool, key)
-    return fingerprint_of(settings, *numbers, *rows, rules.fixed_in, rules.fixed_out, *groups)
+    rules_of = (rules.fixed_in, rules.fixed_out, *groups)
+    return fingerprint_of(settings, *numbers, *rows, *rules_of, *start)
 
 
 def _probe(pool: Pool, key: bytes) -> list[Any]:

@@ -27,20 +27,23 @@ from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
 from fairnepv.problem import Problem
+from fairnepv.search import check_effort
 from fairnepv.signatures import checked, completed, part, takes
 
 
 @takes(CompareOptions)
 @apart
 def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Comparison:
-    """One row per selector on the same problem, all with the same rounding budget.
+    """One row per selector on the same problem, all with the same budget: each is greedy in its own
+    objective, or rounded or drawn, and then refined under that by at most `passes` passes of
+    one-swaps. Rows that get more or less say so (`Selection.budget`).
 
     data, k: as for `select`; k is one size.
     """
     given = checked("compare", CompareOptions, options)
     whole = completed("compare", SelectOptions, part(SelectOptions, given))
-    searching = with_engine(check_search(whole))
     methods = _check_methods(given["methods"])
+    searching = with_engine(check_search(whole, tuple(methods or ("nepv",))))
     names = methods or methods_within_limit(data, k, searching)
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
     problem = pose_within_limit(data, k, searching, names, call)
@@ -49,6 +52,9 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
         names = [name for name in names if name not in refused]
         if refused:
             call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
+    if searching["passes"] is None:
+        passes = check_effort(searching["effort"]).equal_passes(problem.work())
+        searching = {**searching, "passes": passes}
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)

@@ -41,7 +41,7 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
     def fit_resample(self, X: Any, y: Any = None) -> Any:
         """The selected rows of X, or the pair (X, y) of them when y is given."""
         self.fit(X, y)
-        n = self.selection_.settings["n"]
+        n = self.selection_.chosen_from["n"]
         if y is not None and _length(y) != n:
             raise InputError(f"y must have one label per row, {n} in all, not {_length(y)}")
         picked = _rows(X, self.selected_indices_)
@@ -52,7 +52,7 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "selected_indices_")
         if check_flag("indices", indices):
             return np.sort(self.selected_indices_)
-        mask = np.zeros(self.selection_.settings["n"], dtype=bool)
+        mask = np.zeros(self.selection_.chosen_from["n"], dtype=bool)
         mask[self.selected_indices_] = True
         return mask
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
-from fairnepv.api.objectives import check_floors, check_objective, pool_as_asked
+from fairnepv.api.objectives import as_wanted, check_floors, pool_as_asked
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_flag, is_finite
@@ -17,7 +17,7 @@ from fairnepv.compute import engine_of
 from fairnepv.errors import InputError
 from fairnepv.io.texts import KINDS, same_kind
 from fairnepv.loop import Context
-from fairnepv.options import DIVERSE, ProblemOptions, SelectOptions, as_objective_wants, default
+from fairnepv.options import DIVERSE, ProblemOptions, SelectOptions, default
 from fairnepv.problem import Constraints, Means, Problem, check_k
 from fairnepv.signatures import checked, completed
 from fairnepv.views import Calibration, Pool
@@ -41,9 +41,8 @@ def pose(
 
     With a session its limit holds, and what it should tell the user goes there.
     """
-    given = as_objective_wants(checked("pose", ProblemOptions, options))
+    given = as_wanted(checked("pose", ProblemOptions, options))
     objective = given["objective"]
-    check_objective(given)
     with nullcontext() if session is None else session.needed("rows were read and checked"):
         pool = pool_of(data, given)
     fixed_in = rows_named(pool, given["include"], "include")
@@ -107,8 +106,7 @@ def wants_center(options: Mapping[str, Any]) -> bool:
 def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     """The problem as far as shapes and headers tell, for a plan: no row is read, and neither rules
     nor ids are checked."""
-    given = as_objective_wants(completed("sketch", ProblemOptions, options))
-    check_objective(given)
+    given = as_wanted(completed("sketch", ProblemOptions, options))
     pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
     pool = replace(pool, centered=wants_center(given))
     [k] = sizes_in_all([k], pool.n, given)
@@ -223,7 +221,9 @@ def check_priorities(priorities: Any, names: tuple[str, ...]) -> Floats | None:
         raise InputError(
             f"priorities must sum to 1, not {weights.sum():g}; divide each by their sum"
         )
-    return np.asarray(weights / weights.sum())
+    # What sums to 1 but for rounding stays as it is, so that settings give the same again.
+    rounded = abs(weights.sum() - 1.0) <= len(weights) * np.finfo(np.float64).eps
+    return weights if rounded else np.asarray(weights / weights.sum())
 
 
 def _by_view(what: str, values: Any, names: tuple[str, ...]) -> dict[str, float]:

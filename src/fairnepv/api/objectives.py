@@ -7,17 +7,23 @@ import numpy as np
 
 from fairnepv.errors import InputError
 from fairnepv.objective import unsupported
-from fairnepv.options import DIVERSE
+from fairnepv.options import DIVERSE, as_objective_wants
 from fairnepv.problem import calibrated
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats
 
 
-def check_objective(options: Mapping[str, Any]) -> None:
-    """Refuse options that do not go with the objective, before any data is looked at."""
-    if options["objective"] == DIVERSE:
-        return
-    rule = options["calibration"]
+def as_wanted(options: Mapping[str, Any]) -> Any:
+    """The same options with the defaults of their objective, and with the calibration that settings
+    tell, once what does not go together is refused; before any data is looked at."""
+    given = as_objective_wants(options)
+    given["calibration"] = Calibration.read(given["calibration"])
+    if given["objective"] != DIVERSE:
+        _refuse_factors(given["calibration"])
+    return given
+
+
+def _refuse_factors(rule: Any) -> None:
     factors = isinstance(rule, Mapping) or (isinstance(rule, Calibration) and bool(rule.offsets))
     if factors or (isinstance(rule, str) and rule == "efficiency"):
         what = "factors on L as a calibration" if factors else "calibration 'efficiency'"

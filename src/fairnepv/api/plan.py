@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any, Unpack
 
 from fairnepv.api.inputs import pose, sketch
-from fairnepv.api.search import check_search, shards_wanted
+from fairnepv.api.search import check_search, nepv_of, shards_wanted
 from fairnepv.compute.rates import UNTIMED, Rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import Context
-from fairnepv.methods import OWN_METHODS, known_method
+from fairnepv.methods import APART, OWN_METHODS, known_method
 from fairnepv.methods.baselines import baselines
 from fairnepv.methods.plan import Plan
 from fairnepv.options import PlanOptions, ProblemOptions, SelectOptions
@@ -72,7 +72,16 @@ def _foreseen(
     problem = sketch(data, k, part(ProblemOptions, options))
     effort = check_effort(options["effort"])
     shards = shards_wanted(problem, options)
-    plans = [Plan(known_method(problem, name), effort, shards=shards) for name in methods]
+    plans = [
+        Plan(
+            known_method(problem, name),
+            effort,
+            nepv_of(problem, name, options),
+            shards=shards,
+            passes=None if name in APART else options["passes"],
+        )
+        for name in methods
+    ]
     foretell = partial(
         foresee,
         plans=plans,

@@ -33,14 +33,8 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
             "relax does not support include, exclude, groups or floors, since a frame has no rows "
             "to choose; use select or certify"
         )
-    solver = make_solver(
-        given["solver"],
-        k=problem.k,
-        tol=given["tol"],
-        max_steps=given["max_steps"],
-        alpha=given["alpha"],
-        sigma=given["sigma"],
-    )
+    knobs: Any = {name: given[name] for name in ("tol", "max_steps", "alpha", "sigma")}
+    solver = make_solver(given["solver"], k=problem.k, **knobs)
     with session.needed("rows were read and a start was sought"):
         result = solve_relaxation(problem, solver, start=given["start"], session=session)
     if given["strict"] and not result.status.ok:

@@ -4,13 +4,13 @@ from typing import Any, Unpack
 
 from fairnepv.api.calibration import calibrate
 from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, rows_of_ids
-from fairnepv.api.objectives import check_objective, pool_as_asked
+from fairnepv.api.objectives import as_wanted, pool_as_asked
 from fairnepv.api.search import warn_of_ranks
 from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import OutOfTime, apart
 from fairnepv.loop import Context
-from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions, as_objective_wants
+from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
 from fairnepv.problem import Problem
 from fairnepv.search import enumerate_subsets
 from fairnepv.signatures import checked, part, takes
@@ -29,8 +29,7 @@ def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     indices: rows of the pool; with `ids` by view name in the order of the first view. With `by_id`
         they are ids instead.
     """
-    given = as_objective_wants(checked("score", ScoreOptions, options))
-    check_objective(given)
+    given = as_wanted(checked("score", ScoreOptions, options))
     pool = pool_of(data, given)
     by_id = given["by_id"]
     rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)

@@ -7,12 +7,12 @@ searched for in the same way, whoever asks it.
 import time
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from fairnepv.api.objectives import check_objective
+from fairnepv.api.objectives import as_wanted
 from fairnepv.api.selection import Selection, make_selection
+from fairnepv.api.settings import chosen_from, settings_of
 from fairnepv.checks import brief
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import Limit, limited, now, seconds_for, unlimited
@@ -21,27 +21,32 @@ from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, RankWarning, Status
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import MOMENT, Context, check_progress
-from fairnepv.methods import check_method, find
+from fairnepv.methods import APART, Nepv, check_method, check_nepv, find
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.objective import fair_value, scoring_work, subset_scores
-from fairnepv.options import DIVERSE, SelectOptions, as_objective_wants
-from fairnepv.problem import Problem, Stream, by_view
+from fairnepv.options import DIVERSE, SelectOptions
+from fairnepv.problem import Problem, Stream
 from fairnepv.search import Effort, Found, check_effort, fair_order, greedy, misses_floors
+from fairnepv.stiefel import check_start
 from fairnepv.views.base import Indices
 
 # Parts of the time that is left, for what comes before the search.
 FLOORS, BOUND = 0.2, 0.4
 _LOTS = 5  # sets that are drawn to see what lots score
-_HASTE = (
-    0.1  # of the time that is left, at most: what putting a set in order, or a lot, may take of it
-)
+_HASTE = 0.1  # of the time that is left, at most: what an order of a set, or a lot, may take
 
 
-def check_search(options: SelectOptions) -> SelectOptions:
-    """What can be refused of a search before any data is looked at, besides single values."""
-    method, options = options["method"], as_objective_wants(options)
-    check_objective(options)
+def check_search(options: SelectOptions, methods: tuple[str, ...] = ()) -> SelectOptions:
+    """What can be refused of a search before any data is looked at, besides single values; for
+    several methods, what none of them takes."""
+    method, options = options["method"], as_wanted(options)
+    check_nepv(options, methods or (method,))
+    if options["passes"] is not None and all(name in APART for name in methods or (method,)):
+        raise InputError(
+            f"passes are for methods that are refined by one-swaps alone, not for "
+            f"{', '.join(map(brief, methods or (method,)))}; drop it"
+        )
     check_hierarchical(options["hierarchical"], method)
     check_progress(options["progress"])
     if options["target_efficiency"] is not None and not options["certify"]:
@@ -54,16 +59,27 @@ def check_search(options: SelectOptions) -> SelectOptions:
 def make_plan(problem: Problem, options: SelectOptions) -> Plan:
     """How a search for this is made. `select` and `compare` ask here; whoever searches again takes
     the plan of a selection."""
+    method = check_method(problem, options["method"])
     return Plan(
-        check_method(problem, options["method"]),
+        method,
         check_effort(options["effort"]),
-        options["oversampling"],
+        nepv_of(problem, method, options),
         options["node_limit"],
         shards=shards_wanted(problem, options),
         target=options["target_efficiency"],
         gap=options["gap"],
         time_limit=options["time_limit"],
+        memory_limit=check_memory_limit(options["memory_limit"]),
+        passes=None if method in APART else options["passes"],
     )
+
+
+def nepv_of(problem: Problem, method: str, options: SelectOptions) -> Nepv:
+    """How 'nepv' goes; what other rows of a comparison have of it is the shortlist."""
+    if method != "nepv":
+        return Nepv(oversampling=options["oversampling"])
+    nepv = Nepv.of(options)
+    return replace(nepv, start=check_start(problem, nepv.start))
 
 
 def shards_wanted(problem: Problem, options: SelectOptions) -> tuple[int, ...]:
@@ -122,6 +138,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
                 plan=plan,
                 proven=found.upper,
                 settings=settings_of(problem, plan),
+                chosen_from=chosen_from(problem, plan),
                 trace=tuple(session.trace),
                 status=status,
                 seconds=time.monotonic() - began,
@@ -160,33 +177,6 @@ def _ordered(problem: Problem, indices: Indices, session: Context) -> Indices:
     with session.absorbing_interruption(), unlimited(), limited(limit):
         return fair_order(problem, indices, session.notes)
     return indices
-
-
-def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
-    """What was asked for, by the names of the options, as a result keeps it."""
-    pool, rules = problem.pool, problem.constraints
-    floors = {} if problem.floors is None else by_view(pool, problem.floors)
-    return {
-        "objective": problem.utility,
-        "method": plan.method,
-        "effort": plan.effort.name,
-        "n": problem.n,
-        "k": problem.k,
-        "views": {name: view.p for name, view in pool.items()},
-        "tau": problem.tau,
-        "eps": {name: view.ridge for name, view in pool.items()},
-        "center": problem.calibration.center,
-        "calibration": problem.calibration.rule,
-        "quality": pool.quality is not None,
-        "included": len(rules.fixed_in),
-        "excluded": len(rules.fixed_out),
-        "quotas": None if rules.quotas is None else rules.quotas.described(),
-        "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
-        "floors": {name: d for name, d in floors.items() if np.isfinite(d)} if floors else None,
-        "oversampling": plan.oversampling,
-        "hierarchical": len(plan.shards) - 1 if plan.shards else None,  # shards
-        "random_state": problem.random_state,
-    }
 
 
 def rank_notes(problem: Problem, certificate: Certificate | None = None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ two runs differ in their seconds, and `diff` says what differs between two selec
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.loop import Step
+from fairnepv.methods import set_apart
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import (
     UNITS,
@@ -29,7 +31,7 @@ from fairnepv.objective import (
     subset_scores,
 )
 from fairnepv.problem import Problem, by_view
-from fairnepv.search import Enumeration
+from fairnepv.search import Enumeration, check_effort
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.imprint import Imprint
@@ -100,7 +102,8 @@ class Selection(Score):
     certificate: Certificate | None
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # select(data, **settings) finds the same again
+    chosen_from: Mapping[str, Any]  # rows n, columns by view, shards of a first tier
     trace: tuple[Step, ...]
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
@@ -151,7 +154,7 @@ class Selection(Score):
     @property
     def coverage(self) -> Mapping[str, float]:
         """C_q(S), mean cosine distance to the nearest pick; low is good. Asks `neighbours()`."""
-        means = (self.neighbours().distances / self.settings["n"]).tolist()
+        means = (self.neighbours().distances / self.chosen_from["n"]).tolist()
         return dict(zip(self.scores, means, strict=True))
 
     @property
@@ -183,13 +186,31 @@ class Selection(Score):
         say = self.units.shown
         scores = ", ".join(f"{shown(name)}: {say(value)}" for name, value in self.scores.items())
         return (
-            f"<Selection of {len(self.indices)} from {self.settings['n']} by {self.method!r}, "
+            f"<Selection of {len(self.indices)} from {self.chosen_from['n']} by {self.method!r}, "
             f"{self.objective}: fair score {say(self.fair_score)} ({scores}), {self.status.name}>"
         )
 
     @property
     def method(self) -> str:
         return str(self.settings["method"])
+
+    @property
+    def swap_passes(self) -> int:
+        """Passes of one-swaps over all rows that led here, over all starts."""
+        swaps = [(step.step, step.passes) for step in self.trace if step.stage == "swaps"]
+        # A run ends where no step follows; of one that a checkpoint knew, the last step is told.
+        pairs = itertools.pairwise([*swaps, (0, 0)])
+        return sum(passes for (step, passes), (after, _) in pairs if after != step + 1)
+
+    @property
+    def budget(self) -> str:
+        """What refined this set, as a comparison has it: of most methods passes of one-swaps."""
+        apart = set_apart(self.method, check_effort(self.settings["effort"]))
+        if apart is not None:
+            return apart
+        most = self.settings["passes"]
+        allowed = "" if most is None else f" of at most {most}"
+        return f"{self.swap_passes}{allowed} passes of one-swaps"
 
     @property
     def has_ids(self) -> bool:

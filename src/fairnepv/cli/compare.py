@@ -19,6 +19,7 @@ from fairnepv.cli.outputs import Report, looked_around, print_json, show
     "methods", "--method", "methods", multiple=True, note="Repeat it.  [default: all of them]"
 )
 @cli.effort_option
+@cli.rounding_options
 @cli.time_limit_option
 @cli.memory_limit_option
 @cli.random_state_option
@@ -53,10 +54,10 @@ def compare(
         print_json(reports.comparison_record(comparison))
     else:
         first = comparison.rows[0]
-        chosen = f"{first.settings['k']} of {first.settings['n']:,} items"
+        chosen = f"{first.settings['k']} of {first.chosen_from['n']:,} items"
         told = f"{first.units.mark}, F: {first.units.unit}; C: lower is better"
         title = f"{chosen}, objective {first.objective} ({told})"
-        show(reports.comparison_table(comparison, title))
+        show(reports.comparison_table(comparison, title), reports.budget_line(comparison))
         if "auto" in [row.method for row in comparison]:
             show(*reports.left_behind(comparison))
         notes = dict.fromkeys(note for row in comparison for note in row.notes)

@@ -11,7 +11,7 @@ from fairnepv.cli.outputs import Report
 from fairnepv.cli.words import SHARDS_OF_THE_POOL, Shards
 from fairnepv.cli.words import Size as Size
 from fairnepv.cli.words import Sizes as Sizes
-from fairnepv.options import ALL, EFFORTS, OBJECTIVES
+from fairnepv.options import ALL, EFFORTS, OBJECTIVES, STARTS
 
 Command = Callable[..., None]
 Decorator = Callable[[Any], Any]
@@ -172,12 +172,26 @@ random_state_option = library_option(
     "random_state", "--seed", "random_state", type=click.IntRange(min=0)
 )
 effort_option = library_option("effort", type=click.Choice(EFFORTS))
+relaxing_options = together(
+    library_option("solver"),
+    library_option("alpha", type=float),
+    library_option("sigma", type=float),
+    library_option("start", type=click.Choice(STARTS)),
+    library_option("tol", type=float),
+    library_option("max_steps", type=click.IntRange(min=1)),
+)
+rounding_options = together(
+    relaxing_options,
+    library_option("oversampling", type=click.FloatRange(min=1)),
+    library_option("passes", type=click.IntRange(min=0)),
+)
 gap_option = library_option("gap", type=_POSITIVE)
 time_limit_option = library_option("time_limit", type=_POSITIVE, metavar="SECONDS")
 memory_limit_option = library_option("memory_limit", metavar="SIZE")
 search_options = together(
     library_option("method"),
     effort_option,
+    rounding_options,
     library_option("certify", "--certify/--no-certify", show_default=False, note=" [default: yes]"),
     gap_option,
     library_option("target_efficiency", type=click.FloatRange(0, 1, min_open=True)),

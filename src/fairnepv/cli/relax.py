@@ -13,12 +13,7 @@ from fairnepv.cli.outputs import Report, print_json, show
 @click.command()
 @cli.size_option
 @cli.posing
-@cli.library_option("solver")
-@cli.library_option("alpha", type=float)
-@cli.library_option("sigma", type=float)
-@cli.library_option("start", type=click.Choice(["spectral", "random", "sketch"]))
-@cli.library_option("tol")
-@cli.library_option("max_steps", type=click.IntRange(min=1))
+@cli.relaxing_options
 @cli.time_limit_option
 @cli.random_state_option
 @click.option(
@@ -51,7 +46,7 @@ def relax(
     settings = {name: options[name] for name in ("start", "random_state")}
     steps = trace_table(relaxation, {**problem.settings, **settings})
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
-    drawn = draw_traces({options["solver"]: steps.columns}) if picture else steps
+    drawn = draw_traces({relaxation.solver.name: steps.columns}) if picture else steps
     report.write(trace_file, drawn)
     report.write(basis_file, relaxation.basis)
     if report.as_json:

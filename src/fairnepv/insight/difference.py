@@ -65,10 +65,10 @@ def jaccard(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 def _check_same_pool(a: Selection, b: Selection) -> None:
     by_id = a.has_ids and b.has_ids  # a pool that has grown is still known by its ids
-    if a.settings["n"] != b.settings["n"] and not by_id:
+    if a.chosen_from["n"] != b.chosen_from["n"] and not by_id:
         raise InputError(
-            f"a was chosen from {a.settings['n']} items and b from {b.settings['n']}; compare "
-            "selections from the same pool, or select with ids"
+            f"a was chosen from {a.chosen_from['n']} items and b from {b.chosen_from['n']}; "
+            "compare selections from the same pool, or select with ids"
         )
     if list(a.scores) != list(b.scores):
         raise InputError(

@@ -113,8 +113,8 @@ def _refuse_new_rows_alone(old: Selection, views: Mapping[str, Any], ids: Any) -
             )
     name, rows = next(iter(views.items()))
     n = as_view(name, rows).sketched(name).n
-    if not old.has_ids and n < old.settings["n"]:
+    if not old.has_ids and n < old.chosen_from["n"]:
         raise InputError(
-            f"data has {n} rows, but the selection was made from {old.settings['n']}; {expected}, "
-            "the old ones first"
+            f"data has {n} rows, but the selection was made from {old.chosen_from['n']}; "
+            f"{expected}, the old ones first"
         )

@@ -11,9 +11,9 @@ from fairnepv.api.selection import Selection
 from fairnepv.checks import brief, check_count, check_flag
 from fairnepv.errors import InputError, Status, TimeLimitError
 from fairnepv.loop import Context
-from fairnepv.options import SelectOptions
+from fairnepv.options import Rounding, SelectOptions
 from fairnepv.search import misses_floors
-from fairnepv.signatures import checked, takes
+from fairnepv.signatures import checked, options_of, takes
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import named_views
 
@@ -92,7 +92,8 @@ def tradeoff(
 def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> float | str:
     """The score of what is best for the view alone, whatever other views were promised; or why
     there is none."""
-    ours = {name: options[name] for name in options if name not in _OF_A_BOUND}
+    left_out = {*_OF_A_BOUND, *options_of(Rounding)}  # which that method does not take
+    ours = {name: options[name] for name in options if name not in left_out}
     alone = {**ours, "method": f"{view}-only", "floors": None, "certify": False}
     found = _select_in_time(data, k, alone)
     return found if isinstance(found, str) else float(found.scores[view])

@@ -15,9 +15,7 @@ from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.loop import Context
 from fairnepv.methods.baselines import baselines, refuse
 from fairnepv.methods.plan import Plan
-from fairnepv.objective import UTILITIES
-from fairnepv.options import default
-from fairnepv.problem import DEFAULT_UTILITY, Problem, Stream
+from fairnepv.problem import Problem, Stream
 from fairnepv.search import (
     EFFORTS,
     Effort,
@@ -28,23 +26,31 @@ from fairnepv.search import (
     improve,
     refine,
     refuse_missed_floors,
-    shortlist,
 )
 from fairnepv.search.exact import DEEPEST, MOST_ROWS, refuse_large
-from fairnepv.stiefel import DUAL, Relaxation, Solver
-from fairnepv.stiefel import relax as solve_relaxation
 
-OWN_METHODS = ("auto", "nepv", "greedy", "exact")
+OWN_METHODS = ("auto", "nepv", "greedy-swaps", "greedy", "exact")
+# What methods get that are not refined by one-swaps under an objective of their own.
+APART = {
+    "auto": "more: tabu search or a proof, and starts that a bound gives",
+    "exact": "more: tabu search, and branch and bound",
+    "greedy": "less: no swaps",
+    "random": "less: drawn",
+    "k-dpp": "less: the best of ten draws",
+}
+_APART_WITHOUT_SWAPS = {**APART, "auto": APART["greedy"], "exact": "more: branch and bound"}
 Start = Callable[[Context], Found]
-_ROUGH, _ROUGHEST = 0.01, (0.1, 1.0)  # residual of a relaxation that is rounded, by k; its range
-_ROUGH_SHARE = 1e-4  # of the variance, by which a relaxation that is rounded may miss its bound
 _WORTH_A_TRY = 50  # times as many subsets as are surely provable: a proof may still succeed
 # Nodes of branch and bound take so many times as long as those of log-determinants, and of as many
 # subsets so many times the nodes are needed.
 _NODE_COST = {"representative": 40}
 _NODES_NEEDED = {"representative": 20}
 _SEARCHED_RIVALS = ("fixed-weight", "averaged", "concatenated")
-_RELAXING = 0.6  # of the time that is left, for a relaxation that is to be rounded
+
+
+def set_apart(method: str, effort: Effort) -> str | None:
+    """What a method of `APART` gets with this effort; None for all others."""
+    return (APART if effort.passes else _APART_WITHOUT_SWAPS).get(method)
 
 
 def known_method(problem: Problem, name: Any) -> str:
@@ -78,14 +84,16 @@ def find(problem: Problem, plan: Plan, context: Context) -> Found:
     """The subset that a method finds."""
     if plan.method == "greedy":
         return greedy(problem, context)
+    if plan.method == "greedy-swaps":
+        return improve(problem, greedy(problem, context), plan.refining, context)
     if plan.method == "nepv":
-        start = nepv_start(problem, plan.oversampling, context)
-        return improve(problem, start, plan.effort, context)
+        start = plan.nepv.start_from(problem, context)
+        return improve(problem, start, plan.refining, context)
     if plan.method == "auto":
         return _auto(problem, plan, context)
     if plan.method == "exact":
         return _exact(problem, plan, context)
-    return baselines(problem.pool.names)[plan.method](problem, plan.effort, context)
+    return baselines(problem.pool.names)[plan.method](problem, plan.refining, context)
 
 
 def _exact(problem: Problem, plan: Plan, context: Context) -> Found:
@@ -177,8 +185,8 @@ def _further_starts(problem: Problem, plan: Plan) -> Iterator[Start]:
         for sample in range(effort.samples):
             yield partial(_sampled_start, problem, plan.certificate, sample)
     if problem.means.relaxation:
-        yield partial(nepv_start, problem, plan.oversampling)
-        yield partial(nepv_start, problem, plan.oversampling, start="sketch")
+        for begins in ("spectral", "sketch"):
+            yield partial(replace(plan.nepv, start=begins).start_from, problem)
     if len(names) > 1 and problem.floors is None:
         known = baselines(names)
         for name in (*(f"{name}-only" for name in names), *_SEARCHED_RIVALS):
@@ -209,46 +217,3 @@ def _log_shares(problem: Problem, certificate: Certificate) -> Any:
     shares = np.full(problem.n, 1e-12)
     shares[certificate.support] += certificate.relaxed
     return np.log(shares)
-
-
-def for_rounding(k: int, utility: str = DEFAULT_UTILITY) -> Solver:
-    """Plenty for an ordering of candidates (docs/method.md#plain-iteration): from 0.1 to 3 the
-    tolerance changed what swaps made of them by chance only. `thorough` starts from the very point
-    that 'nepv' rounds, so that it never ends below it. Where the relaxation has a dual, that is as
-    quick, and says what it leaves."""
-    if UTILITIES[utility].linear_on_frames:
-        return Solver(DUAL, tol=_ROUGH_SHARE, max_steps=300)
-    tol = float(np.clip(_ROUGH * k, *_ROUGHEST))
-    return Solver("accelerated", tol=tol, max_steps=300, lanczos_steps=4)
-
-
-def nepv_start(
-    problem: Problem, oversampling: float, context: Context, *, start: str = default("start")
-) -> Found:
-    """Relax, screen by leverage, fair greedy within the shortlist [FairNEPv, section 4.4].
-
-    The relaxation gets a part of the time, so that what it has by then can be rounded.
-    """
-    relaxation = None
-    with context.share(_RELAXING):
-        relaxation = solve_relaxation(
-            problem, for_rounding(problem.k, problem.utility), start=start, session=context
-        )
-    if relaxation is None:
-        context.notes.append(
-            "time_limit left too little for the relaxation of 'nepv', so that items were chosen by "
-            "greedy from all rows"
-        )
-        return greedy(problem, context)
-    if relaxation.status not in (Status.CONVERGED, Status.GLOBAL):
-        context.notes.append(f"relaxation: {relaxation.status.value}")
-    return round_by_leverage(problem, relaxation, oversampling, context)
-
-
-def round_by_leverage(
-    problem: Problem, relaxation: Relaxation, oversampling: float, context: Context
-) -> Found:
-    """The subset that fair greedy finds among the items of highest leverage."""
-    rows = shortlist(problem, relaxation.leverage, oversampling)
-    found = greedy(problem.take(rows), context)
-    return replace(found, indices=rows[found.indices])

@@ -29,7 +29,7 @@ from fairnepv.search import Found, better, greedy, improve
 from fairnepv.views import Pool
 from fairnepv.views.base import Indices, View
 
-TIERED = ("auto", "greedy", "nepv")  # methods for the second tier
+TIERED = ("auto", "greedy", "greedy-swaps", "nepv")  # methods for the second tier
 _LEAST = 2  # times k rows: smaller shards of files are joined, as they would be kept nearly whole
 
 
@@ -120,11 +120,13 @@ def _among_winners(problem: Problem, state: ShardsState, plan: Plan, context: Co
     second = problem.take(rows)
     found = find(second, replace(plan, certificate=None, shards=()), context)
     if len(state.best):
-        start = Found(np.searchsorted(rows, state.best), Status.COMPLETE)
+        ended = Status.SPENT if found.passes else Status.COMPLETE  # unless passes are left for it
+        start = Found(np.searchsorted(rows, state.best), ended)
         if better(second, found, start) is start:
+            effort = plan.refining_after(found.passes)
             found = start
             if plan.method != "greedy":
-                found = improve(second, start, plan.effort, context, goal=context.goal)
+                found = improve(second, start, effort, context, goal=context.goal)
     local = found.status is Status.LOCAL_OPTIMUM  # nobody has looked at the rest of the pool
     status = Status.LOCAL_AMONG_WINNERS if local else found.status
     return replace(found, indices=rows[found.indices], status=status)

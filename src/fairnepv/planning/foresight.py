@@ -9,6 +9,7 @@ from fairnepv.compute.device import TorchEngine
 from fairnepv.compute.rates import UNTIMED, Rates, measure_device, measure_rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import size_in_words
+from fairnepv.methods import APART
 from fairnepv.methods.baselines.catalogue import FACTOR_THE_AVERAGE
 from fairnepv.methods.plan import Plan
 from fairnepv.options import DIVERSE, REPRESENTATIVE
@@ -17,6 +18,7 @@ from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import PROGRAM, DeviceNeeds, Forecast, Stage
 from fairnepv.planning.stages import Count, Work
 from fairnepv.problem import Means, Problem
+from fairnepv.search import Effort
 from fairnepv.search.exact import DEEPEST, MOST_ROWS
 
 COUNTS = {DIVERSE: Count, REPRESENTATIVE: ExplainedCount}
@@ -121,17 +123,21 @@ def _device_needs(problem: Problem, views: list[ViewFacts]) -> DeviceNeeds | Non
 
 def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
     """The stages that a method goes through, as `methods` would run them."""
-    effort = plan.effort
+    effort = plan.refining
     if len(plan.shards) > 2:
         return _tiers(count, plan)
     if plan.method in FACTOR_THE_AVERAGE:
-        return [count.averaged(plan.method)]
+        refined = [] if plan.method in APART else _refined(count, effort)
+        return [count.averaged(plan.method), *refined]
     if plan.method == "nepv":
-        return [count.relaxation(), *([count.swaps(effort)] if effort.passes else [])]
+        relaxing = count.relaxation(steps=plan.nepv.most_steps)
+        return [relaxing, *([count.swaps(effort)] if effort.passes else [])]
     supported = certify and effort.passes > 0 and plan.method in ("auto", "exact")
     stages = [count.greedy(supported=supported)]
+    if plan.method == "greedy-swaps":
+        return stages + _refined(count, replace(effort, swaps=0))
     if plan.method not in ("greedy", "auto", "exact"):
-        stages += [count.tabu(effort), count.swaps(effort, last=True)] if effort.passes else []
+        stages += [] if plan.method in APART else _refined(count, effort)
         return [replace(stage, note=f"{plan.method}, roughly") for stage in stages]
     if plan.method == "greedy" or effort.passes == 0:
         return stages
@@ -146,6 +152,13 @@ def method_stages(count: Count, plan: Plan, certify: bool) -> list[Stage]:
         note = "small pools only; how long a proof takes depends on the data"
         stages.append(count.stage("branch and bound", 1e6, Work(0), note))
     return stages
+
+
+def _refined(count: Count, effort: Effort) -> list[Stage]:
+    """Tabu search, then the swaps that it leaves; or swaps alone, where that is all there is."""
+    if not effort.swaps:
+        return [count.swaps(effort)] if effort.passes else []
+    return [count.tabu(effort), count.swaps(effort, last=True)]
 
 
 def _tiers(count: Count, plan: Plan) -> list[Stage]:

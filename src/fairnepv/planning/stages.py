@@ -173,14 +173,17 @@ class Count:
         among = self.over(self.k).greedy()
         return replace(among, name="order", passes=among.passes * self.k / self.n)
 
-    def relaxation(self, starts: int = 1) -> Stage:
-        """Frames, in the coordinates that `choose_coordinates` will take."""
+    def relaxation(self, starts: int = 1, steps: int | None = None) -> Stage:
+        """Frames, in the coordinates that `choose_coordinates` will take; at most so many steps, or
+        what rounding needs."""
         n, M, k, P = self.n, self.M, self.k, self.P
         works = coordinate_work(self.problem)
         kind = min(works, key=works.__getitem__)
         size = {"reduced": min(n, P), "spanned": 2 * P, "ambient": n}[kind] * k
         frames = affordable(size, 6) + affordable(size, 30) + 14 + 6 * M
-        memory, steps = 8.0 * size * frames + 8.0 * n, starts * _STEPS
+        memory = 8.0 * size * frames + 8.0 * n
+        said = f"typically {_STEPS} steps of at most 300" if steps is None else f"{steps:,} steps"
+        steps = starts * (steps or _STEPS)
         passes = 2.0 * steps + starts * _AROUND
         columns, between = passes * k, steps * 10.0 * size * k
         if kind == "reduced":
@@ -197,7 +200,7 @@ class Count:
         if kind != "reduced" and converts_rows(self.problem):
             memory += 8.0 * self.dense + _SPARSE_ROW * self.sparse
         work = Work(passes, columns=columns, between=between, double=True)
-        note = f"{kind} coordinates, typically {_STEPS} steps of at most 300"
+        note = f"{kind} coordinates, {said}"
         return self.stage("relaxation", memory, work, note)
 
     def bound(self, name: str, *, joint: bool) -> Stage:

@@ -19,9 +19,12 @@ from fairnepv.report.terminal import certificate_table as certificate_table
 from fairnepv.report.terminal import comparison_table as comparison_table
 from fairnepv.report.terminal import forecast_table as forecast_table
 from fairnepv.report.terminal import score_table as score_table
+from fairnepv.report.words import budget_in_words as budget_in_words
+from fairnepv.report.words import budget_line as budget_line
 from fairnepv.report.words import certificate_summary as certificate_summary
 from fairnepv.report.words import forecast_summary as forecast_summary
 from fairnepv.report.words import left_behind as left_behind
+from fairnepv.report.words import pipeline_in_words as pipeline_in_words
 from fairnepv.report.words import relaxation_summary as relaxation_summary
 from fairnepv.report.words import selection_summary as selection_summary
 from fairnepv.report.words import trace_lines as trace_lines

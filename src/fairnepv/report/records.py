@@ -75,6 +75,7 @@ def selection_record(selection: Selection) -> dict[str, Any]:
         **_fields(selection, "upper_bound", "efficiency", "random_efficiency"),
         "certificate": None if certificate is None else certificate_record(certificate),
         "settings": dict(selection.settings),
+        "chosen_from": dict(selection.chosen_from),
         "calibration": {
             "rule": selection.calibration.rule,
             "offsets": dict(selection.calibration.offsets or {}),
@@ -147,7 +148,12 @@ def verified_record(verified: Verified) -> dict[str, Any]:
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
     """One record per selector, with its items."""
     rows = [
-        {"method": row.method, **selection_record(row), "picks": row.indices.tolist()}
+        {
+            "method": row.method,
+            "budget": row.budget,
+            **selection_record(row),
+            "picks": row.indices.tolist(),
+        }
         for row in comparison
     ]
     return {"fairnepv": __version__, "selectors": rows}
@@ -166,11 +172,15 @@ def comparison_columns(comparison: Comparison) -> Table:
         "worst_view": np.array([row.worst_view for row in rows]),
         "fair_score": np.array([row.fair_score for row in rows]),
         **{f"coverage_{name}": np.array([row.coverage[name] for row in rows]) for name in views},
+        "passes": np.array([row.swap_passes for row in rows]),
+        "budget": np.array([row.budget for row in rows]),
         "status": np.array([row.status.name for row in rows]),
         "seconds": np.array([row.seconds for row in rows]),
     }
-    settings = {k: v for k, v in rows[0].settings.items() if k != "method"}
-    return Table(columns, {"fairnepv": __version__, "settings": settings}, "selectors")
+    # All rows have the same but for the knobs of the relaxation, which 'nepv' alone has.
+    settings = {k: v for row in rows for k, v in row.settings.items() if k != "method"}
+    about = {"settings": settings, "chosen_from": dict(rows[0].chosen_from)}
+    return Table(columns, {"fairnepv": __version__, **about}, "selectors")
 
 
 def relaxation_record(relaxation: Relaxation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fairnepv.concave import Certificate
 from fairnepv.display import shown
 from fairnepv.io.memory import size_in_words
 from fairnepv.planning import Forecast
-from fairnepv.report.words import units_of
+from fairnepv.report.words import budgets_apart, units_of
 
 
 class PlainTable(RichTable):
@@ -48,7 +48,8 @@ def _table_of(things: str, *numbers: str, no_wrap: bool = False) -> RichTable:
 
 
 def comparison_table(comparison: Comparison, title: str) -> RichTable:
-    """One row per selector: each view's score, the fair score, coverage, seconds.
+    """One row per selector: each view's score, the fair score, coverage, passes of one-swaps (+
+    where a selector gets more than these, - where it gets less), seconds.
 
     Coverage is left to the files where there are more than three views: a terminal is 80 wide.
     """
@@ -63,8 +64,11 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
     table.add_column("F", justify="right", style="bold", no_wrap=True)
     for name in covered:
         table.add_column(f"C {name}", justify="right", no_wrap=True)
+    table.add_column("passes", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     best = max(row.fair_score for row in comparison)
+    apart = budgets_apart(comparison).items()
+    marks = {method: "+" if budget.startswith("more") else "-" for method, budget in apart}
     for row in comparison:
         table.add_row(
             row.method,
@@ -72,6 +76,7 @@ def comparison_table(comparison: Comparison, title: str) -> RichTable:
             row.worst_view,
             units.shown(row.fair_score),
             *(f"{row.coverage[name]:.3f}" for name in covered),
+            f"{row.swap_passes}{marks.get(row.method, '')}",
             f"{row.seconds:.2f}",
             style="green" if row.fair_score >= best - 1e-9 else None,
         )

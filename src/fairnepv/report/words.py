@@ -10,6 +10,7 @@ from fairnepv.api.selection import Comparison, Selection
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.errors import Status
 from fairnepv.io.write import Table
+from fairnepv.methods import APART
 from fairnepv.objective import UNITS, Nats
 from fairnepv.options import DIVERSE
 from fairnepv.planning import Forecast
@@ -29,16 +30,33 @@ _ORIGINS = {
 
 def selection_summary(selection: Selection) -> list[str]:
     """What was chosen and how good it is, in a few sentences."""
-    k, n = selection.settings["k"], selection.settings["n"]
+    k, n = selection.settings["k"], selection.chosen_from["n"]
     units, objective = selection.units, selection.objective
     worst = f"worst view {selection.worst_view!r} at {units.shown(selection.minimum)}"
     fair = f"fair score {units.shown(selection.fair_score)} {units.unit}"
     lines = [f"Chose {k} of {n:,} items: {fair}, {worst} (objective {objective})."]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
+    if "solver" in selection.settings:
+        words = pipeline_in_words(selection.settings)
+        lines.append(f"Method {selection.method!r} went so: {words}.")
     lines.append(f"Why the search stopped: {selection.status.value}.")
     lines.extend(f"Note: {note}." for note in selection.notes)
     return lines
+
+
+def pipeline_in_words(knobs: Mapping[str, Any]) -> str:
+    """The paper's pipeline as it was run, by its letters."""
+    varied = {name: knobs[name] for name in ("alpha", "sigma") if knobs[name] is not None}
+    shifts = "".join(f", {name} = {value:g}" for name, value in varied.items())
+    begun = knobs["start"] if isinstance(knobs["start"], str) else "rows"
+    passes = knobs["passes"]
+    swaps = "as its effort has it" if passes is None else f"B = {passes:,}"
+    return (
+        f"relaxed by solver {knobs['solver']}{shifts}, tol = {knobs['tol']:g}, at most "
+        f"{knobs['max_steps']:,} steps, start {begun}; shortlist of c k items, c = "
+        f"{knobs['oversampling']:g}; at most B passes of one-swaps, {swaps}"
+    )
 
 
 def _how_good(selection: Selection) -> str:
@@ -141,6 +159,34 @@ def trace_lines(trace: Table) -> Iterator[str]:
 
 
 # --- which view does each selector leave behind? --------------------------------------------------
+
+
+def budget_line(comparison: Comparison) -> str:
+    """What every row of a comparison gets besides its objective, and which get more or less."""
+    return budget_in_words(_most_passes(comparison), budgets_apart(comparison))
+
+
+def budgets_apart(comparison: Comparison) -> dict[str, str]:
+    """By method what those rows get that get more or less than all others."""
+    rows = {row.method: row.budget for row in comparison if row.method in APART}
+    alike = APART["greedy"] if _most_passes(comparison) == 0 else None
+    return {method: budget for method, budget in rows.items() if budget != alike}
+
+
+def _most_passes(comparison: Comparison) -> int | None:
+    passes = (row.settings["passes"] for row in comparison if row.method not in APART)
+    return next(passes, None)
+
+
+def budget_in_words(most: int | str | None, apart: Mapping[str, str]) -> str:
+    """The passes of one-swaps that selectors get at most, where any is refined by them; and by name
+    what those get that get more or less."""
+    others = "; ".join(f"{name} has {budget}" for name, budget in apart.items())
+    if most is None:
+        return f"Selectors have no budget in common: {others}."
+    refined = f"at most {most} passes of one-swaps under it" if most else "no swaps"
+    whole = f"Every selector is greedy in its own objective, or rounded, and then has {refined}"
+    return f"{whole}, but {others}." if others else f"{whole}."
 
 
 def left_behind(comparison: Comparison, fair: str = "auto") -> list[str]:

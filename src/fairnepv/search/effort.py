@@ -31,6 +31,7 @@ SWAPS: Mapping[str, type[LocalSearch]] = {
 _ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
 ARRAYS: Mapping[str, int] = {"diverse": 1, "representative": 3}  # as many times the entries
 _WITH_FLOORS = 4  # times the swaps and the patience: sets that meet floors lie apart
+_MANY_PASSES = 1000
 _SHORTEST = 20  # swaps of a round
 _LEAST_ROWS, _ROWS_PER_ITEM = 600, 6  # that a tabu search is made among
 
@@ -66,6 +67,11 @@ class Effort:
     def passes_for(self, work: float) -> int:
         """Passes of one local search, for a `Problem.work`."""
         return self.passes and self.passes + int(self.floor / work)
+
+    def equal_passes(self, work: float) -> int:
+        """Passes of one-swaps that every row of a comparison gets: as many, in a round number where
+        no search of so small a pool needs them."""
+        return min(self.passes_for(work), _MANY_PASSES)
 
     def round_of(self, k: int, m: int) -> int:
         """Swaps between two looks at all rows, for sets of k among m: no more than a tiny pool is
@@ -124,6 +130,7 @@ class Found:
     indices: Indices
     status: Status
     ordered: bool = False  # by fair greedy
+    passes: int = 0  # of one-swaps, in the last local search
     upper: float | None = None  # what branch and bound has proven that no subset exceeds
 
 
@@ -147,7 +154,8 @@ def improve(
     search = SWAPS[problem.utility](problem, start.indices, goal=goal)
     outcome = session.run(search, max_passes=effort.passes_for(problem.work()))
     spent = outcome.status is Status.PASS_LIMIT
-    return Found(outcome.state.indices, Status.SPENT if spent else outcome.status)
+    status = Status.SPENT if spent else outcome.status
+    return Found(outcome.state.indices, status, passes=outcome.state.passes)
 
 
 def refine(

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.compute.clock import unlimited
-from fairnepv.errors import NumericalError, Status, UnsupportedError
+from fairnepv.errors import NumericalError, Status
 from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
 from fairnepv.objective.geometry import EUCLIDEAN
@@ -28,7 +28,7 @@ from fairnepv.stiefel.dual import Dual, DualState
 from fairnepv.stiefel.iteration import PointMemo
 from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.scf import LinearScf, Scf
-from fairnepv.stiefel.solver import DUAL, Solver, make_solver
+from fairnepv.stiefel.solver import DUAL, Solver, make_solver, refuse_dual
 from fairnepv.stiefel.starts import check_start, small_range, start_frame
 from fairnepv.stiefel.trust_region import TrustRegion
 from fairnepv.views.base import Floats
@@ -124,11 +124,7 @@ def relax(
     if solver is None:
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
     start = check_start(problem, start)
-    if solver.name == DUAL and not utility_of(problem).linear_on_frames:
-        raise UnsupportedError(
-            "solver 'dual' needs the representative objective, which is linear in the projection "
-            "on a frame; log-determinants are not: use solver='accelerated'"
-        )
+    refuse_dual(solver, utility_of(problem).linear_on_frames)
     problem = with_weighed_rows(problem)
     with block_threads(problem.work()):
         chosen = coordinates or choose_coordinates(problem)

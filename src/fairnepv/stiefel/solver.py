@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from fairnepv.checks import brief, check_count, check_positive
-from fairnepv.errors import InputError
-from fairnepv.options import default
+from fairnepv.errors import InputError, UnsupportedError
+from fairnepv.options import RELAXING
 
 # Variants of section 4.2 as (alpha, sigma in units of 1/k).
-_VARIANTS = {
+VARIANTS = {
     "plain": (1.0, 0.0),
     "damped": (0.5, 0.0),
     "shifted": (1.0, 1.0),
     "damped-shifted": (0.5, 1.0),
 }
-SOLVERS = ("accelerated", *_VARIANTS)  # of every objective
+SOLVERS = ("accelerated", *VARIANTS)  # of every objective
 DUAL = "dual"  # and of one that is linear in V V^T
 
 
@@ -37,31 +37,32 @@ class Solver:
     @property
     def literal(self) -> bool:
         """Whether it is a variant of Algorithm 1, whose path is the paper's from frame to frame."""
-        return self.name in _VARIANTS
+        return self.name in VARIANTS
 
 
 def make_solver(
-    name: str = default("solver"),
+    name: str | None = None,
     *,
     k: int,
-    tol: float = default("tol"),
+    tol: float | None = None,
     max_steps: int | None = None,
     alpha: float | None = None,
     sigma: float | None = None,
 ) -> Solver:
     """A solver by name; contradictory knobs are refused here."""
+    name = RELAXING["solver"] if name is None else name
     if not isinstance(name, str) or name not in (*SOLVERS, DUAL):
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, {DUAL}, not {brief(name)}")
-    tol = check_positive("tol", tol)
+    tol = check_positive("tol", RELAXING["tol"] if tol is None else tol)
     max_steps = None if max_steps is None else check_count("max_steps", max_steps)
-    if name not in _VARIANTS:
+    if name not in VARIANTS:
         if alpha is not None or sigma is not None:
             raise InputError(
                 f"alpha and sigma belong to the SCF variants, not to {name!r}; drop them, or "
                 "choose solver damped, shifted or damped-shifted"
             )
         return Solver(name, tol, max_steps or 3000)
-    default_alpha, default_sigma = _VARIANTS[name]
+    default_alpha, default_sigma = VARIANTS[name]
     alpha = default_alpha if alpha is None else check_positive("alpha", alpha)
     sigma = default_sigma / k if sigma is None else _check_sigma(sigma)
     if alpha > 1:
@@ -72,6 +73,15 @@ def make_solver(
             "means alpha < 1 and shifting means sigma > 0"
         )
     return Solver(name, tol, max_steps or 1000, alpha, sigma)
+
+
+def refuse_dual(solver: Solver, linear: bool) -> None:
+    """Refuse the solver that needs an objective which is linear in V V^T, where this is not."""
+    if solver.name == DUAL and not linear:
+        raise UnsupportedError(
+            "solver 'dual' needs the representative objective, which is linear in the projection "
+            "on a frame; log-determinants are not: use solver='accelerated'"
+        )
 
 
 def _check_sigma(sigma: Any) -> float:

@@ -16,6 +16,7 @@ from fairnepv.compute.clock import left, now
 from fairnepv.errors import InputError
 from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
+from fairnepv.options import STARTS
 from fairnepv.problem import Problem, Stream
 from fairnepv.stiefel.coordinates import Ambient, Coordinates, Reduced
 from fairnepv.stiefel.maps import random_coefficients
@@ -167,8 +168,7 @@ def small_range(problem: Problem, coordinates: Coordinates) -> Floats | None:
     return geometry.orthonormalize(X @ (E[:, found] / np.sqrt(lam[found])))
 
 
-_NAMED = {"spectral": spectral_start, "random": uniform_start, "sketch": sketch_start}
-STARTS = tuple(_NAMED)
+_NAMED = dict(zip(STARTS, (spectral_start, uniform_start, sketch_start), strict=True))
 
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.checks import check_positive
+from fairnepv.checks import check_positive, is_finite
 from fairnepv.compute import HOST, Block, Engine, LocalEngine, Pass, Place, engine_of, portable
 from fairnepv.compute.clock import check_time
 from fairnepv.compute.device import TorchEngine
@@ -272,7 +272,7 @@ def _block_gram(block: Block, state: None) -> Any:
 
 
 def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
-    """One ridge per view; a view that brought its own keeps it."""
+    """One ridge per view; a view that brought its own keeps it, and may be told it again."""
     own = {name for name, view in views.items() if view.eps is not None}
     if not isinstance(eps, Mapping):
         common = check_positive("eps", eps)
@@ -280,7 +280,11 @@ def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
     unknown = set(eps) - set(views)
     if unknown:
         raise InputError(f"eps names {sorted(unknown)}, which are not views: {list(views)}")
-    twice = sorted(set(eps) & own)
+    twice = sorted(
+        name
+        for name in set(eps) & own
+        if not (is_finite(eps[name]) and eps[name] == views[name].eps)
+    )
     if twice:
         raise InputError(
             f"eps names {twice}, which bring a ridge of their own; drop one of the two"
@@ -288,7 +292,7 @@ def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
     missing = [name for name in views if name not in eps and name not in own]
     if missing:
         raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
-    ridges = {name: check_positive("eps", value, name) for name, value in eps.items()}
+    ridges = {n: check_positive("eps", value, n) for n, value in eps.items() if n not in own}
     return {name: v if name in own else v.with_eps(ridges[name]) for name, v in views.items()}
 
 

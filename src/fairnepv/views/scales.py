@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.checks import brief, check_flag, check_positive, is_finite
 from fairnepv.errors import InputError
 from fairnepv.views.base import Floats, View
 from fairnepv.views.pool import Pool
@@ -41,6 +42,27 @@ class Calibration:
     center: bool = False  # whether it is about centred views
     # What proves the offsets of 'efficiency', for a certificate of the same problem to use again.
     evidence: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    handed_in: bool = field(default=False, repr=False, compare=False)  # from an earlier result
+
+    @property
+    def told(self) -> str | dict[str, Any]:
+        """The rule by its name, or all numbers where the rule and the data do not give them."""
+        if not self.handed_in and self.rule not in ("explicit", CUT_SHORT):
+            return self.rule
+        numbers = {"factors": dict(self.factors), "offsets": dict(self.offsets)}
+        return {"rule": self.rule, "normalize": self.normalize, **numbers, "center": self.center}
+
+    @classmethod
+    def read(cls, told: Any) -> Any:
+        """What `told` has told of a calibration; anything else stays as it is."""
+        if not isinstance(told, Mapping) or not isinstance(told.get("rule"), str):
+            return told
+        parts = {"factors", "offsets"}
+        if set(told) != {"rule", "normalize", "center"} | parts:
+            raise InputError(f"calibration is none that settings tell: {brief(told)}")
+        flags: Any = {name: check_flag(name, told[name]) for name in ("normalize", "center")}
+        numbers: Any = {name: _numbers(name, told[name]) for name in parts}
+        return cls(told["rule"], **flags, **numbers)
 
     @property
     def by_bounds(self) -> bool:
@@ -106,6 +128,15 @@ class Calibration:
                 f"{'centred views' if self.center else 'views as they come'}, and the pool has "
                 "others; use the same center"
             )
+
+
+def _numbers(what: str, values: Any) -> dict[str, float]:
+    """Logarithms may have any sign, factors on K may not."""
+    if not isinstance(values, Mapping) or not all(map(is_finite, values.values())):
+        raise InputError(f"{what} of a calibration must be numbers by view, not {brief(values)}")
+    if what == "factors":
+        return {name: check_positive(what, value, name) for name, value in values.items()}
+    return {name: float(value) for name, value in values.items()}
 
 
 def _close(left: Mapping[str, float], right: Mapping[str, float], **tolerance: float) -> bool:

@@ -23,6 +23,7 @@ from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.files import damaged_file, read_record, write_record
 
 FOLDER = "features"
+FITTED_ON = "split"  # in `preprocessing`: the checksum of the split whose pool was fitted on
 _REMEDY = "make the features again"
 
 
@@ -88,7 +89,7 @@ def read_view(corpus: Corpus, view: str, *, check: bool = True) -> tuple[Any, De
             f"{about} describes features of another corpus (checksum {description.corpus[:12]}, "
             f"this one has {corpus.about.checksum[:12]}); make them again"
         )
-    file, features = _read(folder, view)
+    file, features = read_features(folder, view)
     _check_shape(file, features, description, corpus.n)
     if check and checksum_of(features) != description.checksum:
         raise InputError(
@@ -98,15 +99,21 @@ def read_view(corpus: Corpus, view: str, *, check: bool = True) -> tuple[Any, De
     return features, description
 
 
-def _read(folder: Path, view: str) -> tuple[Path, Any]:
+def feature_file(folder: Path, view: str) -> Path:
+    """The file of a view's numbers, dense or sparse."""
     dense, sparse = folder / f"{view}.npy", folder / f"{view}.npz"
     file = dense if dense.is_file() else sparse
     if not file.is_file():
         raise InputError(
             f"{folder} has {view}.json but neither {view}.npy nor {view}.npz; {_REMEDY}"
         )
+    return file
+
+
+def read_features(folder: Path, view: str) -> tuple[Path, Any]:
+    file = feature_file(folder, view)
     try:
-        if file == dense:
+        if file.suffix == ".npy":
             return file, np.lib.format.open_memmap(file, mode="r")
         return file, sp.csr_array(read_npz(Source(file, None)))
     except InputError as error:  # says what is wrong, and not what to do here

@@ -18,22 +18,33 @@ from fairnepv.errors import InputError
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.encoders import Encoder
 from fairnepv_studies.encoding import Encoded, described, encode, key_of
-from fairnepv_studies.feature_files import FOLDER, Description, checksum_of, describe
+from fairnepv_studies.feature_files import FITTED_ON, FOLDER, Description, checksum_of, describe
 from fairnepv_studies.files import csv_content, write_whole
 from fairnepv_studies.progress import RowProgress
+from fairnepv_studies.protocol.split import read_split
 
 CACHE = "cache"  # beside the features, so that it goes where the corpus goes and away with it
+IDF_ON = ("pool", "all")
 VOCABULARY = "text_vocabulary.csv"
 _NAMED = 3  # ids that a message names
 MADE_BY = f"fairnepv {__version__}"
 
 
-def text_features(corpus: Corpus) -> Description:
-    """Sparse sublinear TF-IDF with rows of unit length, and its vocabulary."""
-    folder = _folder(corpus)
+def text_features(corpus: Corpus, *, idf_on: str = IDF_ON[0]) -> Description:
+    """Sparse sublinear TF-IDF with rows of unit length, and its vocabulary.
+
+    idf_on: the texts that words and their weights are taken from: of the selection pool, so that
+        nothing of the texts that test leaks into what is selected by, or of all.
+    """
+    _refuse_empty(corpus)
     _check_words(corpus)
-    fitted = vectorizer()
-    matrix = sp.csr_array(fitted.fit_transform(corpus.texts))
+    fitted, about, texts = vectorizer(), {"idf_on": idf_on}, corpus.texts
+    if idf_on == "pool":
+        split = read_split(corpus)
+        about[FITTED_ON], texts = split.checksum, [texts[row] for row in split.pool]
+    fitted.fit(texts)
+    folder = _folder(corpus)
+    matrix = sp.csr_array(fitted.transform(corpus.texts))
     vocabulary = _vocabulary(fitted)
     (folder / "text.json").unlink(missing_ok=True)
     write_whole(folder / VOCABULARY, vocabulary)
@@ -42,7 +53,7 @@ def text_features(corpus: Corpus) -> Description:
         view="text",
         encoder="tf-idf",
         version=f"scikit-learn {_sklearn_version()}",
-        preprocessing=settings_of(fitted),
+        preprocessing={**settings_of(fitted), **about},
         shape=matrix.shape,
         dtype=str(matrix.dtype),
         corpus=corpus.about.checksum,
@@ -114,10 +125,14 @@ def _texts(corpus: Corpus, places: Sequence[int]) -> Iterator[str]:
     return (corpus.texts[i] for i in places)
 
 
-def _folder(corpus: Corpus) -> Path:
+def _refuse_empty(corpus: Corpus) -> None:
     if not corpus.n:
         raise InputError(f"{corpus.folder} has no items; ingest one that has")
     corpus.check()
+
+
+def _folder(corpus: Corpus) -> Path:
+    _refuse_empty(corpus)
     folder = corpus.folder / FOLDER
     folder.mkdir(exist_ok=True)
     return folder

@@ -30,7 +30,7 @@ def draw_synthetic(
     qualities: Mapping[str, NDArray[Any]],
     scores: Mapping[str, Mapping[str, float]],
 ) -> bytes:
-    """[FairNEPv, Figure 1]: (a) the candidates' qualities, (b) per-view bars of every selector."""
+    """[FairNEPv, Figure 3]: (a) the candidates' qualities, (b) per-view bars of every selector."""
     views = list(qualities)
     with figure_style() as new_figure:
         figure = new_figure(figsize=(13, 4.4), layout="constrained")

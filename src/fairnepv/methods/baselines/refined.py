@@ -55,6 +55,12 @@ def averaged(pool: Pool, *, factor_apart: bool = False) -> Pool:
 
 
 def _optimise(problem: Problem, effort: Effort, context: Context) -> Found:
+    return refine_under(problem, greedy(problem, context), effort, context)
+
+
+def refine_under(problem: Problem, start: Found, effort: Effort, context: Context) -> Found:
+    """A start refined under an objective that is not the fair one; how badly its making ended is
+    still told."""
     problem = replace(problem, random_state=default("random_state"))  # whoever compares, asks once
-    start = replace(greedy(problem, context), ordered=False)  # but by another objective
-    return refine(problem, start, effort, context)
+    found = refine(problem, replace(start, ordered=False), effort, context)
+    return found if start.status.ok else replace(found, status=start.status)

@@ -3,7 +3,8 @@
 The softmax extension [Gillenwater] and the D-optimal design [Nikolov] of the averaged kernel
 L = Phi Phi^T + eps I. Both stand on log det(I + Phi^T diag(w) Phi / c) for some weights w, which is
 worked out on a small side of Phi. Both are rounded to the k largest x, which the authors of the
-former call threshold rounding (they try pipage rounding as well), and no swaps follow.
+former call threshold rounding (they try pipage rounding as well), and refined under log det of the
+averaged kernel, which both relax.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fairnepv.compute import HOST, Block
 from fairnepv.compute.clock import check_time, expect
 from fairnepv.errors import Status
 from fairnepv.loop import Context
-from fairnepv.methods.baselines.refined import averaged
+from fairnepv.methods.baselines.refined import averaged, refine_under
 from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.search import Effort, Found, greedy
 from fairnepv.search.ties import ranked
@@ -44,7 +45,9 @@ def largest_memberships(
     if context.stopped and not outcome.steps:
         context.notes.append("no membership was known when time was up; greedy chose the items")
         return replace(greedy(problem, context), status=outcome.status)
-    return Found(ranked(outcome.state.x, _TIE, problem.k)[: problem.k], outcome.status)
+    found = Found(ranked(outcome.state.x, _TIE, problem.k)[: problem.k], outcome.status)
+    own = problem.over(averaged(problem.pool, factor_apart=True))
+    return refine_under(own, found, effort, context)
 
 
 def ascent(problem: Problem, kind: type[Point]) -> Ascent:

@@ -5,8 +5,8 @@ monotone, since no eigenvalue of any L_q is below u, and submodular. One u for a
 order: of k items, the view with the lowest f_q is the one with the lowest d_q.
 
 Departures from the authors: exactly k items are chosen (alpha = 1, the practical variant, which
-has no guarantee), greedy goes on to k where fewer items reach the level, and a set that misses its
-level competes as well.
+has no guarantee), greedy goes on to k where fewer items reach the level, a set that misses its
+level competes as well, and the best set is refined under its worst view.
 """
 
 from functools import partial
@@ -16,12 +16,14 @@ import numpy as np
 
 from fairnepv.concave import diagonal_bound
 from fairnepv.loop import Context
+from fairnepv.methods.baselines.refined import refine_under
 from fairnepv.objective import subset_scores
 from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found, Greedy
 from fairnepv.views.base import Floats
 
 _ROUNDS = 12  # the level is then known to 1/4096 of its range
+_SHARP = 1e-6  # nats: a temperature at which the soft-min is the worst view
 
 
 def saturate(problem: Problem, effort: Effort, context: Context) -> Found:
@@ -46,7 +48,7 @@ def saturate(problem: Problem, effort: Effort, context: Context) -> Found:
             break
         low, high = (level, high) if worst >= level else (low, level)
     assert best is not None
-    return best
+    return refine_under(problem.over(pool, tau=_SHARP), best, effort, context)
 
 
 class Truncated(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Random frames to run the paper's pipeline from.",
 )
-@click.option("--plot", metavar="FILE", help="The paper's figure, .png.")
+@click.option("--plot", metavar="FILE", help="Figure 3 of the paper, .png.")
 @force_option
 @json_option
 @debug_option
@@ -48,7 +48,11 @@ def synthetic(seeds: int, plot: str | None, force: bool, as_json: bool) -> None:
         print_json(_document(study))
     else:
         show(_candidates(), _table(study), *_remarks(study))
-        show(f"Wrote {figure.path}." if figure else "Add --plot synthetic.png for the figure.")
+        show(
+            f"Wrote {figure.path}."
+            if figure
+            else "Add --plot figure3.png for Figure 3 of the paper."
+        )
 
 
 def _candidates() -> list[str]:
@@ -62,7 +66,9 @@ def _candidates() -> list[str]:
 def _table(study: SyntheticStudy) -> Table:
     from fairnepv.report.terminal import plain_table
 
-    table = plain_table("d_min <= F <= d_min + tau log 2, in nats per item; bold: where F stands")
+    table = plain_table(
+        "Table 1 of the paper, nats per item: d_min <= F <= d_min + tau log 2; bold: where F stands"
+    )
     table.add_column("selector", no_wrap=True)
     table.add_column("picks", no_wrap=True)
     for heading in ("d_text", "d_vis", "d_min", "F", "upper end"):

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     metavar="ENCODER",
     help="efficientnet-lite0, or hf:ORG/MODEL@REVISION from the local Hugging Face cache.",
 )
+@click.option(
+    "--idf-on",
+    type=click.Choice(["pool", "all"]),
+    default="pool",
+    show_default=True,
+    help="Texts that words and their weights are taken from: those of the selection pool (split "
+    "first), or all, those that test among them.",
+)
 @click.option("--minilm", is_flag=True, help="A dense text view too, by all-MiniLM-L6-v2.")
 @click.option(
     "--cache",
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 def features(
     corpus: str,
     vision: str,
+    idf_on: str,
     minilm: bool,
     cache: str | None,
     computing: Computing,
@@ -57,7 +66,7 @@ def features(
     wanted = {"vision": find(vision, "image", **computing)}
     if minilm:
         wanted["minilm"] = find("minilm", "text", **computing)
-    text = text_features(opened)
+    text = text_features(opened, idf_on=idf_on)
     found: list[Description] = [text]
     lines = [f"text: {text.shape[0]:,} x {text.shape[1]:,} sublinear TF-IDF, rows of unit length."]
     for view, encoder in wanted.items():

@@ -11,9 +11,10 @@ from fairnepv.cli.options import debug_option, force_option
 @click.argument("corpus", metavar="CORPUS")
 @click.option("--run", "name", default="main", show_default=True, help="Which run.")
 @click.option("--out", required=True, metavar="FOLDER", help="Where to; it must not exist yet.")
+@click.option("--features", is_flag=True, help="The features of the run, too, beside the indices.")
 @force_option
 @debug_option
-def publish(corpus: str, name: str, out: str, force: bool) -> None:
+def publish(corpus: str, name: str, out: str, features: bool, force: bool) -> None:
     """Publish a run: identifiers, features, split, selections, scores, bounds, checksums."""
     from fairnepv.cli.outputs import show
     from fairnepv_studies.corpus import Corpus
@@ -24,7 +25,8 @@ def publish(corpus: str, name: str, out: str, force: bool) -> None:
 
     opened = Corpus.open(corpus)
     run = Run.open(opened, name)
-    files = publish_run(run, open_pool(opened, run.settings.views), local(out), force=force)
+    pool = open_pool(opened, run.settings.views)
+    files = publish_run(run, pool, local(out), force=force, features=features)
     show(
         f"Published {len(run.results)} selections ({run.settings.corpus_name}) in {out}: "
         f"{len(files)} files. To check them:",

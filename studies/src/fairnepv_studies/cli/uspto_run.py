@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import Sizes, debug_option, effort_option, gap_option, library_option
+from fairnepv.cli.options import (
+    Sizes,
+    debug_option,
+    effort_option,
+    gap_option,
+    library_option,
+    rounding_options,
+)
 from fairnepv.options import CALIBRATIONS, OBJECTIVES, default
 from fairnepv_studies.protocol import SEEDS
 
@@ -56,7 +63,13 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
     help="The rule that puts views on one scale.",
 )
 @effort_option
+@rounding_options
 @gap_option
+@click.option(
+    "--tune-shift",
+    is_flag=True,
+    help="Choose sigma of nepv on the validation split; without --solver by shifted.",
+)
 @click.option(
     "--engine",
     metavar="NAME",

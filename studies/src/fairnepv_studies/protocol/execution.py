@@ -86,8 +86,7 @@ class _Work:
         # the states of other engines have other last bits
         state = run.unfinished / f"{unit.name}.state" if self._local else None
         clock = Clock(state, self.progress)
-        asked = {"method": unit.method, "effort": settings.effort, "gap": settings.gap}
-        wanted = {**asked, "certify": proves, "progress": clock}
+        wanted = {**settings.asked(unit.method, unit.k), "certify": proves, "progress": clock}
         found = _resumed(problem, state, completed("select", SelectOptions, wanted))
         spent, found = clock.spent(found.seconds), found.looked_around()
         if found.status is Status.INTERRUPTED:

@@ -16,7 +16,7 @@ from fairnepv.errors import InputError
 from fairnepv.problem import Problem
 from fairnepv.views import Calibration, Pool
 from fairnepv_studies.corpus import Corpus
-from fairnepv_studies.feature_files import Description, feature_views, read_view
+from fairnepv_studies.feature_files import FITTED_ON, Description, feature_views, read_view
 from fairnepv_studies.protocol.split import Split, read_split
 
 
@@ -34,6 +34,8 @@ class SelectionPool:
         if not views or len(set(views)) < len(views):
             raise InputError(f"views must be names, each once, not {', '.join(views) or 'none'}")
         read = {view: read_view(corpus, view) for view in views}
+        for view, (_, description) in read.items():
+            _refuse_other_split(view, description, split)
         return cls(
             corpus,
             split,
@@ -77,6 +79,16 @@ class Posed:
         )
 
 
+def _refuse_other_split(view: str, description: Description, split: Split) -> None:
+    """Features that were fitted on a selection pool are those of one split."""
+    fitted_on = description.preprocessing.get(FITTED_ON)
+    if fitted_on not in (None, split.checksum):
+        raise InputError(
+            f"the features of view {view!r} were fitted on the selection pool of another split; "
+            "make them again with fairnepv uspto features"
+        )
+
+
 def open_pool(corpus: Corpus, views: Sequence[str] | None = None) -> SelectionPool:
     """The selection pool of a corpus that is split and has features."""
     return SelectionPool.of(corpus, read_split(corpus), views or default_views(corpus))
@@ -91,6 +103,16 @@ def default_views(corpus: Corpus) -> list[str]:
             f"{corpus.folder}"
         )
     return ["text", "vision"] if {"text", "vision"} <= set(known) else known
+
+
+def validation_views(pool: SelectionPool) -> dict[str, Any]:
+    """The same views of the items that validate, less those that are all zeros in some view: words
+    that the selection pool does not have are no columns."""
+    rows = pool.split.validation
+    read = {v: _rows(read_view(pool.corpus, v, check=False)[0], rows) for v in pool.views}
+    norms = [np.asarray(abs(x).sum(axis=1)).ravel() for x in read.values()]
+    kept = np.flatnonzero(np.all(norms, axis=0))
+    return {view: features[kept] for view, features in read.items()}
 
 
 def _rows(features: Any, rows: NDArray[np.int64]) -> Any:

@@ -61,8 +61,7 @@ class Prover:
 
     def select(self, result: Result, **options: Any) -> Selection:
         """The selection of a result, made again."""
-        settings = self.settings
-        asked = {"method": result.method, "effort": settings.effort, "gap": settings.gap}
+        asked = self.settings.asked(result.method, result.k)
         problem = self.posed.problem(result.k, result.seed)
         found = select_posed(problem, completed("select", SelectOptions, {**asked, **options}))
         if found.status is Status.INTERRUPTED:

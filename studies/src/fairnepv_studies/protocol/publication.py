@@ -7,6 +7,7 @@ published/
   results.json      per selector, size and seed: chosen rows and ids, scores, bound
   results.csv, results.tex, selections.csv, seconds.csv, views.png, efficiency.png
   bounds/           the proofs, where they are small
+  features/         the views as they were, if asked for
   SHA256SUMS        of all these files, as `sha256sum -c` reads it
 """
 
@@ -22,6 +23,8 @@ from fairnepv.errors import InputError
 from fairnepv.io.places import real_path, sha256_of
 from fairnepv.io.write import to_json
 from fairnepv_studies.corpus import About, Corpus
+from fairnepv_studies.feature_files import FOLDER as FEATURES
+from fairnepv_studies.feature_files import feature_file
 from fairnepv_studies.files import csv_content
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.report import write_report
@@ -38,7 +41,9 @@ COPIED = (
 _LARGEST_PROOF = 32 * 2**20  # bytes
 
 
-def publish(run: Run, pool: SelectionPool, out: Path, *, force: bool = False) -> list[str]:
+def publish(
+    run: Run, pool: SelectionPool, out: Path, *, force: bool = False, features: bool = False
+) -> list[str]:
     """The folder, whole or not at all; names of its files.
 
     Not by `io.atomic.whole_folder`: after a kill the old folder must be found again, so what stands
@@ -57,6 +62,9 @@ def publish(run: Run, pool: SelectionPool, out: Path, *, force: bool = False) ->
     _remove(new, old)
     try:
         _fill(new, run, pool)
+        if features:
+            _add_features(new, pool)
+        (new / SUMS).write_text(sums(new), encoding="utf-8")
         if target.exists():
             target.replace(old)
         new.replace(target)
@@ -112,7 +120,14 @@ def _fill(folder: Path, run: Run, pool: SelectionPool) -> None:
         (folder / name).write_text(to_json(document) + "\n", encoding="utf-8")
     (folder / "split.json").write_bytes(pool.split.content)
     (folder / ITEMS).write_bytes(items_csv(pool.corpus, pool.split))
-    (folder / SUMS).write_text(sums(folder), encoding="utf-8")
+
+
+def _add_features(folder: Path, pool: SelectionPool) -> None:
+    """The files that were selected by, with a row for every item of the corpus."""
+    (folder / FEATURES).mkdir()
+    for view in pool.views:
+        file = feature_file(pool.corpus.folder / FEATURES, view)
+        shutil.copyfile(file, folder / FEATURES / file.name)
 
 
 def manifest(run: Run, pool: SelectionPool, proof_sizes: dict[int, int]) -> dict[str, Any]:

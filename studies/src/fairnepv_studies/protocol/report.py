@@ -5,8 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from fairnepv.methods import APART, set_apart
 from fairnepv.methods.baselines import OF_DETERMINANTS
 from fairnepv.options import DIVERSE, REPRESENTATIVE
+from fairnepv.report import budget_in_words, pipeline_in_words
 from fairnepv.search import check_effort
 from fairnepv_studies.figures import draw_efficiency, draw_view_scores
 from fairnepv_studies.protocol.results import Result, Unit, label, summarise
@@ -25,7 +27,7 @@ _READINGS = {
     DIVERSE: ("d per view and F in nats per item", "exp(F - bound)"),
     REPRESENTATIVE: ("e per view is the share of its variance that the picks explain", "F / bound"),
 }
-_BUDGETS = {  # where they differ from those of a selector with an objective of its own
+_BEFORE_BUDGETS = {  # what some had beside those with an objective of their own
     "nepv": "has one-swaps without tabu search",
     "auto": "may start from the bound's solution, too",
     "exact": "may start from the bound's solution, too, and branches and bounds",
@@ -84,7 +86,32 @@ def _reading(settings: Settings) -> str:
 
 def sentences(settings: Settings) -> list[str]:
     """What a reader of any table has to know of the selectors in it."""
-    return [budget_sentence(settings), seeds_sentence(settings), *left_out_sentences(settings)]
+    return [
+        budget_sentence(settings),
+        *pipeline_sentences(settings),
+        seeds_sentence(settings),
+        *left_out_sentences(settings),
+    ]
+
+
+def pipeline_sentences(settings: Settings) -> list[str]:
+    """What stands behind the name of the paper's pipeline, for every size that has it otherwise."""
+    sizes: dict[str, list[str]] = {}
+    for k, knobs in settings.nepv.items():
+        sizes.setdefault(pipeline_in_words(knobs), []).append(k)
+    many = len(sizes) > 1
+    return [
+        f"{label('nepv')}{' at k = ' * many}{', '.join(ks) * many}: {words}."
+        for words, ks in sizes.items()
+    ] + _tuning_sentences(settings)
+
+
+def _tuning_sentences(settings: Settings) -> list[str]:
+    if not settings.shift_grid:
+        return []
+    grid = ", ".join(f"{times:g}" for times in settings.shift_grid)
+    by = "on the validation split, by the relaxed objective"
+    return [f"Its sigma was chosen {by}, from {grid} times 1/k."]
 
 
 def left_out_sentences(settings: Settings) -> list[str]:
@@ -104,12 +131,32 @@ def seconds_caption(settings: Settings) -> str:
 
 def budget_sentence(settings: Settings) -> str:
     """What every selector gets besides its objective, so that nobody takes them for equals."""
+    if not settings.budgets:
+        return _before_budgets(settings)
+    effort = check_effort(settings.effort)
+    sizes: dict[int, list[str]] = {}
+    for k, passes in settings.budgets.items():
+        sizes.setdefault(passes, []).append(k)
+    apart = {label(m): budget for m in settings.methods if (budget := set_apart(m, effort))}
+    if len(apart) == len(settings.methods):
+        return budget_in_words(None, apart)
+    if not any(sizes):
+        apart = {name: budget for name, budget in apart.items() if budget != APART["greedy"]}
+        return budget_in_words(0, apart)
+    if len(sizes) == 1:
+        return budget_in_words(next(iter(sizes)), apart)
+    most = (f"{passes} (k = {', '.join(ks)})" for passes, ks in sizes.items())
+    return budget_in_words(" or ".join(most), apart)
+
+
+def _before_budgets(settings: Settings) -> str:
+    """The sentence of runs that name no passes: every selector had the search of the effort."""
     if check_effort(settings.effort).passes == 0:
         return f"With effort {settings.effort} no selector is refined by swaps."
     groups: dict[str, list[str]] = {}
     for method in settings.methods:
-        if method in _BUDGETS:
-            groups.setdefault(_BUDGETS[method], []).append(label(method))
+        if method in _BEFORE_BUDGETS:
+            groups.setdefault(_BEFORE_BUDGETS[method], []).append(label(method))
     others = [f"{' and '.join(names)} {what}" for what, names in groups.items()]
     return (
         "Every selector is greedy in its objective and refined under it by the same search "

@@ -15,6 +15,7 @@ from fairnepv.options import DIVERSE
 LABELS = {
     "nepv": "FairNEPv, the paper's pipeline",
     "auto": "fairnepv, default",
+    "greedy-swaps": "Fair greedy, one-swaps",
     "greedy": "Fair greedy",
     "averaged": "Averaged kernel",
     "fixed-weight": "Fixed weights",

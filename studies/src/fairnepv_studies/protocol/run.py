@@ -56,11 +56,15 @@ class Run:
         file = folder / "settings.json"
         if file.is_file():
             begun = asdict(cls.open(corpus, name).settings)
-            other = [key for key, value in asdict(settings).items() if begun[key] != value]
+            untold = {"nepv"} if not begun["nepv"] else set()  # see `Settings`
+            if not begun["budgets"] and not any(settings.budgets.values()):
+                untold.add("budgets")  # nor did anything have swaps then
+            now = {key: value for key, value in asdict(settings).items() if key not in untold}
+            other = [key for key, value in now.items() if begun[key] != value]
             if other:
                 raise InputError(
                     f"{folder} was begun with another {other[0]} ({brief(begun[other[0]])}, now "
-                    f"{brief(asdict(settings)[other[0]])}); give this run another --name"
+                    f"{brief(now[other[0]])}); give this run another --name"
                 )
         for part in _PARTS:
             (folder / part).mkdir(parents=True, exist_ok=True)

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict, Unpack, cast
 
 from fairnepv import __version__
 from fairnepv.api.inputs import sketch
 from fairnepv.checks import check_flag, check_positive, one_of
 from fairnepv.errors import InputError
-from fairnepv.methods import check_method, refusal
+from fairnepv.methods import APART, Nepv, check_method, check_nepv, refusal
 from fairnepv.objective import UNITS, Nats
 from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
-from fairnepv.options import DIVERSE, OBJECTIVES, default
+from fairnepv.options import DIVERSE, OBJECTIVES, STARTS, Budget, Rounding, default
 from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
 from fairnepv.search.effort import ARRAYS
+from fairnepv.signatures import checked, options_of
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
+from fairnepv_studies.protocol.tuning import GRID, tuned_shifts, with_shifted_solver
 
 # Known before anything is selected or proven.
 CALIBRATIONS = tuple(rule for rule in ALL_CALIBRATIONS if rule != "efficiency")
-# What runs were about before there were several objectives: their settings name neither.
-BEFORE_OBJECTIVES = {"objective": DIVERSE, "center": False}
+# What runs were about before there were several objectives, and before the paper's pipeline had
+# knobs: their settings name none of these.
+BEFORE_OBJECTIVES = {
+    **{"objective": DIVERSE, "center": False},
+    **{name: option.default for name, option in options_of(Rounding).items()},
+    "passes": None,
+    **{"shift_grid": [], "shifts": {}},
+}
 _DRAW = ("random", "k-dpp")
 
 
@@ -38,10 +46,9 @@ class Posing(TypedDict, total=False):
     calibration: str
 
 
-class Knobs(Posing, total=False):
-    """And how hard and how tightly it is solved."""
+class Knobs(Posing, Budget, total=False):
+    """And how hard and how tightly it is solved, and how the paper's pipeline goes."""
 
-    effort: str
     gap: float
 
 
@@ -67,6 +74,21 @@ class Settings:
     calibration: str
     effort: str
     gap: float
+    solver: str | None = field(default=None, kw_only=True)  # None: as rounding needs
+    alpha: float | None = field(default=None, kw_only=True)
+    sigma: float | None = field(default=None, kw_only=True)
+    tol: float | None = field(default=None, kw_only=True)
+    max_steps: int | None = field(default=None, kw_only=True)
+    start: str = field(default=default("start"), kw_only=True)
+    oversampling: float = field(default=default("oversampling"), kw_only=True)
+    passes: int | None = field(default=None, kw_only=True)
+    # Chosen on the validation split by size, in units of 1/k, from `tuning.GRID`; if at all.
+    shift_grid: list[float] = field(default_factory=list, kw_only=True)
+    shifts: dict[str, float] = field(default_factory=dict, kw_only=True)
+    # By size the passes of one-swaps of every selector that is refined by them.
+    budgets: dict[str, int] = field(default_factory=dict, kw_only=True)
+    # By size what 'nepv' makes of these; runs from before it was told have none.
+    nepv: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
     version: str = __version__
 
     @property
@@ -85,7 +107,27 @@ class Settings:
 
     @property
     def knobs(self) -> Knobs:
-        return {**self.posing, "effort": self.effort, "gap": self.gap}
+        return {
+            **self.posing,
+            **self.rounding,
+            "effort": self.effort,
+            "passes": self.passes,
+            "gap": self.gap,
+        }
+
+    @property
+    def rounding(self) -> Rounding:
+        given: Any = {name: getattr(self, name) for name in options_of(Rounding)}
+        return cast(Rounding, given)
+
+    def asked(self, method: str, k: int) -> dict[str, Any]:
+        """The options of `select` for a selector, besides those that pose the problem."""
+        own: dict[str, Any] = {"oversampling": self.oversampling}
+        if method == "nepv":
+            own = {**self.rounding, **({"sigma": self.shifts[str(k)] / k} if self.shifts else {})}
+        if method not in APART:
+            own["passes"] = self.budgets.get(str(k), self.passes)
+        return {"method": method, "effort": self.effort, "gap": self.gap, **own}
 
     @property
     def told_in(self) -> Nats:
@@ -146,7 +188,7 @@ def _digits(number: float) -> str:
 def default_methods(views: Sequence[str]) -> list[str]:
     """The paper's pipeline and our default, then what they are held against."""
     return [
-        *("nepv", "auto", *(f"{view}-only" for view in views)),
+        *("nepv", "greedy-swaps", "auto", *(f"{view}-only" for view in views)),
         *("averaged", "fixed-weight", "concatenated", "random"),
     ]
 
@@ -157,16 +199,20 @@ def make_settings(
     *,
     methods: Sequence[str] | None = None,
     seeds: int = SEEDS,
+    tune_shift: bool = False,
     **knobs: Unpack[Knobs],
 ) -> Settings:
     """Everything is checked here, before anything is run.
 
     knobs: as `select` takes them, and with its defaults.
+    tune_shift: choose sigma on the items that validate, which takes a relaxation for every size and
+        shift of the grid.
     """
     given = _checked(knobs)
     views, n = list(pool.views), len(pool.rows)
     chosen = default_methods(views) if methods is None else list(methods)
     _check_lists(sizes, chosen, seeds, n)
+    given = with_shifted_solver(given, chosen) if tune_shift else given
     posing = {name: given[name] for name in ("objective", "eps", "center", "calibration")}
     sketches = {k: sketch(pool.views, k, posing) for k in sizes}
     if methods is None:  # nobody asked for those that this problem does not support
@@ -174,7 +220,15 @@ def make_settings(
     for problem in sketches.values():
         for method in chosen:
             check_method(problem, method)
-    drawn = {m: [k for k in sizes if draws(m, given["effort"], sketches[k])] for m in chosen}
+    pipeline = _check_pipeline(given, chosen)
+    shifts = tuned_shifts(pool, sizes, given) if tune_shift else {}
+    budgets = {str(k): _passes(given, sketches[k]) for k in sizes}
+    told = {
+        k: {**_told(pipeline, shifts.get(k), sketches[int(k)]), "passes": passes}
+        for k, passes in budgets.items()
+        if pipeline
+    }
+    drawn = {m: [k for k in sizes if draws(m, given, sketches[k])] for m in chosen}
     return Settings(
         corpus=pool.corpus.about.checksum,
         corpus_name=pool.corpus.about.name,
@@ -187,8 +241,34 @@ def make_settings(
         methods=chosen,
         seeds=seeds,
         drawn={method: sizes for method, sizes in drawn.items() if sizes},
+        shift_grid=list(GRID) if tune_shift else [],
+        shifts=shifts,
+        budgets=budgets,
+        nepv=told,
         **given,
     )
+
+
+def _check_pipeline(given: Mapping[str, Any], methods: Sequence[str]) -> Nepv | None:
+    """How 'nepv' goes, if it is among the selectors; else its knobs are refused."""
+    one_of(*STARTS)("start", given["start"])
+    check_nepv({**given, "hierarchical": False}, tuple(methods))
+    return Nepv.of(given) if "nepv" in methods else None
+
+
+def _passes(given: Mapping[str, Any], problem: Problem) -> int:
+    """Of one-swaps: those that were asked for, or as many as a comparison has."""
+    asked: int | None = given["passes"]
+    equal = check_effort(given["effort"]).equal_passes(problem.work())
+    return equal if asked is None else asked
+
+
+def _told(pipeline: Nepv, shift: float | None, problem: Problem) -> dict[str, Any]:
+    """What stands behind the name 'nepv' at this size."""
+    if shift is not None:
+        pipeline = replace(pipeline, sigma=shift / problem.k)
+    own = pipeline.settings(problem.k, problem.utility)
+    return {**own, "oversampling": pipeline.oversampling}
 
 
 def check_objective(name: Any) -> str:
@@ -203,6 +283,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: value for name, value in given.items() if value is not None}
     objective = check_objective(named.get("objective", DIVERSE))
     knobs = {name: named.get(name, default(name, objective)) for name in Knobs.__annotations__}
+    budget = {name: knobs[name] for name in options_of(Budget)}
+    knobs |= dict(checked("make_settings", Budget, budget))
     check_flag("center", knobs["center"])
     for name in ("tau", "eps", "gap"):
         check_positive(name, knobs[name])
@@ -228,13 +310,13 @@ def _check_lists(sizes: Sequence[Any], methods: Sequence[Any], seeds: Any, n: in
         raise InputError(f"seeds must be a whole number from 1 on, not {seeds!r}")
 
 
-def draws(method: str, effort: str, problem: Problem) -> bool:
+def draws(method: str, knobs: Mapping[str, Any], problem: Problem) -> bool:
     """Whether a selector depends on the seed: some sample, and so does the default where its effort
-    leaves room for tabu search. The paper's pipeline starts from the spectral frame.
+    leaves room for tabu search, and the paper's pipeline unless it starts from the spectral frame.
     """
-    if method in _DRAW:
+    if method in _DRAW or (method == "nepv" and knobs["start"] != default("start")):
         return True
-    spent = check_effort(effort)
+    spent = check_effort(knobs["effort"])
     arrays = ARRAYS[problem.utility] * len(problem.pool.views)
     entries = arrays * arena_rows(problem) * problem.k
     return method in ("auto", "exact") and spent.swaps_for(problem.work(), entries) > 0

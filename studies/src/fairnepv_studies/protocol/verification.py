@@ -18,6 +18,8 @@ from fairnepv.checks import brief
 from fairnepv.errors import InputError, NumericalError, Status
 from fairnepv.views.base import Indices
 from fairnepv_studies.corpus import Corpus
+from fairnepv_studies.feature_files import FOLDER as FEATURES
+from fairnepv_studies.feature_files import checksum_of, read_features
 from fairnepv_studies.protocol.differences import TOLERANCE, Difference, check_close, check_same
 from fairnepv_studies.protocol.pool import Posed, SelectionPool
 from fairnepv_studies.protocol.proofs import Prover, Watched, claimed_bounds
@@ -38,7 +40,7 @@ from fairnepv_studies.protocol.published_files import (
     read_published,
     refuse_more,
 )
-from fairnepv_studies.protocol.report import tables, tables_of_seconds
+from fairnepv_studies.protocol.report import pipeline_sentences, tables, tables_of_seconds
 from fairnepv_studies.protocol.results import Result, measures
 from fairnepv_studies.protocol.settings import BEFORE_OBJECTIVES, Settings, make_settings
 from fairnepv_studies.protocol.split import read_split
@@ -83,6 +85,8 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
     yield f"split: seed {pool.split.seed} gives it; {len(pool.rows):,} items may be selected"
     _check_claims(manifest, settings, pool)
     yield f"settings, which are the publisher's choice: {settings.caption}"
+    for sentence in pipeline_sentences(settings):
+        yield f"so is how it went: {sentence.rstrip('.')}"
     yield f"objective, which is, too: {settings.objective}, in {settings.told_in.plain_axis}"
     for view, description in pool.descriptions.items():
         yield f"features of {view}: {description.encoder} {description.version}, same numbers"
@@ -97,7 +101,10 @@ def _verify(published: Path, corpus: Corpus, watched: Watched) -> Iterator[str]:
     yield from prover.check_optima(results)
     for entry in manifest["bounds"]:
         yield prover.check_bound(published, entry)
-    refuse_more(published, manifest)
+    features = _check_features(published, pool)
+    if features:
+        yield f"published features: {', '.join(features)}, the same numbers"
+    refuse_more(published, manifest, features)
 
 
 # --- what is claimed ------------------------------------------------------------------------------
@@ -118,6 +125,19 @@ def _check_pool(published: Path, settings: Settings, corpus: Corpus) -> Selectio
     return SelectionPool.of(corpus, split, settings.views)
 
 
+def _check_features(published: Path, pool: SelectionPool) -> list[str]:
+    """The files of features that are published, if any are, each with the numbers of its view."""
+    if not (published / FEATURES).is_dir():
+        return []
+    names = []
+    for view, description in pool.descriptions.items():
+        file, features = read_features(published / FEATURES, view)
+        if checksum_of(features) != description.checksum:
+            raise Difference(f"{FEATURES}/{file.name} does not hold the features of the corpus")
+        names.append(f"{FEATURES}/{file.name}")
+    return names
+
+
 def _check_claims(manifest: Any, settings: Settings, pool: SelectionPool) -> None:
     """Settings that `run` would accept, and a manifest that says what they and the pool give."""
     again = make_settings(
@@ -125,13 +145,16 @@ def _check_claims(manifest: Any, settings: Settings, pool: SelectionPool) -> Non
         settings.sizes,
         methods=settings.methods,
         seeds=settings.seeds,
+        tune_shift=bool(settings.shift_grid),
         **settings.knobs,
     )
     if not isinstance(settings.version, str):
         raise Difference(f"version in the settings: published {settings.version!r}")
     expected = claims(pool, replace(again, version=settings.version))
     theirs = {name: manifest[name] for name in manifest if name not in ("bounds", "environment")}
-    theirs["settings"] = {**BEFORE_OBJECTIVES, **theirs["settings"]}
+    ours, older = expected["settings"], ("nepv", "budgets")  # which older ones do not tell
+    told = {name: ours[name] for name in older if not getattr(settings, name)}
+    theirs["settings"] = {**BEFORE_OBJECTIVES, **told, **theirs["settings"]}
     check_same(MANIFEST, theirs, expected)
 
 

@@ -1,0 +1,82 @@
+"""What a result tells of its making: the options that made it, and what it was chosen from.
+
+`select(data, **selection.settings)` finds the same again, bit for bit, with the same engine, also
+with settings that come from a stored file. What has a value for every row belongs to the data and
+is given again beside it: ids, quality, groups, and a frame to start from.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fairnepv.methods import APART
+from fairnepv.methods.plan import Plan
+from fairnepv.methods.tiers import shards_of
+from fairnepv.problem import Problem, by_view
+
+
+def settings_of(problem: Problem, plan: Plan) -> dict[str, Any]:
+    """What was asked for, by the names of the options of `select`, as plain values; of the knobs of
+    the relaxation what they came to."""
+    pool, rules = problem.pool, problem.constraints
+    floors = {} if problem.floors is None else by_view(pool, problem.floors)
+    settings = {
+        "objective": problem.utility,
+        "method": plan.method,
+        "effort": plan.effort.name,
+        "k": problem.k,
+        "tau": problem.tau,
+        "eps": {name: view.ridge for name, view in pool.items()},
+        "center": problem.calibration.center,
+        "calibration": problem.calibration.told,
+        "quality": None if pool.quality is None else True,  # which is refused: give weights again
+        "include": _named(problem, rules.fixed_in),
+        "exclude": _named(problem, rules.fixed_out),
+        "quotas": None if rules.quotas is None else rules.quotas.described(),
+        "priorities": None if problem.priorities is None else by_view(pool, problem.priorities),
+        "floors": {name: d for name, d in floors.items() if np.isfinite(d)} if floors else None,
+        "oversampling": plan.nepv.oversampling,
+        "certify": plan.certificate is not None,
+        "gap": plan.gap,
+        "target_efficiency": plan.target,
+        "node_limit": plan.node_limit,
+        "hierarchical": _tiers(problem, plan),
+        "random_state": problem.random_state,
+        "time_limit": plan.time_limit,
+        "memory_limit": plan.memory_limit,
+    }
+    if plan.method not in APART:
+        settings["passes"] = plan.passes
+    if plan.method != "nepv":
+        return settings
+    # In tiers each has passes of its own, as its rows allow.
+    one_tier = len(plan.shards) <= 2
+    passes = plan.refining.passes_for(problem.work()) if one_tier else plan.passes
+    return {**settings, **plan.nepv.settings(problem.k, problem.utility), "passes": passes}
+
+
+def chosen_from(problem: Problem, plan: Plan) -> dict[str, Any]:
+    """The size of the data: rows, columns by view, and shards of a first tier."""
+    return {
+        "n": problem.n,
+        "views": {name: view.p for name, view in problem.pool.items()},
+        "shards": len(plan.shards) - 1 if plan.shards else None,
+    }
+
+
+def _named(problem: Problem, rows: Any) -> list[Any] | None:
+    """Rows as `include` names them: by id where there are ids."""
+    if not len(rows):
+        return None
+    ids = problem.pool.ids
+    named: list[Any] = (rows if ids is None else ids[rows]).tolist()
+    return named
+
+
+def _tiers(problem: Problem, plan: Plan) -> bool | int:
+    """The number of shards, or True where they are those of files."""
+    count = len(plan.shards) - 1
+    if count < 1:
+        return False
+    even = plan.shards == shards_of(problem.pool, problem.k, count)
+    return count if even else True
