@@ -91,8 +91,8 @@ class Status(Enum):
         "pass budget spent before a local optimum was confirmed: raise max_passes or the effort"
     )
     SPENT = (
-        "the passes that this effort has for a pool of this size are spent; further swaps may "
-        "still improve the fair score a little: raise the effort"
+        "the passes that this effort has for a pool of this size, or that were asked for, are "
+        "spent; further swaps may still improve the score a little: raise the effort or passes"
     )
     FLOORS_MISSED = (
         "no set was found that meets every floor; this one comes closest, and whether another "
