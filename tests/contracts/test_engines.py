@@ -40,6 +40,7 @@ from fairnepv.compute import (
     portable,
     tree_fold,
 )
+from fairnepv.concave import spectral
 from fairnepv.concave.concave import Concave
 from fairnepv.io.rows import HeldRows
 from fairnepv.loop import run
@@ -573,6 +574,8 @@ def _run_everything(data, recorder=None):
     picks = fairnepv.select(data, K, calibration="efficiency", engine=recorder)
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)
     fairnepv.certify(data, 19, gap=0.1, engine=recorder)  # that of few items is flat
+    with mock.patch.object(spectral, "WIDEST_GRAM", 0):  # as of views wide in both directions
+        fairnepv.certify(data, K, gap=1.0, engine=recorder)
     fairnepv.select(data, K, method="nepv", certify=False, engine=recorder)
     fairnepv.score(data, picks.indices, engine=recorder)
     fairnepv.assign(picks)

@@ -37,8 +37,10 @@ def largest_spectrum(
     it.
     """
     k = min(k, rank)
+    unit = total if total > 0 else 1.0  # in which squares neither overflow nor vanish
     padded = np.zeros(max(k, len(low)))
-    padded[: len(low)] = low
+    padded[: len(low)] = low / unit
+    total, squares = total / unit, squares / unit / unit
     top, rest, others = padded[:k], padded[k:], rank - len(padded)
 
     def filled(total: float, nu: float) -> tuple[Floats, float, bool]:
@@ -50,7 +52,7 @@ def largest_spectrum(
 
     found, reached, _ = filled(total * (1.0 + unsure), 0.0)
     if reached <= squares:
-        return found
+        return found * unit
     least = total * (1.0 - unsure)  # which leaves more for the k largest where the squares bind
     below, above = 0.0, least / rank
     for _ in range(_BISECTIONS):  # every nu that leaves too large a sum of squares proves a bound
@@ -60,7 +62,7 @@ def largest_spectrum(
             found, below = raised, nu
         else:
             above = nu
-    return found
+    return found * unit
 
 
 def _raised(top: Floats, total: float) -> Floats:
@@ -83,7 +85,10 @@ def by_passes(problem: Problem, q: int, affordable: float) -> Floats:
     """The same by some of them and by their squares, as far as so many multiply-adds go."""
     view = problem.pool.views[q]
     low = _some_eigenvalues(problem, q, affordable)
-    squares = _sum_of_squares(problem, view) if _squares_work(view) <= affordable else np.inf
+    squares = np.inf
+    if _squares_work(view) <= affordable:
+        with np.errstate(over="ignore"):  # an infinite sum bounds nothing
+            squares = _sum_of_squares(problem, view)
     return _from_above(problem, q, low, squares)
 
 
@@ -109,8 +114,10 @@ def _some_eigenvalues(problem: Problem, q: int, affordable: float) -> Floats:
         X = apply(X)
         X /= max(float(np.abs(X).max()), np.finfo(np.float64).tiny)
     X = apply(qr(X, mode="economic", check_finite=False)[0])
+    unit = max(float(np.abs(X).max()), np.finfo(np.float64).tiny)  # squares may overflow otherwise
+    X /= unit
     squares = eigvalsh(X.T @ X, check_finite=False)[::-1]
-    return np.asarray(np.sqrt(np.maximum(squares - _unsure(view) * squares[0], 0.0)))
+    return np.asarray(np.sqrt(np.maximum(squares - _unsure(view) * squares[0], 0.0)) * unit)
 
 
 def _gram_times(problem: Problem, q: int) -> Callable[[Floats], Floats]:

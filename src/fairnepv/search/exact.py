@@ -88,22 +88,25 @@ class Exact:
         order = np.argsort(-state.bounds, kind="stable")
         batch = _BATCH if self.node_limit is None else min(_BATCH, self.node_limit - state.looked)
         chosen, rest = order[:batch], order[batch:]
-        best, visited = Best(state.indices, state.value), self._tree.visits
-        nodes, bounds = [state.nodes[rest]], [state.bounds[rest]]
-        for at, i in enumerate(chosen):
+        best, begun = Best(state.indices, state.value), self._tree.visits
+        nodes, bounds, looked, at = [], [], state.looked, 0
+        for at, i in enumerate(chosen, 1):
             try:
                 best, children, child_bounds = self._tree.explore(
                     state.nodes[i], float(state.bounds[i]), best
                 )
             except OutOfTime:
-                if at == 0:
+                if at == 1:
                     raise
-                chosen, unseen = chosen[:at], chosen[at:]  # what the others have found is kept
-                children, child_bounds = state.nodes[unseen], state.bounds[unseen]
+                at -= 1  # what the others have found is kept
+                break
             nodes.append(children)
             bounds.append(child_bounds)
-            if at == len(chosen):
+            looked = state.looked + at + (self._tree.visits - begun) // _VISITS
+            if self._is_spent(looked):
                 break
+        rest = np.concatenate([chosen[at:], rest])
+        nodes, bounds = [state.nodes[rest], *nodes], [state.bounds[rest], *bounds]
         if best.value > state.value:  # a set found by updates is scored like any other
             scored = subset_merit(self.problem, best.indices)
             better = scored > state.value
@@ -119,7 +122,7 @@ class Exact:
             upper=float(min(state.upper, upper)),
             nodes=all_nodes,
             bounds=all_bounds,
-            looked=state.looked + len(chosen) + (self._tree.visits - visited) // _VISITS,
+            looked=looked,
         )
 
     def done(self, state: ExactState) -> Status | None:
@@ -127,9 +130,10 @@ class Exact:
             return Status.OPTIMAL if self.proves else Status.INEXACT
         if self.goal is not None and state.value >= self.goal:
             return Status.TARGET
-        if self.node_limit is not None and state.looked >= self.node_limit:
-            return Status.NODE_LIMIT
-        return None
+        return Status.NODE_LIMIT if self._is_spent(state.looked) else None
+
+    def _is_spent(self, looked: int) -> bool:
+        return self.node_limit is not None and looked >= self.node_limit
 
     def report(self, state: ExactState) -> Mapping[str, Any]:
         return {
