@@ -299,4 +299,5 @@ def test_a_proof_that_nobody_asked_for_is_not_waited_for():
     rng = np.random.default_rng(0)
     data = {"text": rng.standard_normal((25, 6)) + 2, "vision": rng.standard_normal((25, 9))}
     trace = fairnepv.select(data, 7, **ASKED).trace
-    assert max((s.details["nodes"] for s in trace if s.stage == "exact"), default=0) <= 75
+    spent = [s.details["nodes"] for s in trace if s.stage == "exact"]
+    assert max(spent, default=0) <= 150  # 12, and one subtree that is searched to the end
