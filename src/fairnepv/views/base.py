@@ -275,9 +275,16 @@ class View(ABC):
         return norms if scale is None else norms * scale * scale
 
     def largest_norms(self, k: int) -> Floats:
-        """(k,) the largest entries of the diagonal of K, in any order."""
-        norms = self.squared_norms
-        return np.asarray(norms[HOST.highest(norms, k)])
+        """(k,) the largest entries of the diagonal of K, in any order: several bounds ask for
+        them, and rows of one length are slow to part."""
+        if k not in self._largest:
+            norms = self.squared_norms
+            self._largest[k] = norms[HOST.highest(norms, k)]
+        return self._largest[k]
+
+    @functools.cached_property
+    def _largest(self) -> dict[int, Floats]:
+        return {}
 
     def whole_kernel(self) -> Floats:
         """K itself, (n, n), for views of few rows."""
@@ -344,6 +351,7 @@ class View(ABC):
         """Not by `copy`, since what lies on a device has a say there."""
         other = object.__new__(type(self))
         vars(other).update(vars(self), **changes)
+        vars(other).pop("_largest", None)  # its rows may be longer
         return other
 
     def _given_to(self, other: View, rows: Indices) -> View:
