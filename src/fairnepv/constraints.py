@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.compute import HOST
 from fairnepv.errors import InputError
 from fairnepv.views.base import Floats, Indices
 
@@ -167,7 +168,7 @@ class Constraints:
         those of a matroid, so taking the best at every turn is optimal.
         """
         if not self:
-            return np.argpartition(scores, len(scores) - k)[len(scores) - k :]
+            return np.asarray(HOST.highest(scores, k))
         free = np.ones(len(scores), dtype=bool)
         free[self.fixed_in] = free[self.fixed_out] = False
         rows, room = np.flatnonzero(free), k - len(self.fixed_in)
@@ -184,6 +185,8 @@ class Constraints:
 
     def take(self, rows: Indices) -> Constraints:
         """The same rules for a sub-pool of these rows; items fixed in must be among them."""
+        if not self:
+            return self
         order = np.argsort(rows, kind="stable")
 
         def positions(items: Indices) -> Indices:

@@ -148,7 +148,7 @@ def test_what_has_a_value_for_every_row_is_asked_for_again():
     for given, said in (
         ({"quality": QUALITY}, "quality of view 'text' must be 24 numbers"),
         ({"groups": GROUPS}, "quotas need groups"),
-        (options, "start must be 'spectral', 'random', a frame or row indices, not 'a frame'"),
+        (options, "'sketch', a frame or row indices, not 'a frame'"),
     ):
         result = fairnepv.select(DATA, K, **given)
         with pytest.raises(InputError, match=said):

@@ -6,6 +6,27 @@ import pytest
 from fairnepv.compute import HOST
 
 
+@pytest.fixture(params=["host", pytest.param("torch", marks=pytest.mark.torch)])
+def place(request):
+    if request.param == "host":
+        return HOST
+    torch = pytest.importorskip("torch")
+    return pytest.importorskip("fairnepv.compute.device").TorchPlace(torch.device("cpu"))
+
+
+def test_triangular_factors(place):
+    X = np.random.default_rng(0).standard_normal((9, 6))
+    L = X.T @ X
+    root = place.get(place.inverse_root(place.put(L.copy())))
+    np.testing.assert_allclose(np.tril(root, -1), 0.0)
+    np.testing.assert_allclose(root.T @ L @ root, np.eye(6), atol=1e-10)
+    leading = [np.linalg.det(L[:size, :size]) for size in range(7)]  # that of no rows is 1
+    pivots = place.pivots(place.put(L.copy()))
+    np.testing.assert_allclose(pivots, np.divide(leading[1:], leading[:-1]))
+    for factor in (place.pivots, place.inverse_root):
+        assert factor(place.put(L - 100.0 * np.eye(6))) is None
+
+
 @pytest.mark.parametrize("size", [1, 7, 8, 100, 1000])
 @pytest.mark.parametrize("kind", ["distinct", "tied", "closed", "rising", "falling"])
 def test_the_highest_are_the_largest_values_ascending(size, kind):

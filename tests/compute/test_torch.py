@@ -25,7 +25,7 @@ from fairnepv.methods.plan import Plan
 from fairnepv.search import check_effort, greedy
 from fairnepv.views import DenseView, SparseView, sparse
 from fairnepv.views.pool import settled
-from fairnepv.views.tensor_rows import SparseRows
+from fairnepv.views.tensor_rows import SparseRows, TensorRows
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -53,6 +53,20 @@ def same(one: fairnepv.Selection, other: fairnepv.Selection) -> None:
         assert other.certificate is not None
         bounds = one.certificate.upper_bound, other.certificate.upper_bound
         assert bounds[0] == pytest.approx(bounds[1], abs=1e-2)
+
+
+def test_few_rows_of_a_tensor_stay_where_they_are(device):
+    tensor = torch.from_numpy(rows(90, 7, 1)).bfloat16().to(device)
+    pool = pose({"a": tensor}, 5, engine=f"torch:{device}").pool
+    few = np.array([3, 80, 7])
+    there, here = pool.take(few, there=True), pool.take(few)
+    for taken, kind in ((there, TensorRows), (here, np.ndarray)):
+        (view,) = taken.views
+        assert isinstance(view, DenseView)
+        assert isinstance(view.data, kind)
+    for taken in (there, here):
+        np.testing.assert_array_equal(taken.views[0].rows(slice(None)), pool.views[0].rows(few))
+        np.testing.assert_allclose(taken.squared_norms, pool.squared_norms[few], rtol=1e-12)
 
 
 BALANCED = ("dense", "float32", "sparse beside")

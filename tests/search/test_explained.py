@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from fairnepv.search.explained import frontier as frontiers
 from fairnepv.search.explained import swaps
 from fairnepv.search.explained.frontier import ExplainedFrontier
 from fairnepv.search.explained.local import ExplainedLocal
+from fairnepv.search.explained.runners import Runners
 from fairnepv.search.explained.swaps import ExplainedSet, best_swaps
 from fairnepv.views import moments
 from fairnepv.views.moments import second_norms, with_moments
@@ -143,6 +145,42 @@ def test_greedy_is_the_twin(seed, few, monkeypatch):
     state = run(Greedy(problem)).state
     assert state.indices.tolist() == greedy_twin(views, eps, 7, w)
     assert state.value == pytest.approx(merit(views, eps, state.indices, w), abs=1e-10)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("few", [1024, 3], ids=["all rows run", "three"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_device_makes_the_same_picks_at_once(seed, few, monkeypatch):
+    """Also where some of them do not hold, and leave directions behind that are no picks."""
+    torch_engine = pytest.importorskip("fairnepv.compute.device").TorchEngine("cpu")
+    monkeypatch.setattr(frontiers, "_FEW_THERE", (few,))
+    views, eps = views_of(seed), [(1.0, 1.0), (0.1, 0.02)][seed % 2]
+    w = np.linspace(0.5, 2.0, 18) if seed > 3 else None
+    problem = posed(views, 7, eps, w)
+    there = replace(problem, pool=problem.pool.settled(torch_engine))
+    search = Greedy(there)
+    state = run(search).state
+    assert state.indices.tolist() == greedy_twin(views, eps, 7, w)
+    frontier: Any = search._latest
+    assert frontier._dash is not None
+    rebuilt = ExplainedFrontier(there, partial(Standing.of, there), state.indices)
+    for trail, own in zip(frontier.trails, rebuilt.trails, strict=True):
+        np.testing.assert_allclose(trail.gammas, own.gammas, atol=1e-12)
+        for name in ("first", "second"):
+            found, expected = (np.asarray(getattr(x, name)) for x in (trail, own))
+            np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+@pytest.mark.torch
+def test_a_device_says_that_a_score_is_not_a_number():
+    torch_engine = pytest.importorskip("fairnepv.compute.device").TorchEngine("cpu")
+    problem = posed(views_of(0), 7, (1.0, 1.0))
+    there = replace(problem, pool=problem.pool.settled(torch_engine))
+    frontier = ExplainedFrontier(there, partial(Standing.of, there), indices())
+    frontier.totals = frontier.totals * np.nan
+    runners = Runners(there.pool, frontier.trails, np.arange(18), 0)
+    with pytest.raises(np.linalg.LinAlgError, match="not a number"):
+        list(frontier._run(runners, 3))
 
 
 def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):

@@ -14,6 +14,7 @@ import cases
 import reference
 from fairnepv import Calibration, DiagonalView, LocalEngine, Pool, Status
 from fairnepv.api import inputs as posing
+from fairnepv.compute import clock
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import merit, subset_merit
 from fairnepv.problem import Constraints, Problem, Quotas
@@ -493,6 +494,19 @@ def test_shortlist_keeps_the_rules_within_reach(kind):
         best = [i for i in np.argsort(-leverage) if i not in rules.fixed_out][:4]
         assert set(best) <= set(rows.tolist())
         assert any(obeys(rules, S) for S in combinations(rows.tolist(), 4))
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_set_is_filled_up_though_time_is_up(seen):
+    """Or all of it would be thrown away and greedy begun once more, later still."""
+    problem = pose(cases.random_views(np.random.default_rng(3), 90, [6, 4]), 8, 0.1, [0.1, 0.1])
+    search = Greedy(problem)
+    state = GreedyState(indices(5), 0.0)
+    if seen:
+        search._at(state.indices)
+    with clock.limited(clock.Limit(clock.now() - 1.0)):
+        found, _ = search.filled(state, Status.TIME_LIMIT)
+    assert len(set(found.tolist())) == 8
 
 
 @pytest.mark.parametrize("scale", [1e21, 1.0, 1e-25])

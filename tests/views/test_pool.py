@@ -18,6 +18,7 @@ from fairnepv.concave import GAP, certify, diagonal_bound, spectral_bound
 from fairnepv.errors import Status
 from fairnepv.options import CALIBRATIONS as RULES
 from fairnepv.problem import Constraints, Problem
+from fairnepv.views import DenseView
 from reference import (
     diagonal_value,
     exhaustive,
@@ -257,6 +258,15 @@ def test_gram_of_a_sparse_view_is_not_made_from_all_its_rows_at_once():
         tracemalloc.stop()
     np.testing.assert_array_equal(gram, (n / p) * np.eye(p))
     assert peak < 40e6
+
+
+def test_the_largest_norms_are_those_of_the_view_at_hand():
+    view = DenseView(np.diag([1.0, 3.0, 2.0, 0.5]), eps=1.0)
+    assert np.sort(view.largest_norms(2)).tolist() == [4.0, 9.0]
+    other = view.scaled(np.array([5.0, 1.0, 1.0, 1.0]), 0.0)
+    assert np.sort(other.largest_norms(2)).tolist() == [9.0, 25.0]
+    assert np.sort(view.largest_norms(2)).tolist() == [4.0, 9.0]
+    assert view.largest_norms(1).tolist() == [9.0]
 
 
 def test_squared_norms_are_the_diagonals():

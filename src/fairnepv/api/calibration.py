@@ -144,5 +144,8 @@ def _efficiency(problem: Problem, session: Context | None) -> Calibration:
         unit,
         rule=CUT_SHORT if cut else unit.rule,
         offsets={name: -solved.bound for name, solved in proven.items()},
-        evidence={name: solved.dual for name, solved in proven.items()},
+        evidence={
+            name: solved.dual.published((problem.pool.views[q],))
+            for q, (name, solved) in enumerate(proven.items())
+        },
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +18,7 @@ from fairnepv.compute.base import Block, Engine, Pass, R, RowBlock, RowSource, t
 from fairnepv.compute.clock import check_time
 from fairnepv.compute.place import HOST, Floats, Place
 from fairnepv.compute.shifted import ShiftedRows
-from fairnepv.compute.tensors import is_sparse, to_device, to_host, whole_float32
+from fairnepv.compute.tensors import Queue, is_sparse, to_device, to_host, whole_float32
 from fairnepv.errors import InputError
 from fairnepv.io.memory import available_memory, size_in_words
 
@@ -28,7 +27,7 @@ _BLOCK_SHARE = 1 / 64  # of the free bytes of a device, as numbers
 _HOST_NUMBERS = 1 << 22  # the cores behind torch:cpu have caches
 _SHARE = 0.5  # of the free memory of a device, for rows that stay there
 _FEWEST = 64  # rows of a block
-_QUEUED = 2  # blocks that a device is told of before it has done them: the host copies meanwhile
+_COUNTED = 1 << 16  # rows: to ask how many of so many are marked takes less than to use them all
 
 
 class TorchPlace(Place):
@@ -111,7 +110,7 @@ class TorchPlace(Place):
         return rows[found], columns
 
     def some_of(self, marked: Any) -> Any:
-        return slice(None)
+        return marked.nonzero()[:, 0] if len(marked) >= _COUNTED else slice(None)
 
     def nth_largest(self, values: Any, n: int) -> float:
         return float(values.topk(n).values[-1])
@@ -131,6 +130,18 @@ class TorchPlace(Place):
 
     def add_outer(self, matrix: Any, vector: Any, scale: float) -> Any:
         return matrix.addr_(vector, vector, alpha=scale)
+
+    def pivots(self, matrix: Any) -> Floats | None:
+        C, info = self._torch.linalg.cholesky_ex(matrix)
+        return None if int(info) else to_host(C.diagonal()) ** 2
+
+    def inverse_root(self, matrix: Any) -> Any:
+        R, info = self._torch.linalg.cholesky_ex(matrix, upper=True)
+        return None if int(info) else self.triangular_inverse(R)
+
+    def triangular_inverse(self, R: Any) -> Any:
+        identity = self._torch.eye(len(R), dtype=R.dtype, device=R.device)
+        return self._torch.linalg.solve_triangular(R, identity, upper=True)
 
     def inverse(self, matrix: Any) -> tuple[Any, float]:
         C, info = self._torch.linalg.cholesky_ex(matrix)
@@ -283,29 +294,6 @@ class TorchEngine(Engine):
             here = tuple(Moved(view, self.place.get) for view in block.views)
             block = Block(block.start, block.stop, here)
             return task(block, state, *map(self.place.get, parts))
-
-
-class Queue:
-    """The blocks that a device was told of. It works on them later than the host says so: without
-    waiting for it, a clock that is asked between blocks would tell nothing of when they end."""
-
-    def __init__(self, device: Any) -> None:
-        self._device = device
-        self._told: deque[Any] = deque()
-
-    def add(self) -> None:
-        """Note the block that the device was told of last."""
-        if self._device.type == "cuda":
-            import torch
-
-            event = torch.cuda.Event()
-            event.record(torch.cuda.current_stream(self._device))
-            self._told.append(event)
-
-    def wait(self) -> None:
-        """Until few enough of them are left for another one to be told of."""
-        while len(self._told) >= _QUEUED:
-            self._told.popleft().synchronize()
 
 
 class Moved(RowBlock):

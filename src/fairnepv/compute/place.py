@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, eigvalsh, qr
 from scipy.linalg.blas import dgemm, dger
-from scipy.linalg.lapack import dpotri, dsyevd, dsyevr, ssyevd, ssyevr
+from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dsyevr, dtrtri, ssyevd, ssyevr
 
 Floats = NDArray[np.float64]
 
@@ -148,6 +148,22 @@ class Place:
         else:
             matrix += left @ right
         return matrix
+
+    def pivots(self, matrix: Any) -> Floats | None:
+        """(k,) squared diagonal of the triangular factor of a positive definite matrix, for the
+        host; None where it is not that. The matrix is not needed any more."""
+        R, failed = dpotrf(matrix, overwrite_a=1, clean=0)
+        return None if failed else np.diagonal(R) ** 2
+
+    def inverse_root(self, matrix: Any) -> Any:
+        """R^-1 for matrix = R^T R, both upper triangular; None where it is not positive definite.
+        The matrix is not needed any more."""
+        R, failed = dpotrf(matrix, overwrite_a=1)
+        return None if failed else self.triangular_inverse(R)
+
+    def triangular_inverse(self, R: Any) -> Any:
+        """R^-1 of an upper triangular matrix."""
+        return dtrtri(R)[0]
 
     def inverse(self, matrix: Any) -> tuple[Any, float]:
         """Inverse of a positive definite matrix, and the logarithm of its determinant."""

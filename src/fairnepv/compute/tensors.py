@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from fairnepv.compute.shifted import ShiftedRows
 
 _MOST_INT32 = (1 << 31) - 1
+_QUEUED = 2  # blocks that a device is told of before it has done them: the host copies meanwhile
 
 
 def to_device(array: Any, device: Any) -> Any:
@@ -119,6 +121,29 @@ class Stream:
         computing.wait_stream(self._copying)
         there.record_stream(computing)
         return there
+
+
+class Queue:
+    """The blocks that a device was told of. It works on them later than the host says so: without
+    waiting for it, a clock that is asked between blocks would tell nothing of when they end."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._told: deque[Any] = deque()
+
+    def add(self) -> None:
+        """Note the block that the device was told of last."""
+        if self._device.type == "cuda":
+            import torch
+
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(self._device))
+            self._told.append(event)
+
+    def wait(self) -> None:
+        """Until few enough of them are left for another one to be told of."""
+        while len(self._told) >= _QUEUED:
+            self._told.popleft().synchronize()
 
 
 def on_one_device(arrays: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """`certify`: how good any answer can be, from the data alone and never from what a search found."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,8 +78,8 @@ class Solved:
         """Rows and x of the relaxed solution, for which without one the largest rows stand."""
         if self.state is not None:
             return self.state.rows, self.state.x
-        norms = problem.pool.squared_norms / problem.pool.largest_norms.clip(_TINY)
-        rows = problem.constraints.best_set(norms.sum(axis=1), problem.k)
+        norms = problem.pool.squared_norms @ (1.0 / problem.pool.largest_norms.clip(_TINY))
+        rows = problem.constraints.best_set(norms, problem.k)
         return np.sort(rows).astype(np.int64), np.ones(problem.k)
 
 
@@ -106,21 +106,21 @@ def certify(
     status = Status.INTERRUPTED if interrupted else next(iter(cut), joint.status)
     bounds = np.array([solved.bound for solved in alone])
     upper, views = min(joint.bound, best_apart(problem, bounds)), by_view(pool, bounds)
-    proofs = {name: solved.dual for name, solved in zip(pool.names, alone, strict=True)}
+    dual, proofs = _published(problem, joint, alone)
     ranks = dict(zip(pool.names, spectral.ranks, strict=True))
     support, relaxed = joint.point(problem)
     return Certificate(
         upper_bound=upper,
         duality_gap=max(upper - joint.value, 0.0),
         by_view=views,
-        weights=by_view(pool, joint.dual.weights),
+        weights=by_view(pool, dual.weights),
         spectral_bound=float(soft_min(spectral.bounds + problem.lifts, problem.tau)),
         spectral=by_view(pool, spectral.bounds),
         diagonal=by_view(pool, spectral.diagonal),
         ranks=ranks,
         rules={name: "trace" if ranks[name] is None else "spectral" for name in ranks},
         status=status,
-        proof=Proof(Terms.of(problem), upper, views, joint.dual, proofs),
+        proof=Proof(Terms.of(problem), upper, views, dual, proofs),
         support=support,
         relaxed=relaxed,
         notes=_notes(joint, status, gap, UNITS[problem.utility].unit)
@@ -176,6 +176,20 @@ def _views_alone(
             solved = replace(solved, bound=min(solved.bound, hadamard))
         found.append(solved)
     return found
+
+
+def _published(
+    problem: Problem, joint: Solved, alone: Sequence[Solved]
+) -> tuple[Dual, dict[str, Dual]]:
+    """The dual variables of the joint bound and of every view's, on the host: these are many, and
+    to copy them takes long, so it is done once, for those that the bounds rest on in the end."""
+    pool, dual, own = problem.pool, joint.dual.published(problem.pool.views), {}
+    for q, (name, solved) in enumerate(zip(pool.names, alone, strict=True)):
+        if solved.dual.views[0] is joint.dual.views[q]:
+            own[name] = replace(solved.dual, views=(dual.views[q],))
+        else:
+            own[name] = solved.dual.published((pool.views[q],))
+    return dual, own
 
 
 def _view_alone(

@@ -198,8 +198,8 @@ class Concave:
         return row
 
     def dual(self, state: ConcaveState) -> Dual:
-        """The dual variables that proved the best bound."""
-        return self._proving(state)[0].published(self.problem)
+        """The dual variables that proved the best bound, where their views compute."""
+        return self._proving(state)[0]
 
     def view_values(self, state: ConcaveState) -> Floats:
         """(M,) what the relaxation gives to every view, without what priorities add; minus infinity

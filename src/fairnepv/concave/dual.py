@@ -8,6 +8,7 @@ solver costs tightness and never truth. What they are in a view is for its utili
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from fairnepv.objective import ViewDual, entropy_price, soft_min_weights, utilit
 from fairnepv.objective.majorant import HALF_UNIT
 from fairnepv.objective.spanned import SpannedPricing
 from fairnepv.problem import Problem
-from fairnepv.views import Pool
+from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
 
 __all__ = ["Dual", "Priced", "ViewDual", "price", "row_prices"]
@@ -41,9 +42,9 @@ class Dual:
         duals = tuple(utility.bound_by_norms(view, k, shift) for view, shift in own)
         return cls(soft_min_weights(bounds, problem.tau), np.zeros(1, dtype=np.int64), duals)
 
-    def published(self, problem: Problem) -> Dual:
-        """The same on the host, to be stored or checked without the device."""
-        own = zip(self.views, problem.pool.views, strict=True)
+    def published(self, views: Sequence[View]) -> Dual:
+        """The same on the host, to be stored or checked without the device, for these views."""
+        own = zip(self.views, views, strict=True)
         return replace(self, views=tuple(dual.published(view) for dual, view in own))
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg.lapack import dpotrf, dtrtri
 
 from fairnepv.objective.explained_bound import (
     HeldVariance,
@@ -65,15 +64,16 @@ class Explained:
         """By the rows of R^-T Phi_S for L_S = R^T R, of which each depends on its item and on those
         before it."""
         Phi = columns_of(view, indices)  # (p, k)
-        return _explained(view, Phi @ view.block_place.put(_inverse_root(view, indices, Phi)))
+        return _explained(view, Phi @ _inverse_root(view, indices, Phi))
 
     def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
         """By the columns of E = Phi_S^T T, for T = L_S^-1: T without an item is T less
         t_j t_j^T / T_jj, for t_j its column."""
         Phi = columns_of(view, indices)
         root = _inverse_root(view, indices, Phi)
-        E = Phi @ view.block_place.put(root @ root.T)
-        return np.asarray(_explained(view, E) / np.einsum("ij,ij->i", root, root))
+        place = view.block_place
+        lengths = place.get(place.square_sums(root))
+        return np.asarray(_explained(view, Phi @ (root @ root.T)) / lengths)
 
     # --- frames ---
 
@@ -170,15 +170,15 @@ class ViewShare:
         return Y / self._trace
 
 
-def _inverse_root(view: View, indices: Indices, Phi: Any) -> Floats:
-    """R^-1 (k, k) for L_S = R^T R, upper triangular; Phi (p, k) has the rows as columns."""
-    failed = not view.well_conditioned(indices)
-    if not failed:
-        R, failed = dpotrf(view.ridged(indices), overwrite_a=1)
-    if failed:
-        R = view.block_place.get(view.block_place.square_root(Phi, view.ridge))
-    made: Floats = dtrtri(R)[0]
-    return made
+def _inverse_root(view: View, indices: Indices, Phi: Any) -> Any:
+    """R^-1 (k, k) for L_S = R^T R, upper triangular, at the place of the view's blocks; Phi (p, k)
+    has the rows as columns."""
+    place, root = view.block_place, None
+    if view.well_conditioned(indices):
+        root = place.inverse_root(place.put(view.ridged(indices)))
+    if root is None:
+        root = place.triangular_inverse(place.square_root(Phi, view.ridge))
+    return root
 
 
 def _explained(view: View, W: Any) -> Floats:

@@ -135,8 +135,7 @@ class LogDet:
         kernel that was rounded and lost eigenvalues below zero, the diagonal is too small by what
         it lacks.
         """
-        largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
-        logs = np.log(largest + view.lack() + view.ridge)
+        logs = np.log(view.largest_norms(k) + view.lack() + view.ridge)
         rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
         return float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
 

@@ -157,8 +157,7 @@ class ViewDual:
     def by_norms(cls, view: View, k: int, shift: float) -> ViewDual:
         """W = level I, for a single row: what Gamma has for a slope where all eigenvalues are the
         mean of the k largest norms, so that it proves k log(mean + eps)."""
-        largest = np.partition(view.squared_norms, view.n - k)[view.n - k :]
-        mean = max(float(largest.mean()) - shift, 0.0)
+        mean = max(float(view.largest_norms(k).mean()) - shift, 0.0)
         level = 1.0 / max(mean + view.ridge + max(shift, 0.0), np.finfo(np.float64).tiny)
         return cls(level, np.zeros((1, 0)), shift)
 
@@ -175,7 +174,9 @@ class ViewDual:
         """Whether this can be about such a view. More columns than k prove nothing more, and ask
         for the memory of their square."""
         m, r = self.combine.shape
-        return m == len(rows) and r <= min(m, k) and bool(np.isfinite(self.combine).all())
+        place = view.place
+        finite = place.xp.isfinite(place.put(self.combine))
+        return m == len(rows) and r <= min(m, k) and bool(finite.all())
 
     def constant(self, view: View, rows: Indices, k: int) -> float:
         """sum_j h(w_j), with every eigenvalue moved down by what rounding may hide."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairnepv.compute import HOST
 from fairnepv.compute.clock import check_time, now, unlimited
 from fairnepv.errors import Status
 from fairnepv.loop import MOMENT, Budget, run
@@ -89,20 +90,24 @@ class Greedy:
         problem, indices = self.problem, state.indices
         if not status.stops_everything or len(indices) == problem.k:
             return complete(problem, indices), len(indices) == problem.k
+        with unlimited():  # time is up, and without this there is no answer
+            return self._filled_from_few(state)
+
+    def _filled_from_few(self, state: GreedyState) -> tuple[Indices, bool]:
+        problem, indices = self.problem, state.indices
         preference = problem.rng(Stream.FILLED).random(problem.n)
         known = _known_scores(problem, indices, self._latest)
         best = min(int(_FEW / 2 * problem.k), problem.n)
-        preference[np.argpartition(known, -best)[-best:]] += 1.0
+        preference[HOST.highest(known, best)] += 1.0
         preference[indices] += 2.0
         rows = shortlist(problem, preference, _FEW)
         few = Greedy(problem.take(rows), self._judge)
         begun = replace(state, indices=np.searchsorted(rows, indices))
-        with unlimited():
-            outcome = run(few, budget=Budget(deadline=now() + MOMENT / 2), state=begun)
-            chosen = outcome.state.indices
-            if few._latest is None:  # not even the picks could be looked at once more
-                return complete(problem, indices, self._latest), False
-            return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
+        outcome = run(few, budget=Budget(deadline=now() + MOMENT / 2), state=begun)
+        chosen = outcome.state.indices
+        if few._latest is None:  # not even the picks could be looked at once more
+            return complete(problem, indices, self._latest), False
+        return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
 
 
 def frontier_of(problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True) -> Any:

@@ -5,7 +5,7 @@ with the highest bounds, race: the kernel between them, less what earlier picks 
 that is needed of them. The best is found, what it explains is taken off the variances of the
 others, and it is noted whether a row beside them might have been better: only then are all rows
 looked at again. A device is asked how many picks hold after some of them; on CUDA a pick is a graph
-of kernels, captured once and replayed.
+of kernels (`compute.graphs`).
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute import in_order
+from fairnepv.compute.graphs import replayable
 from fairnepv.objective import determinant_of, lifted_floors, merit, soft_min, soft_min_weights
 from fairnepv.problem import Problem
-from fairnepv.search.ties import SLACK, blur
+from fairnepv.search.ties import SLACK, blurs
 from fairnepv.views.base import Floats
 from fairnepv.views.trail import Trail
 
@@ -62,10 +63,10 @@ class Sprint:
         floors = lifted_floors(problem)
         self._floors = None if floors is None else place.put(floors[:, None])
         self._forbids = bool(problem.constraints)
-        unsure = np.array([blur(problem, size) for size in range(1, k + 1)])
+        unsure = blurs(problem, np.arange(1, k + 1))
         self._ties = place.put(np.maximum(problem.tolerances.tie, unsure))
         self._slacks = place.put(np.maximum(SLACK, 10.0 * unsure) + error / np.arange(1, k + 1))
-        self._graph = self._captured() if "cuda" in str(place.device) else None
+        self._advance = replayable(self._pick, self._restart, place.device)
 
     def run(
         self, trails: Sequence[Trail], heights: Any, logs: Any, totals: Floats, t: int
@@ -76,12 +77,11 @@ class Sprint:
         earlier = self._begin(trails, rows, heights, logs)
         self._totals[:] = self._place.put(totals[:, None])
         self._made[:], self._first[:] = 0, t
-        advance = self._pick if self._graph is None else self._graph.replay
         made, most = 0, min(_MOST, self._k - t)
         while made < most:
             stop = min(made + self._stretch, most)
             for _ in range(made, stop):
-                advance()
+                self._advance()
             if not bool(self._holds[made:stop].all()):
                 break
             made = stop
@@ -156,24 +156,9 @@ class Sprint:
             among = np.tril(get(self._coordinates[q][:sure, at]).T, -1) + np.diag(roots[:, q])
             trail.foresee(picks, earlier[q][:, at], among)
 
+    def _restart(self) -> None:
+        self._made[:], self._first[:] = 0, self._k - 1
+
     def _zeros(self, *shape: int, kind: str = "float64") -> Any:
         xp = self._xp
         return xp.zeros(shape, dtype=getattr(xp, kind), device=self._place.device)
-
-    def _captured(self) -> Any:
-        import torch
-
-        graph, last = torch.cuda.CUDAGraph(), self._k - 1
-        self._first[:] = last
-        with torch.cuda.device(self._place.device):  # streams and graphs are those of the current
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):  # libraries allocate what they need when first called
-                for _ in range(2):
-                    self._made[:] = 0
-                    self._pick()
-            torch.cuda.current_stream().wait_stream(aside)
-            self._made[:] = 0
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._pick()
-        return graph

@@ -6,6 +6,7 @@ again in float64 from gathered rows; of those within the tie tolerance of the be
 
 import numpy as np
 
+from fairnepv.compute import HOST
 from fairnepv.objective import steepness
 from fairnepv.problem import Problem
 from fairnepv.views import Pool
@@ -25,10 +26,15 @@ def blur(problem: Problem, size: int) -> float:
     log c_i is sure to some multiples of L_ii / eps roundings. Scores that lie closer than this
     cannot be told apart and count as tied, or duplicates would be ordered by their rounding.
     """
+    return float(blurs(problem, np.array([size]))[0])
+
+
+def blurs(problem: Problem, sizes: Indices) -> Floats:
+    """The same for sets of several sizes."""
     pool = problem.pool
     held = pool.eps > 0
-    noise = rounding(pool.largest_norms[held], pool.eps[held], size)
-    return min(steepness(problem) * noise, WIDEST_BLUR)
+    noise = rounding(pool.largest_norms[held], pool.eps[held], 1) / sizes
+    return np.minimum(steepness(problem) * noise, WIDEST_BLUR)
 
 
 def rounding(norms: Floats, eps: Floats, size: int) -> float:
@@ -100,13 +106,13 @@ def _leading(scores: Floats, tie: float, first: int) -> Indices:
     n, looked = len(scores), 2 * first + _SPARE
     if looked >= n:
         return np.arange(n)
-    rows = np.argpartition(scores, n - looked)[n - looked :]
+    rows = HOST.highest(scores, looked)
     values = np.sort(scores[rows])[::-1]
     gaps = np.flatnonzero(values[:-1] - values[1:] > tie)
     gaps = gaps[gaps >= first - 1]
     if not len(gaps):
         return np.arange(n)
-    return np.sort(rows[scores[rows] >= values[gaps[0]]])
+    return np.asarray(rows[scores[rows] >= values[gaps[0]]])
 
 
 def lowest_tied(scores: Floats, tie: float) -> int:

@@ -17,7 +17,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
-from scipy.linalg.lapack import dpotrf
 
 from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Place, RowBlock, in_order
@@ -211,9 +210,9 @@ class View(ABC):
         itself where its condition allows that, which is many times as quick, and else from a QR
         factorisation of [Phi^T; sqrt(eps) I]."""
         if self.well_conditioned(indices):
-            R, failed = dpotrf(self.ridged(indices), overwrite_a=1, clean=0)
-            if not failed:
-                return np.asarray(2.0 * np.log(np.diagonal(R)))
+            pivots = self.place.pivots(self.place.put(self.ridged(indices)))
+            if pivots is not None:
+                return np.asarray(np.log(pivots))
         R = self.place.square_root(self.dense_rows(indices).T, self.ridge)
         gains: Floats = 2.0 * np.log(np.abs(self.place.get(R.diagonal())))
         return gains
@@ -233,6 +232,10 @@ class View(ABC):
     def take(self, indices: Indices) -> View:
         """The view of these rows alone, for the host."""
         return self._given_to(_Part(self, indices), indices)
+
+    def take_there(self, indices: Indices) -> View:
+        """The same, which need not leave the device that its rows were handed in on."""
+        return self.take(indices)
 
     def as_features(self) -> View:
         """This view as one whose rows, taken anywhere, have the same features: a kernel has none
@@ -273,6 +276,18 @@ class View(ABC):
         norms, scale = self.raw_squared_norms()[rows], self._scales(rows)
         # Not by scale^2, which may underflow: these and all bounds would be those of other rows.
         return norms if scale is None else norms * scale * scale
+
+    def largest_norms(self, k: int) -> Floats:
+        """(k,) the largest entries of the diagonal of K, in any order: several bounds ask for
+        them, and rows of one length are slow to part."""
+        if k not in self._largest:
+            norms = self.squared_norms
+            self._largest[k] = norms[HOST.highest(norms, k)]
+        return self._largest[k]
+
+    @functools.cached_property
+    def _largest(self) -> dict[int, Floats]:
+        return {}
 
     def whole_kernel(self) -> Floats:
         """K itself, (n, n), for views of few rows."""
@@ -339,6 +354,7 @@ class View(ABC):
         """Not by `copy`, since what lies on a device has a say there."""
         other = object.__new__(type(self))
         vars(other).update(vars(self), **changes)
+        vars(other).pop("_largest", None)  # its rows may be longer
         return other
 
     def _given_to(self, other: View, rows: Indices) -> View:

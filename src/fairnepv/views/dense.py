@@ -102,6 +102,12 @@ class DenseView(View):
             rows = slice(int(indices[0]), int(indices[-1]) + 1)  # which copies nothing
         return self._given_to(DenseView(self.data[rows])._with(center=self.center), indices)
 
+    def take_there(self, indices: Indices) -> View:
+        if not isinstance(self.data, TensorRows):
+            return self.take(indices)
+        view = DenseView(self.data.part(indices))._with(center=self.center)
+        return self._given_to(view, indices)
+
     def reordered(self, order: Indices) -> View:
         if not isinstance(self.data, RowFile):
             return self.take(order)

@@ -201,7 +201,7 @@ class Pool:
     @functools.cached_property
     def largest_norms(self) -> Floats:
         """(M,) largest entry of every kernel's diagonal."""
-        return np.asarray(self.squared_norms.max(axis=0))
+        return np.array([view.squared_norms.max() for view in self.views])
 
     def with_views(self, names: tuple[str, ...], views: tuple[View, ...]) -> Pool:
         return replace(self, names=names, views=views)
@@ -213,10 +213,14 @@ class Pool:
         """The pool of these rows alone, for the host, as they are few; or `there`, on the device
         where the engine has all of them."""
         engine = self.engine if self.place is HOST or there else LocalEngine()
+        if there and self.place is not HOST:
+            taken = [view.take_there(indices) for view in self.views]
+        else:
+            taken = [view.take(indices) for view in self.views]
         return replace(
             self,
             engine=engine,
-            views=settled(tuple(view.take(indices) for view in self.views), engine),
+            views=settled(tuple(taken), engine),
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
         )

@@ -1,5 +1,7 @@
 """Tensors that a user hands in: rows where they are, or one clear sentence."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,11 @@ class TensorRows(RowFile):
         return np.asarray(to_host(self.tensor[start:stop]))
 
     def gather(self, indices: Indices) -> Rows:
-        return np.asarray(to_host(self.tensor[to_device(indices, self.tensor.device)]))
+        return np.asarray(to_host(self.part(indices).tensor))
+
+    def part(self, indices: Indices) -> TensorRows:
+        """These rows, where they are."""
+        return TensorRows(self.tensor[to_device(indices, self.tensor.device)], self.origin)
 
     def __getstate__(self) -> dict[str, Any]:
         """Whoever unpickles this need not have the device; of a part only that part is stored."""

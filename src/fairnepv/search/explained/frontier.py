@@ -11,14 +11,15 @@ picks the same way: these are made, with all digits, among the fewer that score 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairnepv.compute import HOST, few_threads
-from fairnepv.objective import lifted_floors, merit, soft_min_weights, utility_of
+from fairnepv.objective import Standing, lifted_floors, merit, soft_min_weights, utility_of
 from fairnepv.problem import Problem
+from fairnepv.search.explained.dash import Dash, can_dash
 from fairnepv.search.explained.field import Field, Look, Told, single_rows, single_seconds
 from fairnepv.search.explained.runners import Runners, Trail
 from fairnepv.search.frontier import Judge, Scores
@@ -76,6 +77,9 @@ class ExplainedFrontier:
         self._foreseen: list[_Pick] = []
         most = _MOST_THERE if place.asynchronous else MOST
         self._most = max(1, min(most, TOLD // (2 * pool.n * len(pool.views))))
+        # Where a device makes several picks without being asked for an answer.
+        self._dashes = can_dash(pool) and isinstance(self.standing(1), Standing)
+        self._dash: Dash | None = None
         for row in indices:
             self.extend(int(row))
         self.refresh_all()
@@ -238,14 +242,23 @@ class ExplainedFrontier:
                     self._add(pick, picks)
             return picks
         runners = Runners(field.pool, self.trails, self._place.get(rows), len(self.indices))
-        while len(picks) < most and runners.open.any():
-            at, gains = runners.pick(self.merits, self._tie)
+        for at, gains in self._run(runners, min(most, len(runners.rows))):
             d = self.totals + gains + self.problem.offsets
             weights = soft_min_weights(d, self.problem.tau)
             value = float(merit(d, self.problem.tau, lifted_floors(self.problem)))
             row = int(field.in_pool(runners.rows[at]))
             self._add(_Pick(row, self.totals + gains, value, weights, gains), picks)
         return picks
+
+    def _run(self, runners: Runners, most: int) -> Iterator[tuple[int, Floats]]:
+        """The places of so many picks among the runners, and (M,) what each adds."""
+        if not self._dashes:
+            for _ in range(most):
+                yield runners.pick(self.merits, self._tie)
+            return
+        if self._dash is None:
+            self._dash = Dash(self.problem, self.trails, self._sizes[-1], self._most, self._tie)
+        yield from self._dash.run(runners, self.totals, len(self.indices), most)
 
     def _add(self, pick: _Pick, picks: list[_Pick]) -> None:
         picks.append(pick)

@@ -53,12 +53,12 @@ class Runners:
         self.rows, self.open = rows, np.ones(len(rows), dtype=bool)
         self._views, self._trails, self._t = pool.views, trails, t
         self._place, self._eps = pool.place, pool.eps
-        self._features = [view.gather(rows).features() for view in pool.views]
+        self.features = [view.gather(rows).features() for view in pool.views]
         xp, shape = self._place.xp, (len(trails[0].gammas), len(rows))
         like: Any = {"dtype": xp.float64, "device": self._place.device}
-        self._f = [xp.zeros(shape, **like) for _ in pool.views]
-        self._c = self._place.put(pool.squared_norms[rows].T + self._eps[:, None])
-        self._b = self._place.put(second_shares_at(pool, rows).T)
+        self.f = [xp.zeros(shape, **like) for _ in pool.views]
+        self.c = self._place.put(pool.squared_norms[rows].T + self._eps[:, None])
+        self.b = self._place.put(second_shares_at(pool, rows).T)
         if t:
             self._catch_up()
 
@@ -67,14 +67,14 @@ class Runners:
         t = self._t
         for q, trail in enumerate(self._trails):
             f, second = self._products(q, trail.columns(0, t), t)
-            self._f[q][:t] = f
+            self.f[q][:t] = f
             gammas = self._place.put(trail.gammas[:t])[:, None]
-            self._c[q] = above(self._c[q] - (f * f).sum(axis=0), float(self._eps[q]))
+            self.c[q] = above(self.c[q] - (f * f).sum(axis=0), float(self._eps[q]))
             rise = (f * (gammas * f - 2.0 * second)).sum(axis=0)
-            self._b[q] = (self._b[q] + rise).clip(0.0)
+            self.b[q] = (self.b[q] + rise).clip(0.0)
 
     def _known(self) -> Any:
-        return self._place.get(self._place.xp.stack([self._b, self._c]))
+        return self._place.get(self._place.xp.stack([self.b, self.c]))
 
     def gains(self) -> Floats:
         """(M, m) what each of them would add."""
@@ -97,19 +97,19 @@ class Runners:
     def _hear(self, at: int, gains: Floats, c: Floats) -> None:
         t = self._t
         for q, trail in enumerate(self._trails):
-            f, gamma = self._f[q], float(gains[q])
-            view, features = self._views[q], self._features[q]
+            f, gamma = self.f[q], float(gains[q])
+            view, features = self._views[q], self.features[q]
             alone = self.rows[at : at + 1]
             column = features[at] if view.array_anchors else columns_of(view, alone)[:, 0]
             trail.follow(column, f[:t, at], float(c[q]), gamma, t)
             along, second = self._products(q, trail.columns(t, t + 1), 1)
             f[t] = along[0]
-            self._c[q] = above(self._c[q] - along[0] * along[0], float(self._eps[q]))
-            self._b[q] = (self._b[q] + along[0] * (gamma * along[0] - 2.0 * second[0])).clip(0.0)
+            self.c[q] = above(self.c[q] - along[0] * along[0], float(self._eps[q]))
+            self.b[q] = (self.b[q] + along[0] * (gamma * along[0] - 2.0 * second[0])).clip(0.0)
         self.open[at] = False
         self._t += 1
 
     def _products(self, q: int, columns: Any, s: int) -> tuple[Any, Any]:
         """(s, m) of the rows with directions and with second ones, in float64."""
-        found = self._place.put(self._features[q] @ columns).T
+        found = self._place.put(self.features[q] @ columns).T
         return found[:s], found[s:]
