@@ -133,7 +133,7 @@ def test_a_plan_has_the_passes_that_are_asked_for(method, options):
     data = rows(3000, 20)
     asked = {"method": method, "certify": False, **options}
     for passes in (2, 7):
-        *_, last, _ = fairnepv.plan(data, 10, passes=passes, **asked).stages
+        *_, last, _, _ = fairnepv.plan(data, 10, passes=passes, **asked).stages
         assert last.name == "swaps"
         assert f"at most {passes} passes per search" in last.note
     names = [stage.name for stage in fairnepv.plan(data, 10, passes=0, **asked).stages]

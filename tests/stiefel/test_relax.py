@@ -556,7 +556,6 @@ def test_a_frame_that_spans_too_little_is_refused_or_used_soundly(frame):
     "knobs",
     [
         {"solver": "newton"},
-        {"solver": None},
         {"tol": 0},
         {"tol": -1e-3},
         {"tol": math.nan},
