@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fairnepv
 import reference
 from cases import Array
 from fairnepv import KernelView
@@ -320,3 +321,41 @@ def test_refined_sets_are_mostly_the_optimum(seed):
     found = refine(problem, greedy(problem, context), EFFORTS["balanced"], context)
     best = max(merit(views, eps, list(S)) for S in combinations(range(12), 3))
     assert subset_merit(problem, found.indices) >= best - 1e-9
+
+
+# --- what a look in float32 may not decide ------------------------------------------------------
+
+ALONE: dict[str, Any] = {
+    "objective": NAME,
+    "method": "greedy",
+    "certify": False,
+    "center": False,
+    "calibration": "none",
+}
+
+
+def test_sparse_rows_are_chosen_as_dense_ones():
+    """Products of sparse views are as sure as float64 only where they are made in it."""
+    X = np.random.default_rng(8).standard_normal((6000, 3))
+    options = {**ALONE, "calibration": "trace", "eps": 1e-3}
+    dense, sparse = (fairnepv.select({"v": x}, 20, **options) for x in (X, sp.csr_array(X)))
+    assert sparse.indices.tolist() == dense.indices.tolist()
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("torch:cpu", marks=pytest.mark.torch)])
+def test_more_rows_may_be_nearly_as_good_than_run(engine):
+    """A thousand rows within the slack of each other, of which two hundred are tied."""
+    X = (1.0 + 1e-9 * np.arange(1000) / 1000)[:, None]
+    found = fairnepv.select({"v": X}, 2, engine=engine, eps=1.0, **ALONE)
+    first = np.sort(X[:, 0] ** 2 / (X[:, 0] ** 2 + 1.0))
+    best = X[found.indices[0], 0] ** 2 / (X[found.indices[0], 0] ** 2 + 1.0)
+    assert best >= first[-1] - 1e-10
+    assert found.indices[0] == 799
+
+
+def test_scores_that_are_no_numbers_end_in_a_status():
+    rng = np.random.default_rng(7)
+    n, p = int(rng.choice([600, 5000])), int(rng.choice([1, 2, 5]))
+    X = rng.standard_normal((n, p)) * 10 ** rng.uniform(3, 9)
+    found = fairnepv.select({"v": X}, 20, eps=float(10 ** rng.uniform(-4, 1)), **ALONE)
+    assert len(set(found.indices.tolist())) == 20

@@ -278,9 +278,10 @@ class Concave:
         return held
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
-        """The relaxed value, in float64 where it decides whether the bound is good enough, or less
-        what float32 may have added to it."""
-        if self._dtype == np.float64 or self._start or bound - point.value > self.gap:
+        """The relaxed value, in float64 where it decides whether the bound is good enough, or what
+        it is at least: that of explained variance is an estimate from above."""
+        sure = self._dtype == np.float64 and self.problem.utility == DEFAULT_UTILITY
+        if sure or self._start or bound - point.value > self.gap:
             return point.value
         with self._threads(rows):
             exact = self._hold(rows, np.float64, self._rough) if self._rough else self._topk(rows)

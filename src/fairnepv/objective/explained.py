@@ -21,7 +21,6 @@ from fairnepv.objective.explained_bound import (
     HeldVariance,
     VarianceDual,
     VarianceSlope,
-    least_value,
     norm_bound,
 )
 from fairnepv.objective.shrinkage import axes_worth, ky_fan
@@ -119,10 +118,11 @@ class Explained:
     def majorant(
         self, rows: HeldVariance, x: Floats, k: int, each: Any = None, near: Any = None
     ) -> VarianceSlope:
-        return near.extended(x) if near and rows.crude else VarianceSlope.at(rows, x, k)
+        return VarianceSlope.at(rows, x, k)
 
     def least_majorant(self, rows: HeldVariance, x: Floats, k: int, near: Any) -> float:
-        return near.least if near.fresh else least_value(rows, x, k)
+        least: float = near.least
+        return least
 
     def bound_by_norms(self, view: View, k: int, shift: float) -> VarianceDual:
         return VarianceDual.by_norms(view, k)

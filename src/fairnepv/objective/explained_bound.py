@@ -34,7 +34,6 @@ from fairnepv.views.moments import columns_of
 
 _FAINT_AXIS = 1e-4  # of the largest eigenvalue of a kernel
 _MASS = 1e-6  # of the mean eigenvalue of M: so much is added to all, for directions without rows
-_LITTLE = 0.01  # of the weight of all views
 _SINGLE = 1e-5  # relatively: what sums of many products in float32 may be too large by
 _MET = 1e-5  # a majorant so near to its least value is not made better by another D
 
@@ -54,7 +53,7 @@ class HeldVariance:
     rest: Floats = field(default_factory=lambda: np.empty(0))  # variances beside the axes
     place: Any = HOST
     rough: float = 0.0
-    crude: bool = False  # whether a tangent of another point will do
+    crude: ClassVar[bool] = False
 
     @classmethod
     def of(cls, view: View, rows: Indices, r: int, dtype: DTypeLike = np.float64) -> HeldVariance:
@@ -91,9 +90,9 @@ class HeldVariance:
         return cls(eps, np.diagonal(K).copy(), Z @ U, np.sqrt(np.maximum(c, 0.0)))
 
     def weighing(self, weight: float) -> HeldVariance:
-        """The same where a value counts for so much of another one: for little, a tangent that was
-        made nearby will do."""
-        return replace(self, crude=True) if weight < _LITTLE else self
+        """However little it weighs: a tangent that was made nearby is above the majorant, so that
+        its view goes on to look as if it hardly weighed, and never binds."""
+        return self
 
     @property
     def side(self) -> int:
@@ -147,11 +146,10 @@ class VarianceSlope:
     least: float  # at most the majorant, and next to it
     level: float
     mass: float
-    x: Floats  # that D was made at
-    at_x: Floats  # where the value is meant
+    x: Floats
     axes: int
     J: Any  # (r, r) R D / sqrt(eps), at the place of the rows and as precise as they are
-    fresh: bool = True
+    fresh: ClassVar[bool] = True  # it depends on no other point
 
     @classmethod
     def at(cls, rows: HeldVariance, x: Floats, k: int) -> VarianceSlope:
@@ -173,24 +171,12 @@ class VarianceSlope:
         J, prices, L, least = _paid(rows, x, k, made)
         squares = np.concatenate([rows.place.eigenvalues(L), rows.rest])
         value = ky_fan(squares, k) + float(prices @ x)
-        return cls(value, prices, least, made.level, mass, x, x, rows.side, J)
-
-    def extended(self, x: Floats) -> VarianceSlope:
-        """This tangent at another x, where it is above the majorant."""
-        value = self.value + float(self.prices @ (x - self.at_x))
-        return replace(self, value=value, at_x=x, fresh=False)
+        return cls(value, prices, least, made.level, mass, x, rows.side, J)
 
     def dual(self, shift: float) -> VarianceDual:
         made = VarianceDual(self.level, self.x, self.mass, self.axes)
         vars(made)["_rough"] = self.J
         return made
-
-
-def least_value(rows: HeldVariance, x: Floats, k: int) -> float:
-    """At most the majorant, and next to it: without eigenvalues of what is left."""
-    with few_threads(float(rows.side) ** 3):
-        M, mass = _raised(rows, x, k)
-        return _paid(rows, x, k, _chosen(rows, M, mass, k))[3]
 
 
 def _raised(rows: HeldVariance, x: Floats, k: int) -> tuple[Any, float]:

@@ -23,7 +23,7 @@ from fairnepv.search.explained.dash import Dash, can_dash
 from fairnepv.search.explained.field import Field, Look, Told, single_rows, single_seconds
 from fairnepv.search.explained.runners import Runners, Trail
 from fairnepv.search.frontier import Judge, Scores
-from fairnepv.search.ties import COARSEST, coarse_error, ranked
+from fairnepv.search.ties import COARSEST, coarse_error
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import second_shares
 
@@ -65,7 +65,9 @@ class ExplainedFrontier:
         self.problem, self.judge, self.utility = problem, judge, utility_of(problem)
         self.indices, self.totals = indices[:0], np.zeros(len(pool.views))
         self._place = place = pool.place
-        self._coarse = coarse and coarse_error(problem) <= COARSEST
+        # What views say of float32 is about products that they make in it.
+        single = all(view.single for view in pool.views)
+        self._coarse = coarse and single and coarse_error(problem) <= COARSEST
         self._rough: tuple[Any, Floats] | None = None  # b of all rows alone in float32, its drift
         # By level: rows of the fields, and picks that are made before a field hears of them.
         few = _FEW_THERE if place.asynchronous else FEW
@@ -218,10 +220,14 @@ class ExplainedFrontier:
         if float(heights[rows].min()) < least:
             return rows
         near = place.get(place.xp.nonzero(heights >= least)[0])
+        if not len(near):
+            raise np.linalg.LinAlgError("a score is not a number")
         parts = np.array_split(near, -(-len(near) // self._sizes[-1]))
         runners = (Runners(field.pool, self.trails, part, len(self.indices)) for part in parts)
         scores = np.concatenate([self.merits(few.gains()) for few in runners])
-        return place.put(np.sort(near[ranked(scores, self._tie)[: len(rows)]]))
+        tied = scores >= scores.max() - self._tie  # of which the lowest wins
+        order = np.lexsort((near, np.where(tied, -np.inf, -scores)))
+        return place.put(np.sort(near[order[: len(rows)]]))
 
     def _heights(self, field: Field) -> Any:
         """(m,) merits with every row, where the rows are."""
