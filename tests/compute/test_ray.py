@@ -185,7 +185,7 @@ def test_methods_give_the_same(cluster, method):
     _same(*found)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 7, 29])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 3, 7, 29])
 def test_large_sums_are_folded_by_workers_in_the_same_tree(cluster, rows, monkeypatch):
     here = LocalEngine(block_rows=rows)
     one, other = (_pool(engine) for engine in (here, replace(cluster, blocks=here)))

@@ -50,6 +50,7 @@ POOLS: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_no_stage_takes_more_than_is_planned(name):
     data, k = POOLS[name]

@@ -480,6 +480,7 @@ def test_a_device_holds_rows_what_is_known_of_them_and_a_block():
     assert str(needs) in str(forecast)
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_are_sent_with_every_pass():
     first, second = np.zeros((3000, 50), np.float32), np.zeros((3000, 10))
     needs = on_device({"a": first, "b": second}, 20, memory=second.nbytes).device
@@ -492,6 +493,7 @@ def test_kernels_are_read_by_the_host():
     assert (needs.resident, needs.streamed) == (8 * 300 * 5, 8 * 300 * 300)
 
 
+@pytest.mark.slow
 def test_the_time_of_a_device():
     """PyTorch on the host is timed as the host is, and no row is read for it."""
     forecast = on_device({"a": Unread(100_000, 300)}, 50)

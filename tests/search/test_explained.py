@@ -359,3 +359,11 @@ def test_scores_that_are_no_numbers_end_in_a_status():
     X = rng.standard_normal((n, p)) * 10 ** rng.uniform(3, 9)
     found = fairnepv.select({"v": X}, 20, eps=float(10 ** rng.uniform(-4, 1)), **ALONE)
     assert len(set(found.indices.tolist())) == 20
+
+
+def test_alike_rows_are_enumerated_at_a_ridge_that_vanishes():
+    X = np.repeat(np.eye(3), 2, axis=0) * 1e3
+    posed = {"objective": NAME, "eps": 1e-14, "calibration": "none", "center": False}
+    best = fairnepv.exhaustive({"v": X}, 3, **posed)
+    assert best.scores["v"] == pytest.approx(1.0)
+    assert {row // 2 for row in best.indices.tolist()} == {0, 1, 2}
