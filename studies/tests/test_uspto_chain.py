@@ -48,7 +48,7 @@ def test_the_chain_ends_in_a_publication_that_holds(chain):
     rows = pyarrow.csv.read_csv(folder / "published" / "results.csv").to_pylist()
     assert {row["k"] for row in rows} == {20, 50}
     assert {row["method"] for row in rows} == {
-        *("nepv", "auto", "text-only", "vision-only"),
+        *("nepv", "greedy-swaps", "auto", "text-only", "vision-only"),
         *("averaged", "fixed-weight", "concatenated", "random"),
     }
     assert all(0.0 <= row["efficiency"] <= 1.0 for row in rows)

@@ -1,5 +1,7 @@
 """Eigenvalues from above: the bound of the paper where not all of them are known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ from scipy.optimize import minimize
 import cases
 import reference
 from fairnepv import certify as certify_data
+from fairnepv import select
 from fairnepv.api.inputs import pose
 from fairnepv.concave import certify, spectral
 from fairnepv.concave.leading import by_passes, by_trace, largest_spectrum
@@ -15,7 +18,7 @@ from fairnepv.loop import Context
 from fairnepv.objective import soft_min
 from fairnepv.problem import Problem
 from fairnepv.stiefel import relax
-from fairnepv.views import KernelView
+from fairnepv.views import KernelView, moments
 
 SPECTRA = {
     "flat": np.ones(60),
@@ -166,3 +169,14 @@ def test_a_wide_sparse_pool_as_it_is():
     assert exact <= certificate.spectral_bound <= (exact + by_sum) / 2  # of a flat spectrum
     assert relax(problem).value <= certificate.spectral_bound
     assert certificate.diagonal["text"] < relax(problem).value  # which frames need not keep to
+
+
+def test_centred_sparse_rows_that_moments_act_through_are_bounded(monkeypatch):
+    """As those of a view with more columns than second moments are held for."""
+    monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
+    rng = np.random.default_rng(5)
+    X = sp.random_array((60, 30), density=0.2, rng=rng, format="csr")
+    options: dict[str, Any] = {"objective": "representative", "calibration": "trace"}
+    found = certify_data({"words": X}, 4, **options)
+    chosen = select({"words": X}, 4, **options)
+    assert chosen.fair_score <= min(found.upper_bound, found.spectral_bound) + 1e-12

@@ -585,6 +585,8 @@ def _run_everything(data, recorder=None):
     shares = {"objective": "representative", "engine": recorder}
     picks = fairnepv.select(data, K, **shares)
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)
+    dense = np.random.default_rng(3).standard_normal((MANY, 4))  # which are looked at in float32
+    fairnepv.select({"v": dense}, K, effort="fast", **shares)
     with mock.patch.multiple(moments, WIDEST_MOMENTS=0, TARGETS=9, SAMPLE=9):  # as of wide views
         few = {name: x[:300] for name, x in data.items()}
         fairnepv.select(few, K, effort="fast", **shares)

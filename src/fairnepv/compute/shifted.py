@@ -38,6 +38,11 @@ class ShiftedRows:
         return HOST.add_product(products, left, right.T)  # once over what is dense
 
     @property
+    def nnz(self) -> int:
+        """Numbers that a product with a vector touches, of rows of the host."""
+        return int(self.rows.nnz + self.weights.size + self.means.size)
+
+    @property
     def T(self) -> ShiftedColumns:
         return ShiftedColumns(self)
 
