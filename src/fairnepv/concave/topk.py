@@ -136,11 +136,6 @@ class ConcavePoint:
     x: Floats
     slopes: tuple[Any, ...]  # by view, each a `Tangent`
 
-    @property
-    def fresh(self) -> bool:
-        """Whether this depends on x alone, and on no other point."""
-        return all(slope.fresh for slope in self.slopes)
-
     @functools.cached_property
     def view_values(self) -> Floats:
         return np.array([s.value for s in self.slopes]) / self.topk.divisor + self.topk.offsets
