@@ -42,6 +42,35 @@ def trace_normalized(Phi: Array) -> Array:
     return Phi * math.sqrt(len(Phi) / np.linalg.norm(Phi, "fro") ** 2)
 
 
+def neutral(Phi: Array, gone: Subset, center: bool) -> Array:
+    """Unit rows of a view that some rows lack: less the mean of the others, if it is centred, and
+    zeros for those."""
+    there = [i for i in range(len(Phi)) if i not in gone]
+    rows = np.zeros_like(Phi)
+    for i in there:
+        row = Phi[i] - sum(Phi[j] for j in there) / len(there) if center else Phi[i]
+        rows[i] = row / np.sqrt(row @ row)
+    return rows
+
+
+def near_duplicates(Phis: Sequence[Array], threshold: float, within: str) -> list[int]:
+    """For every row the lowest that it is linked to by pairs of a cosine of at least `threshold`,
+    in all views or in any."""
+    n, chosen = len(Phis[0]), all if within == "all" else any
+    Ks = [Phi @ Phi.T for Phi in Phis]
+    pairs = [
+        (i, j)
+        for i in range(n)
+        for j in range(n)
+        if chosen(cosine(K, i, j) >= threshold for K in Ks)
+    ]
+    lowest = list(range(n))
+    for _ in range(n):  # a chain of rows has no more links
+        for i, j in pairs:
+            lowest[i] = lowest[j] = min(lowest[i], lowest[j])
+    return lowest
+
+
 def kernel(Phi: Array, eps: float, quality: Array | None = None) -> Array:
     """L = diag(sqrt q) Phi Phi^T diag(sqrt q) + eps I (Assumption 1; q as in Appendix C)."""
     n = len(Phi)
@@ -878,3 +907,11 @@ def largest_by_lagrange(
             x = max(least, -a / (2 * b))
             value += -a * x - b * x * x
     return value
+
+
+def principal_components(Phi: Array, count: int = 2) -> tuple[Array, Array]:
+    """(n, count) coordinates of rows about their mean along the directions of largest variance, and
+    the share of all variance along each."""
+    centred_rows = Phi - Phi.mean(axis=0)
+    U, singular, _ = np.linalg.svd(centred_rows, full_matrices=False)
+    return U[:, :count] * singular[:count], singular[:count] ** 2 / (singular**2).sum()

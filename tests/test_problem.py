@@ -327,9 +327,9 @@ def test_every_purpose_has_its_own_generator():
 def test_streams_keep_their_numbers():
     """Or every selection of an earlier version would come out otherwise."""
     names = ["RANDOM_START", "CURVATURE", "TENURE", "RANDOM_BASELINE", "KDPP_BASELINE"]
-    names += ["RELAXED_SAMPLE", "COVERAGE", "FILLED", "SPECTRUM", "LOT"]
+    names += ["RELAXED_SAMPLE", "COVERAGE", "FILLED", "SPECTRUM", "LOT", "MAP"]
     assert [(stream.name, stream.value) for stream in Stream] == [
-        *zip(names, range(10), strict=True)
+        *zip(names, range(11), strict=True)
     ]
     assert _problem().rng(Stream.TENURE, 3).random() == _problem().rng(2, 3).random()
 

@@ -16,13 +16,15 @@ from fairnepv.signatures import Option, options_of
 
 EFFORTS = ("fast", "balanced", "thorough")
 STARTS = ("spectral", "random", "sketch")  # of a relaxation, by name
+MISSING = ("refuse", "drop", "neutral")  # rows that lack a view
+ALIGNED = ("same", "inner")  # ids of the views
 CALIBRATIONS = ("unit-diagonal", "trace", "none", "efficiency")
+DIVERSE, REPRESENTATIVE = "diverse", "representative"
 # What the picks are for, and the defaults that depend on it: an option that is None has these.
 OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
-    "diverse": {"tau": 0.05, "eps": 0.1, "center": False},
-    "representative": {"tau": 0.02, "eps": 1.0, "center": True},
+    DIVERSE: {"tau": 0.05, "eps": 0.1, "center": False},
+    REPRESENTATIVE: {"tau": 0.02, "eps": 1.0, "center": True},
 }
-DIVERSE, REPRESENTATIVE = OBJECTIVES
 # What `relax` takes where these are None; a search has others (`methods/nepv.py`).
 RELAXING: Mapping[str, Any] = {"solver": "accelerated", "tol": 1e-6}
 SHARE = 0.1  # of the rows that a FairSelector keeps
@@ -34,7 +36,8 @@ _TEXTS = """
 objective: What are the picks for? diverse: to audit, to test, to find rare things;
     representative: to train on or to label. -- Scores of diverse picks are volumes, in nats per
     item; of representative ones the share of a view's variance over the pool that they explain.
-views: Columns by view name, if data is one (n, p) array.
+views: Columns by view name: numbers of those of one (n, p) array, or names of those of a table. --
+    As in {{'text': 'text_emb', 'audit': ['age', 'income']}}.
 tau: Soft-min temperature; {tau}. -- As it falls, F_tau approaches the worst view's score.
 eps: Ridge, common or by view; {eps}.
 center: Take the mean of all rows off every row of a view, before it is calibrated; {center}. --
@@ -57,7 +60,14 @@ quotas: How many of a group. -- By label a number or (least, most) with None for
     'proportional' for all of them, which is the default.
 floors: The least score that a view must keep; a share for representative.
 random_state: Random state.
-ids: Row ids. -- (n,), or by view name, and then the views are aligned by them.
+ids: Row ids. -- (n,), or by view name, and then the views are aligned by them. Of a table, the name
+    of their column.
+align: same, or inner, where views have different ids: rows that some view lacks are left out. --
+    With ids by view.
+missing: What becomes of rows that lack a view (null or NaN): refuse, drop (they are left out) or
+    neutral (they add nothing in that view). -- Rows keep their numbers (docs/tables.md).
+deduplicate: Of rows that are closer than this cosine in every view only the lowest may be chosen,
+    such as 0.98. -- Or those of include; `near_duplicates` shows the groups.
 effort: How hard to search; fast makes no swaps, with nepv neither. -- 'fast' (fair greedy),
     'balanced' (also tabu search and swaps, about a second and some hundred products) or 'thorough'
     (more of each, and more starts).
@@ -72,7 +82,9 @@ time_limit: Seconds for the whole call; the best found until then is returned. -
     bound gets at most 40% of what is left when it begins, the search the rest. With a checkpoint
     only new work counts (docs/engines.md).
 strict: Raise NumericalError unless the run ended well.
-progress: Called with a `Step` after every step of every stage.
+progress: Show the running stage and the time left. -- True shows a bar in a terminal or a
+    notebook, False none, None one that appears after two seconds in interactive use; or a function
+    that is called with a `Step` after every step of every stage.
 certify: Also prove a bound. -- On what any k items could score.
 target_efficiency: Stop once so much of the best possible is certain, such as 0.95.
 node_limit: Most nodes of method exact. -- The best so far and the gap proven by then are
@@ -116,6 +128,7 @@ class Scale(TypedDict, total=False):
     center: Annotated[bool | None, Option(None, checks.optional(checks.check_flag))]
     calibration: Annotated[Any, Option("unit-diagonal")]
     quality: Annotated[Any, Option(None)]
+    missing: Annotated[str, Option("refuse", checks.one_of(*MISSING))]
     priorities: Annotated[ByView | None, Option(None)]
     engine: Annotated[Any, Option(None)]  # an `Engine`, which rooms above this one know
 
@@ -126,6 +139,7 @@ class Rules(TypedDict, total=False):
     include: Annotated[Any, Option(None)]
     include_counts: Annotated[bool, Option(True, checks.check_flag)]
     exclude: Annotated[Any, Option(None)]
+    deduplicate: Annotated[float | None, Option(None, checks.optional(checks.check_share))]
     groups: Annotated[Any, Option(None)]
     quotas: Annotated[Any, Option(None)]
     floors: Annotated[ByView | None, Option(None)]
@@ -134,6 +148,7 @@ class Rules(TypedDict, total=False):
 
 class Ids(TypedDict, total=False):
     ids: Annotated[Any, Option(None)]
+    align: Annotated[str, Option("same", checks.one_of(*ALIGNED))]
 
 
 class Relaxing(TypedDict, total=False):
@@ -172,7 +187,7 @@ class Strict(TypedDict, total=False):
 
 
 class Listened(TypedDict, total=False):
-    progress: Annotated[Callable[[Any], None] | None, Option(None)]
+    progress: Annotated[Callable[[Any], None] | bool | None, Option(None)]
 
 
 class Search(Scale, Rules, Budget, Bound, Timed, Strict, total=False):

@@ -41,6 +41,7 @@ class Stream(IntEnum):
     FILLED = 7  # rows of a set that was cut short
     SPECTRUM = 8  # vectors that eigenvalues of a wide view are bounded by, by view
     LOT = 9  # sets that a score is held against, by draw
+    MAP = 10  # rows that the axes of a map are found from, and the rows that it shows
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,16 @@ class Means:
 
 
 @dataclass(frozen=True)
+class Intake:
+    """What was done with rows on the way in: what became of those that lack a view, and which may
+    not be chosen for that or for being like another."""
+
+    missing: str = default("missing")
+    deduplicate: float | None = None
+    ruled_out: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+@dataclass(frozen=True)
 class Problem:
     """The pool is calibrated already; `calibration` says how, so that it can be done again."""
 
@@ -81,6 +92,7 @@ class Problem:
     floors: Floats | None = None  # (M,) least d_q, -inf where there is none; None: none at all
     means: Means = field(default_factory=Means)
     utility: str = DEFAULT_UTILITY  # what a view is asked for, by its name in `objective`
+    intake: Intake = field(default_factory=Intake)
 
     def __post_init__(self) -> None:
         self.constraints.check(self.pool.n, self.k)
@@ -137,29 +149,6 @@ class Problem:
     def work(self) -> float:
         """Multiply-adds of one product of all features with k vectors: the unit of all passes."""
         return float(self.pool.stored) * self.k
-
-
-def calibrated(pool: Pool, calibration: Calibration, utility: str = DEFAULT_UTILITY) -> Pool:
-    """The pool as a utility is asked about it. Quality makes rows longer for the diverse one; for
-    the representative one it says how much there is to be explained of each."""
-    if utility == DEFAULT_UTILITY:
-        return calibration.apply(pool)
-    bare = calibration.apply(replace(pool, quality=None))
-    return replace(with_moments(bare, pool.quality), quality=pool.quality)
-
-
-def with_weighed_rows(problem: Problem) -> Problem:
-    """The problem that frames are asked about. Where quality w says how much there is to be
-    explained of a row, K becomes diag(sqrt w) K diag(sqrt w), and its trace that of the moments;
-    for the diverse utility calibration has done so already."""
-    pool = problem.pool
-    if problem.utility == DEFAULT_UTILITY or pool.quality is None:
-        return problem
-    views = []
-    for name, view in pool.items():
-        root = np.sqrt(pool.quality[name])
-        views.append(view.scaled(root if view.scale is None else view.scale * root, view.offset))
-    return replace(problem, pool=pool.with_views(pool.names, tuple(views)))
 
 
 def check_k(k: Any, n: int) -> int:

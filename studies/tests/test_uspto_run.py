@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pytest
+import scipy.sparse as sp
 from corpora import add_features, make_corpus, write_view
 
 import fairnepv
@@ -605,6 +606,41 @@ def test_the_shift_is_chosen_on_the_items_that_validate(folder, command):
         list(verify(folder / "published", corpus))
 
 
+def test_no_shift_is_chosen_by_rows_that_do_not_validate(folder):
+    """Neither by those that test nor by those that are selected from: here others stand there."""
+    corpus, knobs = Corpus.open(folder), {"max_steps": 4, "tune_shift": True}
+    before = make_settings(open_pool(corpus), [4, 12], **knobs)
+    kept = np.zeros(len(read_view(corpus, "text")[0].indptr) - 1, dtype=bool)
+    kept[read_split(corpus).validation] = True
+    for view in ("text", "vision"):
+        rows = read_view(corpus, view)[0]
+        dense = rows.toarray() if hasattr(rows, "toarray") else np.array(rows)
+        dense[~kept] = np.abs(np.random.default_rng(0).standard_normal(dense[~kept].shape))
+        write_view(corpus, view, sp.csr_array(dense) if hasattr(rows, "toarray") else dense)
+    after = make_settings(open_pool(corpus), [4, 12], **knobs)
+    assert after.features != before.features
+    assert after.shifts == before.shifts
+    assert after.nepv == before.nepv
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("moment", ["settings.json", "done/k3-nepv"])
+def test_a_stopped_run_goes_on_with_the_shift_that_it_has_chosen(folder, tmp_path, moment):
+    """Killed once the choice is written, and once the first selection has been made by it."""
+    whole = shutil.copytree(folder, tmp_path / "whole")
+    line = "uspto run {} --k 3,12 --methods nepv,random --seeds 2 --max-steps 4 --tune-shift"
+    killed = [sys.executable, "-c", STOPPED, moment, "1", str(int(signal.SIGKILL))]
+    stopped = [*killed, *line.format(folder).split()]
+    assert subprocess.run(stopped, check=False, capture_output=True).returncode == -9
+    chosen = json.loads((folder / "runs" / "main" / "settings.json").read_text())["shifts"]
+    assert set(chosen) == {"3", "12"}
+    for corpus in (folder, whole):
+        go_on = [*FAIRNEPV, *line.format(corpus).split()]
+        subprocess.run(go_on, check=True, capture_output=True)
+    assert Run.open(Corpus.open(folder), "main").settings.shifts == chosen
+    assert contents(folder / "runs" / "main") == contents(whole / "runs" / "main")
+
+
 @pytest.mark.parametrize(
     ("knobs", "said"),
     [
@@ -749,4 +785,5 @@ def test_a_state_that_cannot_be_believed_costs_only_itself(tmp_path, monkeypatch
         monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
     [result] = carry_out(run, pool).results
     expected = fairnepv.select(pool.views, 3, method="greedy", effort="fast")
+    assert not run.unfinished.exists()  # nothing is left of it, once all is done
     assert result.rows == pool.rows[expected.indices].tolist()

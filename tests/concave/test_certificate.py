@@ -20,7 +20,8 @@ from fairnepv import DiagonalView, KernelView, Status
 from fairnepv.concave import Dual, ViewDual, certify, check_proof, costs, price, view_bound
 from fairnepv.concave import bounds as bounds_module
 from fairnepv.concave import concave as concave_module
-from fairnepv.concave.concave import Concave, ConcaveState
+from fairnepv.concave.concave import Concave
+from fairnepv.concave.state import ConcaveState
 from fairnepv.concave.topk import TopK
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.objective import entropy_price

@@ -19,7 +19,7 @@ from fairnepv.concave.topk import TopK, price_candidates
 from fairnepv.loop import run
 from fairnepv.objective import UTILITIES, subset_merit, subset_scores
 from fairnepv.objective.explained_bound import HeldVariance, VarianceDual, VarianceSlope
-from fairnepv.problem import Constraints, Problem, calibrated
+from fairnepv.problem import Constraints, Problem
 from fairnepv.search.enumeration import enumerate_subsets
 from fairnepv.search.exact import Exact
 from fairnepv.views import moments
@@ -118,7 +118,7 @@ def features(seed: int = 0) -> dict[str, np.ndarray]:
 
 def posed(data: dict[str, np.ndarray]) -> Problem:
     none, raw = Calibration("none"), Pool.of(data, eps=EPS)
-    pool = calibrated(raw, none, "representative")
+    pool = UTILITIES["representative"].asked_about(raw, none)
     return Problem(pool, K, TAU, none, utility="representative")
 
 

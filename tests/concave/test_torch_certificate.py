@@ -9,7 +9,8 @@ import fairnepv
 from fairnepv.api.inputs import pose
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave import costs, proof_arrays, read_proof
-from fairnepv.concave.concave import Concave, ConcaveState
+from fairnepv.concave.concave import Concave
+from fairnepv.concave.state import ConcaveState
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import HeldRows
 from fairnepv.objective.logdet import LogDet

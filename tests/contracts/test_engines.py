@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import fairnepv
 from cases import random_views
 from fairnepv import InputError, LocalEngine, Pool
+from fairnepv.api import duplicates
 from fairnepv.compute import (
     Engine,
     block_threads,
@@ -42,6 +43,7 @@ from fairnepv.compute import (
 )
 from fairnepv.concave import spectral
 from fairnepv.concave.concave import Concave
+from fairnepv.insight import plane
 from fairnepv.io.rows import HeldRows
 from fairnepv.loop import run
 from fairnepv.problem import Problem
@@ -582,6 +584,10 @@ def _run_everything(data, recorder=None):
     fairnepv.explain(picks)
     fairnepv.typicality(data, sample=20, engine=recorder)
     fairnepv.local_features(data, landmarks=20, engine=recorder)
+    with mock.patch.object(duplicates, "_AT_ONCE", 20):
+        fairnepv.near_duplicates({n: x[:200] for n, x in data.items()}, 0.9, engine=recorder)
+    with mock.patch.object(plane, "LANDMARKS", 20):
+        plane.planes(picks.problem, picks.indices)
     shares = {"objective": "representative", "engine": recorder}
     picks = fairnepv.select(data, K, **shares)
     fairnepv.verify_bound(data, picks.certificate, engine=recorder)

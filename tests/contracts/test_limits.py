@@ -22,7 +22,7 @@ from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
 from fairnepv.objective import StiefelObjective, subset_scores
 from fairnepv.objective.subsets import subset_gains
-from fairnepv.search import enumeration
+from fairnepv.search import begins_at_once, enumeration
 from fairnepv.search.exact import Tree
 from fairnepv.views import dense
 from fairnepv.views.sum import SumView
@@ -276,3 +276,22 @@ def test_on_a_clock_on_the_wall(method, limit):
     found = fairnepv.select(data, 50, method=method, time_limit=limit)
     assert time.monotonic() - began <= limit + 2 * max(0.3, 0.1 * limit)
     assert len(set(found.indices.tolist())) == 50
+
+
+@pytest.mark.parametrize("method", ["nepv", "greedy", "auto"])
+def test_where_greedy_cannot_begin_in_a_moment_a_lot_is_drawn(method, products, monkeypatch):
+    """Second norms of wide views take as long as many products: these are not made after time."""
+    monkeypatch.setitem(begins_at_once.__globals__, "_AT_ONCE", 0.0)
+    call = functools.partial(fairnepv.select, rows(), K, method=method, certify=False)
+    ask = functools.partial(call, objective="representative", engine=LocalEngine(block_rows=15))
+    begun, lots = 0, 0
+    for limit in range(1, 12):
+        result = products.of(functools.partial(ask, time_limit=float(limit)), limit)
+        assert products.late <= AFTER
+        if isinstance(result, TimeLimitError):
+            continue
+        begun += 1
+        assert len(set(result.indices)) == K
+        lots += any("drawn by lot" in note and "before method" in note for note in result.notes)
+    assert begun
+    assert lots

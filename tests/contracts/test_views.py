@@ -520,6 +520,16 @@ def test_a_coarse_cross_is_within_its_error(given_view):
     assert (np.abs(coarse - given_view.K[:, ROWS]) <= view.coarse_error * lengths + slack).all()
 
 
+@pytest.mark.sample
+def test_a_look_along_directions_is_within_its_error(given_view):
+    """Beside the longest row, whatever rows as they came were before a mean was taken off."""
+    view = given_view.view.as_features()
+    block, columns = view.block(0, N), np.random.default_rng(5).standard_normal((view.p, 6))
+    exact, coarse = block.onto(columns), block.onto(columns, True)
+    longest = np.sqrt(view.squared_norms.max()) * np.linalg.norm(columns, axis=0)
+    assert (np.abs(coarse - exact) <= view.look_error * longest + 1e-12 * longest).all()
+
+
 @pytest.mark.parametrize("coarse", [False, True])
 def test_scales_may_be_multiplied_in_later(given_view, coarse):
     view = given_view.view

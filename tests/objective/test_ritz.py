@@ -8,9 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 import reference
+from fairnepv.compute import HOST
 from fairnepv.concave import concave as concave_module
 from fairnepv.concave import costs
-from fairnepv.concave.concave import Concave, ConcaveState
+from fairnepv.concave.concave import Concave
+from fairnepv.concave.state import ConcaveState, HeldOrigin, Origin
 from fairnepv.concave.topk import TopK, climb
 from fairnepv.loop import Budget, pack, run, unpack
 from fairnepv.objective import HeldRows, majorant, ritz
@@ -59,16 +61,15 @@ def points(seed: int, m: int = 160) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_rough_value_is_above_the_exact_one_and_hardly(seed, form, small):
     Phi = unit_rows(seed) if form != "features" else unit_rows(seed, m=400, p=160)
-    near = None
+    basis = None
     for x in points(seed, len(Phi)):
-        rough = gamma(held(Phi, form), x, K, near=near)
+        rough = gamma(held(Phi, form), x, K, basis=basis)
         exact = K * reference.gamma(Phi, EPS, x, K)
-        assert rough.fresh == (near is None)
         assert rough.basis.shape[1] < K + ritz.SPARE  # not all of them were computed
         assert -1e-6 * K <= rough.value - exact <= ROUGH * K
         prices = reference.gamma_gradient(Phi, EPS, x, K)
         np.testing.assert_allclose(rough.prices, prices, atol=0.05)
-        near = rough
+        basis = rough.basis
 
 
 @pytest.mark.parametrize("form", ["kernel", "sparse"])
@@ -148,10 +149,9 @@ def test_a_rough_solver_ends_where_an_exact_one_does(growing, monkeypatch):
     warm = []
     real = majorant.Slope.at.__func__  # type: ignore[attr-defined]
 
-    def at(cls, *given, **named):
-        slope = real(cls, *given, **named)
-        warm.append(not slope.fresh)
-        return slope
+    def at(cls, rows, x, k, each, basis=None):
+        warm.append(basis is not None)
+        return real(cls, rows, x, k, each, basis)
 
     monkeypatch.setattr(majorant.Slope, "at", classmethod(at))
     found = [run(Concave(rough_problem(), gap=1e-3)).state]
@@ -163,20 +163,37 @@ def test_a_rough_solver_ends_where_an_exact_one_does(growing, monkeypatch):
         assert abs(one.bound - other.bound) <= 1e-3
 
 
-def test_a_point_made_again_keeps_what_was_factored(small):
-    """It is the point of its x alone, to the last bit, though only one view is computed anew."""
+def test_a_point_is_made_again_from_what_a_state_holds(small):
+    """To the last bit; and vectors of other rows are only a start where they are as long."""
     views = (
         held(unit_rows(0), "sparse"),
         held(unit_rows(1, p=40, density=0.5), "features", rough=0.0),
     )
     topk = TopK(views, np.zeros(2), 0.05, K, K, Constraints())
-    weights = np.array([0.5, 0.5])
-    near = climb(topk.at(topk.start(), weights=weights), 1.0, 1e-4, 5).point
-    assert not near.slopes[0].fresh
-    again, alone = topk.again(near, weights), topk.at(near.x, weights=weights)
-    assert again.slopes[1] is near.slopes[1]
-    assert (again.value, again.prices.tolist()) == (alone.value, alone.prices.tolist())
-    assert topk.again(again, weights).prices.tolist() == alone.prices.tolist()
+    begin = Origin(np.array([0.5, 0.5]), (None, None))
+    point = climb(topk.at(topk.start(), begin), 1.0, 1e-4, 5).point
+    kept = HeldOrigin.of(point.origin, [view.place for view in views])
+    assert kept.vectors.dtype == np.float32
+    assert kept.shapes[0, 1] > 0
+    again = topk.at(point.x, kept.beside(views))
+    assert (again.value, again.prices.tolist()) == (point.value, point.prices.tolist())
+    alone = topk.at(point.x, begin)
+    assert alone.prices.tolist() != point.prices.tolist()  # so that it matters
+    fewer = tuple(view.take(np.arange(100)) if view.features is None else view for view in views)
+    assert kept.beside(fewer).bases[0] is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_columns_become_orthonormal_however_dependent_they_are(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 30)) * 10.0 ** rng.uniform(-3, 3, size=30)
+    X[:, 5] = X[:, 4] * (1.0 + 10.0 ** -rng.uniform(0, 9))
+    X[:, 6] = 0.0 if seed % 2 else X[:, 7] + 10.0 ** -rng.uniform(0, 9) * X[:, 8]
+    X = X.astype(np.float32)
+    Q = ritz._orthonormal(X, HOST)
+    assert Q.dtype == np.float32
+    np.testing.assert_allclose(Q.T @ Q, np.eye(30), atol=1e-5)
+    np.testing.assert_allclose(Q @ (Q.T @ X), X, atol=1e-4 * abs(X).max())
 
 
 # --- views that hardly weigh ----------------------------------------------------------------------

@@ -413,6 +413,25 @@ def test_compare_takes_a_limit_too():
         fairnepv.compare(rows(), 5, memory_limit=1000)
 
 
+def test_what_a_comparison_is_foretold_has_tabu_search_for_the_default_alone(monkeypatch):
+    """Its rivals are refined by one-swaps: a limit that those keep to leaves all of them in."""
+    seen = {}
+
+    def noting(posed, plans, **options):
+        forecast = foresee(posed, plans, **options)
+        if len(plans) == 1:
+            seen[plans[0].method] = [stage.name for stage in forecast.stages]
+        return forecast
+
+    monkeypatch.setattr("fairnepv.api.plan.foresee", noting)
+    data = rows(200)
+    fairnepv.compare(data, 5, memory_limit="4GiB", time_limit=20)
+    assert {"averaged", "concatenated", "fixed-weight"} <= set(seen)
+    assert not any("tabu" in stages for stages in seen.values())
+    fairnepv.plan(data, 5, method="averaged")
+    assert "tabu" in seen["averaged"]  # which searches so where nobody is compared
+
+
 # --- The command ----------------------------------------------------------------------------------
 
 

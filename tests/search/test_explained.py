@@ -20,13 +20,13 @@ from fairnepv.loop import Context, run
 from fairnepv.objective import Standing, subset_gains, subset_merit, subset_scores
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Greedy, greedy, refine
-from fairnepv.search.arena import ExplainedArena, held_kernels
+from fairnepv.search.arena import ExplainedArena
 from fairnepv.search.explained import frontier as frontiers
 from fairnepv.search.explained import swaps
 from fairnepv.search.explained.frontier import ExplainedFrontier
 from fairnepv.search.explained.local import ExplainedLocal
-from fairnepv.search.explained.runners import Runners
 from fairnepv.search.explained.swaps import ExplainedSet, best_swaps
+from fairnepv.search.ties import coarse_error
 from fairnepv.views import moments
 from fairnepv.views.moments import second_norms, with_moments
 from search_problems import examples, indices, pose
@@ -179,9 +179,9 @@ def test_a_device_says_that_a_score_is_not_a_number():
     there = replace(problem, pool=problem.pool.settled(torch_engine))
     frontier = ExplainedFrontier(there, partial(Standing.of, there), indices())
     frontier.totals = frontier.totals * np.nan
-    runners = Runners(there.pool, frontier.trails, np.arange(18), 0)
+    runners = frontier._runners(there.pool, np.arange(18))
     with pytest.raises(np.linalg.LinAlgError, match="not a number"):
-        list(frontier._run(runners, 3))
+        frontier._run(runners, 3)
 
 
 def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
@@ -198,7 +198,7 @@ def test_what_is_known_of_rows_is_the_same_however_it_came_about(monkeypatch):
         rebuilt = ExplainedFrontier(problem, judge, grown.indices, coarse=False)
         np.testing.assert_allclose(grown.gains(), rebuilt.gains(), rtol=1e-4, atol=1e-7)
     rebuilt = ExplainedFrontier(problem, judge, grown.indices)
-    rebuilt._look_closer_than(0.0)
+    rebuilt._look_closer_than(0.0, np.ones(len(rebuilt.totals)))
     exact = ExplainedFrontier(problem, judge, grown.indices, coarse=False)
     np.testing.assert_allclose(rebuilt.gains(), exact.gains(), rtol=1e-9)
     assert rebuilt.best_addition() == grown.best_addition()
@@ -275,7 +275,9 @@ def test_gains_of_all_swaps(seed, storage):
 def test_an_arena_stays_what_it_would_be_made_anew():
     views, eps = views_of(1, n=30), (0.5, 1.0)
     problem = posed(views, 6, eps, np.linspace(0.5, 2.0, 30))
-    arena = ExplainedArena(problem, held_kernels(problem), indices(3, 9, 1, 22, 28, 17))
+    arena = ExplainedArena(
+        problem, ExplainedArena.held_kernels(problem), indices(3, 9, 1, 22, 28, 17)
+    )
     rng = np.random.default_rng(0)
     for _ in range(20):
         move = arena.best_swap(rng.random(30) < 0.3, np.zeros(6, dtype=bool))
@@ -367,3 +369,49 @@ def test_alike_rows_are_enumerated_at_a_ridge_that_vanishes():
     best = fairnepv.exhaustive({"v": X}, 3, **posed)
     assert best.scores["v"] == pytest.approx(1.0)
     assert {row // 2 for row in best.indices.tolist()} == {0, 1, 2}
+
+
+def hostile(seed: int) -> dict[str, Any]:
+    """Sparse rows beside dense ones: doubled, tied, apart by 1e-6, long means, of any scale."""
+    rng = np.random.default_rng([17, seed])
+    n, p = int(rng.integers(150, 600)), int(rng.choice([6, 20, 200, 3000]))
+    X = sp.random_array((n, p), density=min(1.0, rng.choice([2, 8, 30]) / p), rng=rng).tolil()
+    X[:, 0] = rng.choice([0.0, 1.0, 30.0])  # common to all: most of the mean
+    X[np.arange(n), rng.integers(1, p, n)] = rng.random(n) + 0.5
+    X = X.tocsr()
+    kind = seed % 4
+    if kind == 0:  # every row five times
+        X = X[np.arange(n) % max(1, n // 5)]
+    if kind == 1:  # and a little apart
+        X = X[np.arange(n) % max(1, n // 5)]
+        X.data *= 1.0 + 1e-6 * rng.random(len(X.data))
+    if kind == 2:  # rows of ones, many of which are tied
+        X.data[:] = 1.0
+    scale = 10.0 ** rng.integers(-3, 4)
+    D = rng.standard_normal((n, 12)) @ rng.standard_normal((12, 24))
+    D = D[np.arange(n) % max(1, n // 5)] if kind < 2 else D
+    views = {"sparse": sp.csr_array(X * scale), "dense": np.float32(D)}
+    return views if seed % 3 else {"sparse": views["sparse"]}
+
+
+@pytest.mark.sample(24)
+@pytest.mark.parametrize("seed", range(120))
+def test_what_float32_sees_of_sparse_rows_decides_nothing(seed, monkeypatch):
+    """The items of looks in float64, whether or not rows are centred."""
+    rng, data = np.random.default_rng(seed), hostile(seed)
+    options = {**ALONE, "center": bool(seed % 2), "tau": float(rng.choice([0.005, 0.02, 0.3]))}
+    options |= {"calibration": str(rng.choice(["trace", "unit-diagonal"]))}
+    options |= {"eps": float(10.0 ** rng.uniform(-3, 1))}
+    seen = []
+
+    def noted(problem, **of):
+        seen.append(coarse_error(problem, **of))
+        return seen[-1]
+
+    monkeypatch.setattr(frontiers, "FEW", (120, 30))
+    monkeypatch.setattr(frontiers, "coarse_error", noted)
+    coarse = fairnepv.select(data, 15, **options)
+    monkeypatch.setattr(frontiers, "coarse_error", lambda problem, **_: np.inf)
+    exact = fairnepv.select(data, 15, **options)
+    assert seen
+    assert coarse.indices.tolist() == exact.indices.tolist()

@@ -18,7 +18,7 @@ from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
 from fairnepv.search import ladders as ladders_module
-from fairnepv.search import table as table_module
+from fairnepv.search import ties as ties_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
@@ -221,7 +221,7 @@ def test_a_table_of_just_the_largest_size_is_kept():
 
 @pytest.fixture
 def any_size_in_float32(monkeypatch):
-    monkeypatch.setattr(table_module, "_LITTLE_WORK", 0.0)
+    monkeypatch.setattr(ties_module, "_LITTLE_WORK", 0.0)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4])
@@ -272,7 +272,7 @@ def test_a_look_in_float32_leads_to_the_same_swaps(seed):
     looks: dict[tuple[float, bool, float], object] = {}
     for work in (np.inf, 0.0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(table_module, "_LITTLE_WORK", work)
+            patch.setattr(ties_module, "_LITTLE_WORK", work)
             for keep in (True, False):
                 table = SwapTable.of(subset, keep=keep)
                 assert table.source.coarse == (work == 0.0)
@@ -289,7 +289,7 @@ def test_a_search_in_float32_ends_where_one_in_float64_does(seed, any_size_in_fl
     views = cases.random_views(rng, 80, [10, 14])
     problem, start = pose(views, 9, 0.1, [0.3, 0.5]), rng.permutation(80)[:9]
     coarse = run(LocalSearch(problem, start))
-    monkeypatch.setattr(table_module, "_LITTLE_WORK", np.inf)
+    monkeypatch.setattr(ties_module, "_LITTLE_WORK", np.inf)
     exact = run(LocalSearch(problem, start))
     assert coarse.state.indices.tolist() == exact.state.indices.tolist()
     assert coarse.status is exact.status is Status.LOCAL_OPTIMUM

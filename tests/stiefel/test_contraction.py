@@ -12,7 +12,7 @@ from fairnepv.loop import Step
 from fairnepv.report import relaxation_summary
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.contraction import Theorem2, observed_rate
-from fairnepv.stiefel.coordinates import Ambient
+from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from frame_problems import kernels_of, problem_of
 
 SEVERAL = [
@@ -59,13 +59,49 @@ def test_C_is_a_lipschitz_constant_and_not_far_from_the_least(case):
     assert max(seen) >= theory.C / case.k**0.5 * (1 - 1e-3)
 
 
+def random_case(M: int, seed: int) -> Case:
+    rng = np.random.default_rng([M, seed])
+    n, k = int(rng.integers(8, 13)), int(rng.integers(2, 4))
+    views = cases.random_views(rng, n, rng.integers(k + 1, 7, M).tolist())
+    eps = tuple((10.0 ** rng.uniform(-2, 0, M)).tolist())
+    return Case(f"{M} views", views, k, float(rng.choice([0.05, 0.3, 2.0])), eps)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("M", [1, 2, 3])
+def test_the_numbers_of_the_theorem_are_those_of_a_dense_twin(M, seed, shift):
+    """delta: the gap between the k-th and the next eigenvalue of H, formed; C: delta times the norm
+    of the derivative of the literal step; what suffices: by Davis and Kahan from these."""
+    case = random_case(M, seed)
+    found, Ls = maximum(case), kernels_of(case)
+    sigma = shift / case.k
+    theory = Theorem2.at((found.curvature, found.least_curvature), case.k, 1.0, sigma)
+    lam = np.linalg.eigvalsh(reference.H(Ls, found.basis, case.tau, sigma))[::-1]
+    delta = lam[case.k - 1] - lam[case.k]
+    assert theory.delta == pytest.approx(delta, rel=1e-6)
+    J = reference.scf_jacobian(Ls, found.basis, case.tau, 1.0, sigma)
+    C = delta * np.linalg.norm(J, 2)
+    assert pytest.approx(C, rel=1e-4) == theory.C
+    assert theory.sufficient == pytest.approx(delta / (2 * case.k**0.5), rel=1e-6)
+    tangents = reference.tangent_basis(found.basis)
+    seen = [reference.sensitivity(Ls, found.basis, case.tau, sigma, x) for x in tangents]
+    assert max(seen) <= theory.C * (1 + 1e-3)
+    assert theory.rate == pytest.approx(np.abs(np.linalg.eigvals(J)).max(), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [Ambient, Reduced, Spanned])
 @pytest.mark.parametrize("case", SEVERAL[:3], ids=lambda case: case.name)
-def test_predicted_and_observed_rates_agree_near_a_fixed_point(case):
+def test_predicted_and_observed_rates_agree_near_a_fixed_point(case, kind):
     """Whichever variants contract there reach it at the rate that Theorem 2's quantities say, and
-    those that do not go away."""
+    those that do not go away. Within the joint range of the views, as all coordinates hold that;
+    rates are those of n dimensions, where the step leads back from the rest of them at once."""
     found = maximum(case)
     problem, both = problem_of(case), (found.curvature, found.least_curvature)
-    push = cases.random_frame(np.random.default_rng(1), problem.n, case.k)
+    Phi = np.hstack(case.views)
+    U, s, _ = np.linalg.svd(Phi, full_matrices=False)
+    U = U[:, s > 1e-9 * s[0]]
+    push = U @ (U.T @ cases.random_frame(np.random.default_rng(1), problem.n, case.k))
     V0 = reference.polar(found.basis + 1e-4 * push)
     seen = 0
     for name, (alpha, shift) in zip(
@@ -77,7 +113,7 @@ def test_predicted_and_observed_rates_agree_near_a_fixed_point(case):
         predicted = Theorem2.at(both, case.k, alpha, sigma).rate
         steps = 400 if predicted < 0.97 else 60
         solver = make_solver(name, k=case.k, tol=1e-10, max_steps=steps, **knobs)
-        run = relax(problem, solver, start=V0, coordinates=Ambient(problem.pool))
+        run = relax(problem, solver, start=V0, coordinates=kind(problem.pool))
         if predicted < 0.97:
             assert run.status is Status.CONVERGED
             assert run.theorem_2.rate == pytest.approx(predicted, rel=0.02)

@@ -13,8 +13,8 @@ from cases import Array, Case
 from fairnepv.errors import Status, UnsupportedError
 from fairnepv.loop import Context
 from fairnepv.methods import Nepv
-from fairnepv.objective import subset_scores
-from fairnepv.problem import Problem, calibrated
+from fairnepv.objective import UTILITIES, subset_scores
+from fairnepv.problem import Problem
 from fairnepv.stiefel import DUAL, SOLVERS, make_solver, relax
 from fairnepv.stiefel import eigen as eigen_module
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
@@ -31,7 +31,7 @@ def pose(views, k: int, tau: float, *, priorities=None, quality=None, engine=Non
     names = [f"view{q}" for q in range(len(views))]
     pool = Pool.of(dict(zip(names, views, strict=True)), eps=1.0, quality=quality, engine=engine)
     return Problem(
-        calibrated(pool, NONE, "representative"),
+        UTILITIES["representative"].asked_about(pool, NONE),
         k,
         tau,
         NONE,
@@ -194,7 +194,7 @@ def test_a_set_may_explain_more_than_any_frame():
     relaxed = relax(pose(views, 1, 0.05), make_solver(DUAL, k=1))
     assert relaxed.value == pytest.approx(0.5, abs=1e-6)
     pool = Pool.of(views, eps=1e-9)
-    problem = calibrated(pool, NONE, "representative")
+    problem = UTILITIES["representative"].asked_about(pool, NONE)
     np.testing.assert_allclose(subset_scores(problem, np.array([0]), "representative"), 1.0)
 
 

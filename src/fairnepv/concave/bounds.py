@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
-from fairnepv.concave.concave import Concave, ConcaveState, Start
+from fairnepv.concave.certificate import Certificate as Certificate
+from fairnepv.concave.concave import Concave, Start
 from fairnepv.concave.costs import evaluation_cost
 from fairnepv.concave.dual import Dual, price
 from fairnepv.concave.proof import Proof, best_apart, proven, proven_alone
 from fairnepv.concave.spectral import diagonal_bound, spectral_bounds
+from fairnepv.concave.state import ConcaveState
 from fairnepv.concave.terms import Terms
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import MOMENT, Context
@@ -30,37 +32,6 @@ _HARD = 0.01  # a temperature at which the soft-min is nearly the minimum
 _SOLVING = 0.7  # of the time for a bound, its solver, before what it has must be proven
 _JOINT = 0.4  # the same of the bound on all views, if those on each of them are still to come
 _TINY = np.finfo(np.float64).tiny
-
-
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """No k items that the constraints allow score above `upper_bound`.
-
-    It is the bound of the concave relaxation (docs/method.md#concave-bound), proven by the dual
-    variables in `proof`; the paper's spectral certificate stands beside it.
-    """
-
-    upper_bound: float
-    duality_gap: float  # how much of the bound a longer run could take away; inf: nobody knows
-    by_view: Mapping[str, float]  # no such k items bring this view alone above this
-    weights: Mapping[str, float]  # of the views in the proof; where they are large, views bind
-    spectral_bound: float  # on all frames [FairNEPv, appendix B]; or more, see `rules`
-    spectral: Mapping[str, float]  # U_{k,q}, or more where `rules` says 'trace'
-    diagonal: Mapping[str, float]  # Hadamard's bound, on sets of rows
-    ranks: Mapping[str, int | None]  # numerical rank; None where the eigenvalues are not known
-    rules: Mapping[str, str]  # 'spectral', or 'trace': eigenvalues bounded by their sum
-    status: Status
-    proof: Proof = field(repr=False)  # dual variables, by which anybody can check the bounds
-    support: Indices = field(repr=False)  # rows of the relaxed solution
-    relaxed: Floats = field(repr=False)  # its values there, from 0 to 1, summing to k
-    notes: tuple[str, ...] = ()
-    random_scores: tuple[float, ...] = ()  # F of sets drawn at random, if there was time for any
-
-    @property
-    def random_score(self) -> float | None:
-        """What lots reach: the mean of those scores."""
-        scores = self.random_scores
-        return sum(scores) / len(scores) if scores else None
 
 
 @dataclass(frozen=True, eq=False)

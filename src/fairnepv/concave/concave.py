@@ -9,7 +9,7 @@ of the solving may be done in float32.
 import contextlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -26,12 +26,13 @@ from fairnepv.concave.costs import (
     rows_are_cheap,
 )
 from fairnepv.concave.dual import Dual, Priced, price, row_prices
+from fairnepv.concave.state import ConcaveState, HeldOrigin, Origin
 from fairnepv.concave.topk import ConcavePoint, TopK, cap, climb
 from fairnepv.errors import Status
 from fairnepv.objective import utility_of
 from fairnepv.objective.held import LEAST_WEIGHT, one_by_one
 from fairnepv.objective.ritz import CRUDE
-from fairnepv.problem import DEFAULT_UTILITY, Mask, Problem, largest
+from fairnepv.problem import Mask, Problem, largest
 from fairnepv.views.base import Floats, Indices
 
 _WORTH_SHARING = 10.0  # an evaluation is worth threads at a tenth of the work of a pass that is
@@ -52,31 +53,6 @@ _BINS = 20  # of prices, for what x is usual at a price
 _FLATTENED = 0.1  # of x at the start: what another problem left at nothing must be able to grow
 
 Start = tuple[Indices, Floats]  # rows and their x, of the solution of a problem like this one
-
-
-@dataclass(frozen=True)
-class ConcaveState:
-    rows: Indices  # (m,) T, ascending
-    x: Floats  # (m,)
-    slope_x: Floats  # (m,) where the slopes were taken that priced the rows
-    value: float  # of the relaxation at x
-    bound: float  # the best so far; infinite before the first pass
-    best_rows: Indices  # whose dual variables say so
-    best_x: Floats
-    weights: Floats  # (M,) of the views at x: those that hardly matter are looked at less closely
-    slope_weights: Floats  # (M,) by which they were looked at for the slopes, and for the best ones
-    best_weights: Floats
-    proven: bool = False  # whether in float64
-    eta: float = 1.0
-    stuck: bool = False  # solved on T or hardly moving, and T cannot grow
-    slow: int = 0  # steps in a row that hardly closed the gap
-    passes: int = 0
-    evaluations: int = 0
-    spent: float = 0.0  # multiply-adds of them
-
-    @property
-    def gap(self) -> float:
-        return self.bound - self.value
 
 
 class Concave:
@@ -100,10 +76,9 @@ class Concave:
         self._start, self._budget = start, budget
         self._shifts = tuple(view.smallest_eigenvalue(margin=2.0) for view in problem.pool.views)
         self._held: tuple[Indices, TopK] | None = None
-        self._reached: ConcavePoint | None = None  # the last one, though made from others nearby
-        # What can be made again from a state: the point at its x; (x, prices) of the last pass;
-        # (x, dual variables, what they prove once that is known) of the best.
-        self._point: tuple[ConcavePoint, Floats] | None = None  # with the weights it was made by
+        # What can be made again from a state: points at its x and its slopes' x; (x, prices) of
+        # the last pass; (x, dual variables, what they prove once that is known) of the best.
+        self._points: tuple[ConcavePoint, ...] = ()
         self._priced: tuple[Floats, Priced] | None = None
         self._best: tuple[Floats, Dual, float | None] | None = None
         self._dtype: DTypeLike = np.float32 if _float32_suffices(problem, gap) else np.float64
@@ -117,42 +92,45 @@ class Concave:
         if self._rough and not is_cheap(self.problem, len(rows)):
             with self._threads(rows):
                 weights = topk.rough_weights(x)
-        value = self._at(rows, x, weights).value
-        return ConcaveState(rows, x, x, value, np.inf, rows, x, weights, weights, weights)
+        held = self._held_origin(Origin(weights, (None,) * len(weights)))
+        value = self._at(rows, x, held).value
+        return ConcaveState(rows, x, x, value, np.inf, rows, x, weights, *held, *held, *held)
 
     def step(self, state: ConcaveState) -> ConcaveState:
+        self._take_up(state)
         rows, x = self._grow(state)
         with self._threads(rows):
             wanted = self._precision(rows, state)
             one = evaluation_work(self.problem, len(rows), state.weights)
             most = min(_EVALUATIONS, max(1.0, (self._budget - state.spent) / one))
-            found = climb(self._at(rows, x, state.weights), state.eta, wanted, int(most))
-        self._reached = found.point
-        # What is priced can be made again from the state: no other point has a part in it.
-        tightest = self._at(rows, found.tightest.x, state.weights, found.tightest)
+            found = climb(self._begin(state, rows, x), state.eta, wanted, int(most))
+        reached, tightest = self._points = found.point, found.tightest
+        held = self._held_origin(tightest.origin)
         dual = self._dual_at(rows, tightest)
         priced = self._price(tightest, dual)
         better = priced.bound < state.bound
         if better:
             self._best = tightest.x, dual, priced.bound if self._dtype == np.float64 else None
-        value = self._value(rows, found.point, min(priced.bound, state.bound))
-        solved = tightest.bound - found.point.value <= _ENOUGH * self.gap
+        value = self._value(rows, reached, min(priced.bound, state.bound))
+        solved = tightest.bound - reached.value <= _ENOUGH * self.gap
         successor = ConcaveState(
             rows,
-            found.point.x,
+            reached.x,
             tightest.x,
             value,
             priced.bound if better else state.bound,
             rows if better else state.best_rows,
             tightest.x if better else state.best_x,
-            _still(state.weights, found.point.weights),
-            state.weights,
-            state.weights if better else state.best_weights,
+            _still(state.weights, reached.weights),
+            *(held if tightest is reached else self._held_origin(reached.origin)),
+            *held,
+            *(held if better else state.best_origin),
             self._dtype == np.float64 if better else state.proven,
             found.eta or 1.0,
             passes=state.passes + 1,
             evaluations=state.evaluations + found.evaluations + 1,
             spent=state.spent + (found.evaluations + 1) * one,
+            double=state.double,
         )
         slow = state.slow + 1 if successor.gap > _SLOW * state.gap else 0
         exhausted = slow >= _PATIENCE or found.eta == 0 or solved
@@ -165,6 +143,7 @@ class Concave:
         """The bound of a state by a pass in float64, if it is not."""
         if state.proven:
             return state
+        self._take_up(state)
         bound = self._proving(state)[1]
         proven = replace(state, bound=bound, proven=True, passes=state.passes + 1)
         misled = bound - state.bound > _MISLED * self.gap
@@ -173,8 +152,14 @@ class Concave:
             return proven
         # Float32 thought otherwise, or got no further: nearly alike rows have eigenvalues that
         # drown in its rounding.
-        self._dtype, self._held, self._priced = np.float64, None, None
-        return replace(proven, stuck=False, slow=0)
+        finer = replace(proven, stuck=False, slow=0, double=True)
+        self._take_up(finer)
+        return finer
+
+    def _take_up(self, state: ConcaveState) -> None:
+        """Go on in the precision that the run had come to, also where another solver began it."""
+        if state.double and self._dtype != np.float64:
+            self._dtype, self._held, self._priced = np.float64, None, None
 
     def _precision(self, rows: Indices, state: ConcaveState) -> float:
         """The gap to solve T to: while T still grows, precision on it is wasted."""
@@ -199,23 +184,24 @@ class Concave:
 
     def dual(self, state: ConcaveState) -> Dual:
         """The dual variables that proved the best bound, where their views compute."""
+        self._take_up(state)
         return self._proving(state)[0]
 
     def view_values(self, state: ConcaveState) -> Floats:
         """(M,) what the relaxation gives to every view, without what priorities add; minus infinity
         for those that were looked at crudely, of which that is not known."""
-        if self._reached is None or self._reached.x is not state.x:
-            self._reached = self._at(state.rows, state.x, state.weights)
-        roughness = self._rough / np.maximum(state.weights, LEAST_WEIGHT)
-        self._reached = self._reached.topk.again(self._reached, state.weights)
-        values = self._reached.view_values - self.problem.lifts
+        self._take_up(state)
+        point = self._begin(state, state.rows, state.x)
+        weights = np.minimum(state.weights, state.x_weights)  # of which the point was made by one
+        roughness = self._rough / np.maximum(weights, LEAST_WEIGHT)
+        values = point.view_values - self.problem.lifts
         return np.where(roughness >= _CRUDELY * CRUDE, -np.inf, values)
 
     def _proving(self, state: ConcaveState) -> tuple[Dual, float]:
         """The dual variables at the best x, and what they prove: in the solver's precision, or
         exactly where that would prove less than the state says."""
         if self._best is None or self._best[0] is not state.best_x:
-            point = self._at(state.best_rows, state.best_x, state.best_weights)
+            point = self._at(state.best_rows, state.best_x, state.best_origin)
             self._best = state.best_x, self._dual_at(state.best_rows, point), None
         x, dual, bound = self._best
         if bound is None:
@@ -236,7 +222,7 @@ class Concave:
 
     def _topk(self, rows: Indices) -> TopK:
         if self._held is None or not np.array_equal(self._held[0], rows):
-            self._held = self._point = None  # before the next is made
+            self._held, self._points = None, ()  # before the next is made
             self._held = rows, self._hold(rows, self._dtype, self._rough)
         return self._held[1]
 
@@ -254,33 +240,37 @@ class Concave:
 
     @property
     def _rough(self) -> float:
-        """What values may be too large by; those of explained variance are never rough."""
-        rough = self._dtype == np.float32 and self.problem.utility == DEFAULT_UTILITY
+        """What values may be too large by."""
+        rough = self._dtype == np.float32 and utility_of(self.problem).may_be_rough
         return _ROUGH * self.gap if rough else 0.0
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:
         return block_threads(_WORTH_SHARING * evaluation_cost(self.problem, len(rows)))
 
-    def _at(
-        self, rows: Indices, x: Floats, weights: Floats, seen: ConcavePoint | None = None
-    ) -> ConcavePoint:
-        """The point of x, from nothing else than x and the weights; what was seen of it already is
-        not computed again where that makes no difference."""
-        topk, seen = self._topk(rows), seen or self._reached
-        held, by = self._point or (None, None)
-        if held is None or held.x is not x or held.topk is not topk or by is not weights:
+    def _begin(self, state: ConcaveState, rows: Indices, x: Floats) -> ConcavePoint:
+        """The point of x on these rows, which may be others than those of the state."""
+        if rows is state.rows:
+            return self._at(rows, x, state.x_origin)
+        return self._at(rows, x, state.x_origin._replace(weights=state.weights))
+
+    def _at(self, rows: Indices, x: Floats, origin: HeldOrigin) -> ConcavePoint:
+        topk = self._topk(rows)
+        held = next((point for point in self._points if point.x is x and point.topk is topk), None)
+        if held is None:
             with self._threads(rows):
-                if seen is not None and seen.x is x and seen.topk is topk:
-                    held = topk.again(seen, weights)
-                else:
-                    held = topk.at(x, weights=weights)
-            self._point = held, weights
+                held = topk.at(x, origin.beside(topk.views))
+            self._points = (held,)
         return held
+
+    def _held_origin(self, origin: Origin) -> HeldOrigin:
+        if not self._rough:  # nothing begins with vectors
+            origin = origin._replace(bases=(None,) * len(origin.bases))
+        return HeldOrigin.of(origin, [view.place for view in self.problem.pool.views])
 
     def _value(self, rows: Indices, point: ConcavePoint, bound: float) -> float:
         """The relaxed value, in float64 where it decides whether the bound is good enough, or what
-        it is at least: that of explained variance is an estimate from above."""
-        sure = self._dtype == np.float64 and self.problem.utility == DEFAULT_UTILITY
+        it is at least, where values are estimates from above."""
+        sure = self._dtype == np.float64 and utility_of(self.problem).exact
         if sure or self._start or bound - point.value > self.gap:
             return point.value
         with self._threads(rows):
@@ -360,7 +350,7 @@ class Concave:
 
     def _priced_at(self, state: ConcaveState) -> Priced:
         if self._priced is None or self._priced[0] is not state.slope_x:  # a resumed state
-            point = self._at(state.rows, state.slope_x, state.slope_weights)
+            point = self._at(state.rows, state.slope_x, state.slope_origin)
             return self._price(point, self._dual_at(state.rows, point))
         return self._priced[1]
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from fairnepv.problem import DEFAULT_UTILITY, Problem
+from fairnepv.objective import utility_of
+from fairnepv.problem import Problem
 from fairnepv.views import View
 from fairnepv.views.base import Floats
 from fairnepv.views.moments import WIDEST_MOMENTS
@@ -14,9 +15,6 @@ from fairnepv.views.moments import WIDEST_MOMENTS
 _FIRST_ROWS = 500  # T starts with so many, or with a multiple of k
 _DENSE_COST = 7e8  # multiply-adds of one evaluation up to which T is simply everything
 _MOST_COST = 5e10  # multiply-adds of one evaluation that T may grow to: seconds, for a wide view
-# Multiply-adds of what is factored, times the cube of its side: for the representative objective
-# several roots of matrices and a search for a level.
-_FACTORED = {"diverse": 4.0, "representative": 12.0}
 # Where so much is factored, rows hardly cost: T starts with so many by column, or with as many as
 # cost such a share of a product of all features with k vectors, and may grow to a larger share.
 _PER_COLUMN, _FIRST_SHARE, _MOST_SHARE = 8, 0.02, 0.06
@@ -38,7 +36,7 @@ def first_size(problem: Problem) -> int:
 def rows_are_cheap(problem: Problem) -> bool:
     """Whether an evaluation factors matrices of the columns, whatever the number of rows."""
     narrow = all(view.p <= WIDEST_MOMENTS for view in problem.pool.views)
-    return narrow and problem.utility != DEFAULT_UTILITY
+    return narrow and utility_of(problem).by_columns
 
 
 def most_rows(problem: Problem, weights: Floats | None = None) -> int:
@@ -68,14 +66,14 @@ def evaluation_cost(problem: Problem, m: int) -> float:
 
 def _factored(problem: Problem, view: View, m: int) -> float:
     side = min(view.p, m)
-    return m * side**2 / 2 + _FACTORED[problem.utility] * side**3
+    return m * side**2 / 2 + utility_of(problem).factored * side**3
 
 
 def evaluation_work(problem: Problem, m: int, weights: Floats | None = None) -> float:
     """Multiply-adds of an evaluation as it is made, where the views have such weights."""
     views = problem.pool.views
     shares = np.ones(len(views)) if weights is None else weights
-    if problem.utility != DEFAULT_UTILITY:  # which factors every view, whatever its weight
+    if utility_of(problem).by_columns:
         return evaluation_cost(problem, m)
     own = zip(views, shares.tolist(), strict=True)
     return sum(_view_work(view, m, problem.k, light=share <= _LITTLE) for view, share in own)

@@ -115,7 +115,7 @@ def proof_arrays(proof: Proof) -> dict[str, NDArray[Any]]:
     duals = {"joint": proof.dual, **{f"alone-{i}": d for i, d in enumerate(proof.alone.values())}}
     arrays = {"about": np.array(json.dumps(about)), **proof.terms.arrays()}
     for name, dual in duals.items():
-        arrays |= _dual_arrays(name, dual)
+        arrays |= dual_arrays(name, dual)
     return arrays
 
 
@@ -136,8 +136,8 @@ def read_proof(arrays: Arrays) -> Proof:
             terms,
             number(about, "upper_bound"),
             {name: number(about["by_view"], name) for name in names},
-            _read_dual("joint", arrays, len(names), utility),
-            {name: _read_dual(f"alone-{i}", arrays, 1, utility) for i, name in enumerate(names)},
+            read_dual("joint", arrays, len(names), utility),
+            {name: read_dual(f"alone-{i}", arrays, 1, utility) for i, name in enumerate(names)},
         )
         _refuse_more(proof, about, arrays)
         return proof
@@ -161,7 +161,7 @@ def _refuse_more(proof: Proof, about: Any, arrays: Arrays) -> None:
             raise ValueError(f"{sorted(more)[0]!r} is not expected")
 
 
-def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
+def dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
     kind = type(dual.views[0])
     arrays = {f"{name}/weights": dual.weights, f"{name}/rows": dual.rows}
     for array, number_of in kind.numbers.items():
@@ -171,7 +171,7 @@ def _dual_arrays(name: str, dual: Dual) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _read_dual(name: str, arrays: Arrays, views: int, utility: Utility) -> Dual:
+def read_dual(name: str, arrays: Arrays, views: int, utility: Utility) -> Dual:
     kind = utility.dual_type
     weights = real_numbers(arrays, f"{name}/weights", (views,))
     rows = whole_numbers(arrays, f"{name}/rows")

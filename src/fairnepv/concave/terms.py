@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairnepv.checks import brief
 from fairnepv.errors import InputError
 from fairnepv.objective import UTILITIES
-from fairnepv.problem import DEFAULT_UTILITY, Constraints, Problem, Quotas, calibrated
+from fairnepv.problem import DEFAULT_UTILITY, Constraints, Problem, Quotas
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats, Indices
 
@@ -83,7 +83,7 @@ class Terms:
         """The same problem on data handed in anew."""
         self.check_pool(pool)
         return Problem(
-            calibrated(pool, self.calibration, self.objective),
+            UTILITIES[self.objective].asked_about(pool, self.calibration),
             self.k,
             self.tau,
             self.calibration,
@@ -256,3 +256,20 @@ def real_numbers(arrays: Arrays, name: str, shape: tuple[int, ...] | None = None
     ):
         raise ValueError(f"{name} has the wrong shape")
     return array
+
+
+def texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = typed(record, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name} must be texts")
+    return tuple(values)
+
+
+def number_list(record: Mapping[str, Any], name: str) -> tuple[float, ...]:
+    return tuple(_number(name, value) for value in typed(record, name, list))
+
+
+def are_rows(rows: Indices, n: int) -> bool:
+    """Whether these are rows of a pool of n, each once."""
+    inside = not len(rows) or bool(rows.min() >= 0 and rows.max() < n)
+    return inside and len(np.unique(rows)) == len(rows)

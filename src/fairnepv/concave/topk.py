@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairnepv.compute.clock import EIGENVECTORS, expect
+from fairnepv.concave.state import Origin
 from fairnepv.objective import UTILITIES, Standing, Utility, soft_min, soft_min_weights
 from fairnepv.objective.held import Each, one_by_one
-from fairnepv.objective.ritz import CRUDE, factored
+from fairnepv.objective.ritz import CRUDE
 from fairnepv.problem import DEFAULT_UTILITY, Constraints
 from fairnepv.views.base import Floats, Indices
 
@@ -56,45 +57,21 @@ class TopK:
     def divisor(self) -> float:
         return self.utility.divisor(self.size)
 
-    def at(
-        self, x: Floats, near: ConcavePoint | None = None, weights: Floats | None = None
-    ) -> ConcavePoint:
-        """The point of x; one nearby spares it some work where rows may be rough, and so do the
-        `weights` of views at a point like it."""
-        return self._made(x, near, weights, (None,) * len(self.views))
-
-    def again(self, point: ConcavePoint, weights: Floats) -> ConcavePoint:
-        """A point as `at` makes it from its x and these weights alone: what another point had a
-        part in is made anew, what was factored is the same."""
-        views = self._weighing(weights)
-        same = [not view.rough or factored(view.side, self.k, view.rough) for view in views]
-        own = zip(point.slopes, same, strict=True)
-        kept = tuple(slope if stands and slope.fresh else None for slope, stands in own)
-        return point if None not in kept else self._made(point.x, None, weights, kept)
-
-    def _made(
-        self,
-        x: Floats,
-        near: ConcavePoint | None,
-        weights: Floats | None,
-        known: tuple[Any, ...],
-    ) -> ConcavePoint:
-        """The point of x, some of whose slopes are known."""
-        views = self._weighing(weights if near is None else near.weights)
-        own = zip(views, known, strict=True)
-        sides = [view.side for view, slope in own if slope is None and not view.crude]
+    def at(self, x: Floats, origin: Origin | None = None) -> ConcavePoint:
+        """The point of x; what is known of one nearby spares it some work where rows may be
+        rough."""
+        origin = origin or Origin(None, (None,) * len(self.views))
+        views = self._weighing(origin.weights)
+        sides = [view.side for view in views if not view.crude]
         # If not, leading eigenvectors will do.
-        whole = near is None or self.k > _FEW * min(sides, default=0)
+        fresh = all(basis is None for basis in origin.bases)
+        whole = fresh or self.k > _FEW * min(sides, default=0)
         expect(EIGENVECTORS * sum(side**3 for side in sides) if whole else 0.0)
-        nearby = [None] * len(views) if near is None else near.slopes
         each = one_by_one if len(views) > 1 else self.each
         majorant = partial(self.utility.majorant, x=x, k=self.k, each=each)
-        missing = [q for q, slope in enumerate(known) if slope is None]
-        made = self._by_view([partial(majorant, views[q], near=nearby[q]) for q in missing])
-        slopes = list(known)
-        for q, slope in zip(missing, made, strict=True):
-            slopes[q] = slope
-        return ConcavePoint(self, x, tuple(slopes))
+        own = zip(views, origin.bases, strict=True)
+        slopes = self._by_view([partial(majorant, view, basis=basis) for view, basis in own])
+        return ConcavePoint(self, x, slopes, origin)
 
     def least_value(self, point: ConcavePoint) -> float:
         """At most the value at a point that is the same but for its precision, and next to it."""
@@ -135,6 +112,12 @@ class ConcavePoint:
     topk: TopK
     x: Floats
     slopes: tuple[Any, ...]  # by view, each a `Tangent`
+    origin: Origin  # with which it can be made again
+
+    @property
+    def nearby(self) -> Origin:
+        """What a point like this one may begin with."""
+        return Origin(self.weights, tuple(slope.basis for slope in self.slopes))
 
     @functools.cached_property
     def view_values(self) -> Floats:
@@ -234,7 +217,7 @@ def climb(point: ConcavePoint, eta: float, wanted: float, most: int) -> Climb:
         step = np.log(np.maximum(point.prices / dearest, _CHEAPEST))
         memory = [*memory[-_MEMORY + 1 :], (logs, step)]
         y = _mixed(memory, np.where(point.x < 1.0, point.x, 0.0), eta)
-        candidate = topk.at(cap(y, topk.k, topk.rules), near=point)
+        candidate = topk.at(cap(y, topk.k, topk.rules), point.nearby)
         evaluations += 1
         tightest = candidate if candidate.bound < tightest.bound else tightest
         if candidate.value >= point.value - topk.noise:

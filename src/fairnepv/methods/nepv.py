@@ -68,14 +68,22 @@ class Nepv:
         """Of a solver that is named, which may take all of them; None: few, as rounding needs."""
         return None if self.solver is None else self.solver_for(1, DEFAULT_UTILITY).max_steps
 
+    @property
+    def drawn(self) -> bool:
+        """Whether the start is drawn. Another one names a subspace: what is drawn on the way there
+        and to see whether the end is a maximum is the same whatever the seed, or a comparison over
+        seeds would show the spread of an aid."""
+        return isinstance(self.start, str) and self.start != _SPECTRAL
+
     def start_from(self, problem: Problem, context: Context) -> Found:
         """Relax, screen by leverage, fair greedy within the shortlist.
 
         The relaxation gets a part of the time, so that what it has by then can be rounded.
         """
         relaxation, solver = None, self.solver_for(problem.k, problem.utility)
+        relaxed = problem if self.drawn else replace(problem, random_state=default("random_state"))
         with context.share(_RELAXING):
-            relaxation = solve_relaxation(problem, solver, start=self.start, session=context)
+            relaxation = solve_relaxation(relaxed, solver, start=self.start, session=context)
         if relaxation is None:
             context.notes.append(
                 "time_limit left too little for the relaxation of 'nepv', so that items were "

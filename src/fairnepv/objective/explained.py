@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from fairnepv.objective.explained_bound import (
     norm_bound,
 )
 from fairnepv.objective.shrinkage import axes_worth, ky_fan
-from fairnepv.views import View
+from fairnepv.views import Calibration, Pool, View
 from fairnepv.views.base import Floats, Indices
-from fairnepv.views.moments import columns_of, second_inner
+from fairnepv.views.moments import columns_of, second_inner, with_moments
 
 _TINY = np.finfo(np.float64).tiny
 
@@ -36,8 +37,27 @@ class Explained:
 
     dual_type = VarianceDual
 
+    # Several roots of matrices and a search for a level; values are estimates from above.
+    factored, by_columns, may_be_rough, exact = 12.0, True, False, False
+
     def divisor(self, size: int) -> float:
         return 1.0
+
+    def asked_about(self, pool: Pool, calibration: Calibration) -> Pool:
+        """Quality says how much there is to be explained of a row, and makes none longer."""
+        bare = calibration.apply(replace(pool, quality=None))
+        return replace(with_moments(bare, pool.quality), quality=pool.quality)
+
+    def along_frames(self, pool: Pool) -> Pool:
+        """For a quality w, K becomes diag(sqrt w) K diag(sqrt w), and its trace that of G."""
+        if pool.quality is None:
+            return pool
+        views = []
+        for name, view in pool.items():
+            root = np.sqrt(pool.quality[name])
+            scale = root if view.scale is None else view.scale * root
+            views.append(view.scaled(scale, view.offset))
+        return pool.with_views(pool.names, tuple(views))
 
     def total(self, view: View, indices: Indices) -> float:
         if view.well_conditioned(indices):
@@ -119,7 +139,7 @@ class Explained:
         return HeldVariance.of(view, rows, axes_worth(view, k), dtype)
 
     def majorant(
-        self, rows: HeldVariance, x: Floats, k: int, each: Any = None, near: Any = None
+        self, rows: HeldVariance, x: Floats, k: int, each: Any = None, basis: Any = None
     ) -> VarianceSlope:
         return VarianceSlope.at(rows, x, k)
 

@@ -149,7 +149,7 @@ class VarianceSlope:
     x: Floats
     axes: int
     J: Any  # (r, r) R D / sqrt(eps), at the place of the rows and as precise as they are
-    fresh: ClassVar[bool] = True  # it depends on no other point
+    basis: ClassVar[None] = None  # it begins with nothing
 
     @classmethod
     def at(cls, rows: HeldVariance, x: Floats, k: int) -> VarianceSlope:

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from fairnepv.compute import HOST, Block
 from fairnepv.objective.held import Each, HeldRows, one_by_one
 from fairnepv.objective.majorant import Slope, ViewDual, least_gamma
-from fairnepv.views import View
+from fairnepv.views import Calibration, Pool, View
 from fairnepv.views.base import Floats, Indices
 
 _TINY = np.finfo(np.float64).tiny  # a chosen row scored against another slot has ratio 0
@@ -30,8 +30,16 @@ class LogDet:
 
     dual_type = ViewDual
 
+    factored, by_columns, may_be_rough, exact = 4.0, False, True, True
+
     def divisor(self, size: int) -> float:
         return size
+
+    def asked_about(self, pool: Pool, calibration: Calibration) -> Pool:
+        return calibration.apply(pool)
+
+    def along_frames(self, pool: Pool) -> Pool:
+        return pool
 
     def total(self, view: View, indices: Indices) -> float:
         return view.log_volume(indices)
@@ -113,9 +121,9 @@ class LogDet:
         x: Floats,
         k: int,
         each: Each = one_by_one,
-        near: Slope | None = None,
+        basis: Any = None,
     ) -> Slope:
-        return Slope.at(rows, x, k, each, near)
+        return Slope.at(rows, x, k, each, basis)
 
     def least_majorant(self, rows: HeldRows, x: Floats, k: int, near: Slope) -> float:
         return least_gamma(rows, x, k, near)

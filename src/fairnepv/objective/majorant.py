@@ -46,19 +46,17 @@ class Slope:
     level: float
     combination: Callable[[], Any]  # of B, which most points are never asked for
     basis: Any  # leading eigenvectors, for points nearby to begin with
-    fresh: bool  # whether this depends on x alone, and on no other point
 
     @classmethod
-    def at(cls, rows: HeldRows, x: Floats, k: int, each: Each, near: Slope | None = None) -> Slope:
+    def at(cls, rows: HeldRows, x: Floats, k: int, each: Each, basis: Any = None) -> Slope:
         place, kind = rows.place, rows.kind
         root, total = place.put(np.sqrt(x).astype(kind)), float(rows.norms @ x)
         start, found = None, None
         if rows.rough:
-            start = first_vectors(near and near.basis, rows.side, k, rows.rough, place)
+            start = first_vectors(basis, rows.side, k, rows.rough, place)
         if start is not None:
             product = partial(rows.product, root=root)
             found = ritz_pairs(product, start, total, rows.eps, k, rows.rough, place)
-        fresh = found is None or near is None
         lam, Y, images = found or _all_pairs(rows, root, total, k, each)
         r, mean = split(lam, total, k)
         # Where the leading eigenvectors are all there are, nothing is left to be at the level, and
@@ -73,7 +71,7 @@ class Slope:
         images = images[:, :r] * scale
         prices = np.maximum(level * rows.norms - place.get(place.square_sums(images)), 0.0)
         combination = partial(_combination, rows, x, lam, images, Y[:, :r] * scale)
-        return cls(gamma(lam, mean, rows.eps, k), prices, level, combination, basis, fresh)
+        return cls(gamma(lam, mean, rows.eps, k), prices, level, combination, basis)
 
     def dual(self, shift: float) -> ViewDual:
         """The same W for all rows of the view."""

@@ -66,15 +66,19 @@ def scores_and_gains(pool: Pool, indices: Indices, utility: str) -> tuple[Floats
 
 # Operations of both for every pair of items, as `seconds_for` counts them: measured with 50 to
 # 1,000 items of dense and sparse views, where they take long right within a factor of 1.5. Without
-# a ridge to rely on the rows themselves are factored twice, sparse ones as dense.
-_BY_KERNEL, _BY_ROWS = 2.0, 9.0
+# a ridge to rely on the rows themselves are factored twice, sparse ones as dense. Shares ask for
+# products with the second moments besides.
+_BY_KERNEL, _BY_ROWS, _BY_MOMENTS = 2.0, 9.0, 4.0
 
 
 def scoring_work(problem: Problem) -> float:
     """Operations of the scores and gains of k items, which come at the end of every search."""
     k, work = problem.k, 0.0
     for view in problem.pool.views:
-        if view.well_conditioned(np.arange(k)):  # which others are as likely to be
+        if view.moments is not None:
+            side = view.p if view.moments.gram is not None else view.moments.targets.shape[0]
+            work += _BY_MOMENTS * k * (k * (view.p + k / 3) + side * view.p / 2)
+        elif view.well_conditioned(np.arange(k)):  # which others are as likely to be
             work += _BY_KERNEL * k**2 * (view.stored / view.n + k / 3)
         else:
             work += _BY_ROWS * k**2 * (view.p + k / 3)

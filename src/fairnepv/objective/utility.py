@@ -18,7 +18,7 @@ from fairnepv.objective.explained import Explained
 from fairnepv.objective.held import Each
 from fairnepv.objective.logdet import LogDet
 from fairnepv.problem import Problem
-from fairnepv.views import View
+from fairnepv.views import Calibration, Pool, View
 from fairnepv.views.base import Floats, Indices
 
 
@@ -31,6 +31,14 @@ class Utility(Protocol):
 
     def divisor(self, size: int) -> float:
         """What totals of sets of this size are divided by: |S|."""
+
+    # --- pools ---
+
+    def asked_about(self, pool: Pool, calibration: Calibration) -> Pool:
+        """The pool as searches and bounds take it: calibrated, rows longer by their quality."""
+
+    def along_frames(self, pool: Pool) -> Pool:
+        """That pool as frames take it: as it is, for quality is in its rows already."""
 
     # --- sets ---
 
@@ -92,14 +100,27 @@ class Utility(Protocol):
 
     # --- the concave majorant ---
 
+    factored: float
+    """Multiply-adds of what is factored of a view, times the cube of its smaller side: 4."""
+
+    by_columns: bool
+    """Whether those are matrices of all columns in every view, whatever it weighs and however few
+    the rows. Not here: of light views little is looked at."""
+
+    may_be_rough: bool
+    """Whether values may be made roughly, to within a `rough` that is told. They may here."""
+
+    exact: bool
+    """Whether values that are not rough are those of the function, and not above it. They are."""
+
     def held(
         self, view: View, rows: Indices, k: int, shift: float, dtype: DTypeLike, rough: float
     ) -> Any:
         """Few rows as `majorant` takes them; see `majorant.HeldRows.of`."""
 
-    def majorant(self, rows: Any, x: Floats, k: int, each: Each, near: Any = None) -> Tangent:
+    def majorant(self, rows: Any, x: Floats, k: int, each: Each, basis: Any = None) -> Tangent:
         """A concave function of 0 <= x <= 1 with sum k that is t(S) at the indicator of S; where
-        rows may be rough, it may be too large by that. `near` is one at a point like x."""
+        rows may be rough, it may be too large by that. `basis` is that of a point like x."""
 
     def least_majorant(self, rows: Any, x: Floats, k: int, near: Any) -> float:
         """At most that function, in float64 and next to it; `near` is a rough one at x."""
@@ -158,8 +179,8 @@ class Tangent(Protocol):
     def value(self) -> float: ...
 
     @property
-    def fresh(self) -> bool:
-        """Whether it depends on x alone, and on no other point."""
+    def basis(self) -> Any:
+        """Leading vectors that the tangent at a point nearby may begin with, if there are any."""
 
     @property
     def prices(self) -> Floats:

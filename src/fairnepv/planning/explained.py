@@ -15,7 +15,8 @@ from fairnepv.planning.stages import (
     Work,
 )
 from fairnepv.problem import Problem
-from fairnepv.search.effort import ARRAYS, Effort, arena_rows
+from fairnepv.search.arena import ExplainedArena
+from fairnepv.search.effort import Effort, arena_rows
 from fairnepv.search.explained.frontier import MOST, TOLD, field_sizes
 from fairnepv.views import Pool
 from fairnepv.views.moments import SAMPLE, TARGETS, WIDEST_MOMENTS
@@ -137,11 +138,11 @@ class ExplainedCount(Count):
         """Rounds among few rows, of which two kernels are held for every view."""
         n, M, k = self.n, self.M, self.k
         m = arena_rows(self.problem, n)
-        swaps = effort.swaps_for(self.work, ARRAYS[self.problem.utility] * M * m * k)
+        swaps = effort.swaps_for(self.work, ExplainedArena.arrays * M * m * k)
         usual = SWAPS_TAKEN * swaps
         rounds = math.ceil(ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
         looks = self._looks(float(rounds))
-        entries = ARRAYS[self.problem.utility] * M * m * k
+        entries = ExplainedArena.arrays * M * m * k
         making = max(rounds, 1) * sum(m * m * float(min(v.p, self.targets)) for v in self.wide)
         making += max(rounds, 1) * sum(m * v.p * float(2 * m + v.p) for v in self.narrow)
         work = Work(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.io.memory import size_in_words
 from fairnepv.problem import Means
 
@@ -51,8 +54,8 @@ class Stage:
     optional: bool = False  # only made when asked for
 
 
-@dataclass(frozen=True)
-class Forecast:
+@dataclass(frozen=True, repr=False)
+class Forecast(Tabular):
     """What a run will take: expected on this machine when it is quiet, not promised.
 
     `str()` gives it as text; `peak_memory` is what a limit is held against.
@@ -106,6 +109,29 @@ class Forecast:
     @property
     def _certain(self) -> Iterator[Stage]:
         return (stage for stage in self.stages if not stage.optional)
+
+    @property
+    def headline(self) -> str:
+        return self.summary()
+
+    @property
+    def table(self) -> Table:
+        """One row per stage."""
+        unknown = float("nan")
+        columns = {
+            "stage": np.array([stage.name for stage in self.stages], dtype=object),
+            "passes": np.array([stage.passes for stage in self.stages]),
+            "operations": np.array([stage.operations for stage in self.stages]),
+            "bytes_read": np.array([stage.bytes_read for stage in self.stages]),
+            "memory": np.array([stage.memory for stage in self.stages]),
+            "seconds": np.array(
+                [unknown if stage.seconds is None else stage.seconds for stage in self.stages]
+            ),
+            "note": np.array([stage.note for stage in self.stages], dtype=object),
+            "optional": np.array([stage.optional for stage in self.stages]),
+        }
+        about = {"n": self.n, "k": self.k, "peak_memory": self.peak_memory, "notes": [*self.notes]}
+        return Table(columns, about, "stages")
 
     def with_optional(self) -> Forecast:
         """The same where everything is asked for, as the command line does."""

@@ -21,7 +21,7 @@ from fairnepv.search.enumeration import (
     refuse_missed_floors,
 )
 from fairnepv.search.exact import Exact
-from fairnepv.search.greedy import Greedy, complete, fair_order, shortlist
+from fairnepv.search.greedy import Greedy, begins_at_once, complete, fair_order, shortlist
 from fairnepv.search.local import LocalSearch
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Greedy",
     "LocalSearch",
     "arena_rows",
+    "begins_at_once",
     "better",
     "check_effort",
     "complete",

@@ -7,7 +7,7 @@ numbers and no row of the pool.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from fairnepv.compute import Block, Place, few_threads
 from fairnepv.constraints import SwapRules
 from fairnepv.objective import Standing, determinant_of
-from fairnepv.problem import DEFAULT_UTILITY, Problem
-from fairnepv.search.explained.swaps import gain_of_swaps
+from fairnepv.problem import Problem
+from fairnepv.search import table
+from fairnepv.search.explained import swaps
+from fairnepv.search.promises import Promises
 from fairnepv.search.subset import InverseChange
 from fairnepv.search.table import ResponseChange
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import second_inner
+from fairnepv.views.pool import Pool
 
 DIGITS = 9  # by which scores are told apart; equal ones go to the lowest row
 _LOOKED_AT = 24  # rows whose swaps are scored, of those that promise most
@@ -34,31 +37,29 @@ class Move(NamedTuple):
     gains: Floats  # (M,) of the totals
 
 
-def held_kernels(problem: Problem) -> list[Any]:
-    """(m, m) of every view with its ridge, where the rows are; for explained variance also those of
-    second order, over the trace."""
-    pool, rows = problem.pool, np.arange(problem.n)
-    with few_threads(float(pool.n) ** 2 * pool.width):
-        kernels = [pool.place.put(view.ridged(rows)) for view in pool.views]
-        if problem.utility == DEFAULT_UTILITY:
-            return kernels
-        seconds = [second_inner(view, rows, rows) / view.moments.trace for view in pool.views]
-        return [(L, pool.place.put(K2)) for L, K2 in zip(kernels, seconds, strict=True)]
-
-
-def arena_of(problem: Problem, kernels: Sequence[Any], indices: Indices) -> Arena:
-    return ARENAS[problem.utility](problem, kernels, indices)
-
-
 class Arena(ABC):
     """Large arrays are where the rows are; which swap is made is decided on the host."""
 
     totals: Floats  # (M,)
     nothing: float  # what a swap promises that would leave everything as it is
+    arrays: int  # so many (m, k) of a view are changed by every swap
+    kernels_of_view: int  # so many (m, m) are held
+    promises_of: Callable[[Problem, Indices], Promises]  # what all rows promise beside a set
+    worth_float32: Callable[[Problem], bool]  # whether to look at that coarsely first
 
     def __init__(self, problem: Problem, kernels: Sequence[Any], indices: Indices) -> None:
         self.problem, self.kernels, self.indices = problem, kernels, indices.copy()
         self._place = problem.pool.place
+
+    @classmethod
+    def held_kernels(cls, problem: Problem) -> list[Any]:
+        """What is held of every view, where the rows are, for all arenas among these rows."""
+        with few_threads(float(problem.n) ** 2 * problem.pool.width):
+            return cls._kernels(problem.pool, np.arange(problem.n))
+
+    @staticmethod
+    @abstractmethod
+    def _kernels(pool: Pool, rows: Indices) -> list[Any]: ...
 
     @abstractmethod
     def _promised(self, standing: Standing) -> Any:
@@ -118,6 +119,9 @@ class Arena(ABC):
 class DiverseArena(Arena):
     """Of log-determinants: v and c of `search.table`."""
 
+    arrays = kernels_of_view = 1
+    promises_of, worth_float32 = staticmethod(table.promises_of), staticmethod(table.worth_float32)
+
     def __init__(self, problem: Problem, kernels: Sequence[Any], indices: Indices) -> None:
         super().__init__(problem, kernels, indices)
         place = self._place
@@ -133,6 +137,11 @@ class DiverseArena(Arena):
         self._utility = determinant_of(problem)
         self.nothing = self._utility.needed_ceiling(0.0)
         self._rows = Block(0, len(self.kernels[0]), (), place)
+
+    @staticmethod
+    def _kernels(pool: Pool, rows: Indices) -> list[Any]:
+        """(m, m) with the ridge."""
+        return [pool.place.put(view.ridged(rows)) for view in pool.views]
 
     @property
     def _pivots(self) -> Floats:
@@ -163,13 +172,21 @@ class DiverseArena(Arena):
 class ExplainedArena(Arena):
     """Of explained variance, with the letters of `search.explained.swaps`."""
 
-    nothing = 0.0
+    nothing, arrays, kernels_of_view = 0.0, 3, 2
+    promises_of, worth_float32 = staticmethod(swaps.promises_of), staticmethod(swaps.worth_float32)
 
     def __init__(self, problem: Problem, kernels: Sequence[Any], indices: Indices) -> None:
         super().__init__(problem, kernels, indices)
         chosen = self._place.put(self.indices)
         self.views = [_Residuals(L, K2, chosen, self._place) for L, K2 in kernels]
         self.totals = np.array([view.total for view in self.views])
+
+    @staticmethod
+    def _kernels(pool: Pool, rows: Indices) -> list[Any]:
+        """(m, m) with the ridge, and those of second order, over the trace."""
+        put, kernels = pool.place.put, DiverseArena._kernels(pool, rows)
+        seconds = (second_inner(view, rows, rows) / view.moments.trace for view in pool.views)
+        return [(L, put(K2)) for L, K2 in zip(kernels, seconds, strict=True)]
 
     def _promised(self, standing: Standing) -> Any:
         own = zip(standing.slopes.tolist(), self.views, strict=True)
@@ -211,7 +228,7 @@ class _Residuals:
         """(m, k) of all swaps with these rows."""
         v, y, place = self.v[rows], 2.0 * self.y[rows], self._place
         c, b = self.c[rows].clip(0.0), self.b[rows].clip(0.0)
-        return gain_of_swaps(place, v, y, c, b, self.T.diagonal(), self.H.diagonal(), y)
+        return swaps.gain_of_swaps(place, v, y, c, b, self.T.diagonal(), self.H.diagonal(), y)
 
     def remove(self, j: int) -> None:
         """Without slot j, whose columns are zero then: E_j goes back to the residuals."""
@@ -264,6 +281,3 @@ class _Residuals:
 
 def _outer(left: Any, right: Any) -> Any:
     return left[:, None] * right[None, :]
-
-
-ARENAS: Mapping[str, type[Arena]] = {"diverse": DiverseArena, "representative": ExplainedArena}

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fairnepv.compute.clock import check_time
-from fairnepv.objective import HeldRows, utility_of
-from fairnepv.objective.explained import Explained
+from fairnepv.objective import HeldRows
 from fairnepv.objective.explained_bound import HeldVariance
 from fairnepv.problem import Problem
 from fairnepv.search.ties import set_rounding
@@ -64,12 +63,6 @@ class Algebra(Protocol):
 
     def held(self, branch: Branch) -> tuple[Any, ...]:
         """The candidates as the relaxation takes them, by view."""
-
-
-def algebra_of(problem: Problem) -> Algebra:
-    if isinstance(utility_of(problem), Explained):
-        return Variances(problem)
-    return Determinants(problem)
 
 
 class Determinants:

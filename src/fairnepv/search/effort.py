@@ -7,7 +7,6 @@ comparison compares objectives and not budgets.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,19 +16,13 @@ from fairnepv.checks import brief
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context
 from fairnepv.objective import subset_merit
-from fairnepv.problem import DEFAULT_UTILITY, Problem
-from fairnepv.search.explained.local import ExplainedLocal
+from fairnepv.problem import Problem
 from fairnepv.search.greedy import Greedy, how_it_ended
-from fairnepv.search.local import LocalSearch
+from fairnepv.search.kinds import kind_of
 from fairnepv.search.tabu import TabuSearch, promising_rows
 from fairnepv.views.base import Indices
 
-SWAPS: Mapping[str, type[LocalSearch]] = {
-    "diverse": LocalSearch,
-    "representative": ExplainedLocal,
-}
 _ENTRY = 500.0  # multiply-adds of a product that take as long as a swap does per row and slot
-ARRAYS: Mapping[str, int] = {"diverse": 1, "representative": 3}  # as many times the entries
 _WITH_FLOORS = 4  # times the swaps and the patience: sets that meet floors lie apart
 _MANY_PASSES = 1000
 _SHORTEST = 20  # swaps of a round
@@ -151,7 +144,7 @@ def improve(
     """One-swaps against the full pool, as far as the effort goes, or until the merit is `goal`."""
     if effort.passes == 0 or session.ended(start.status):
         return start
-    search = SWAPS[problem.utility](problem, start.indices, goal=goal)
+    search = kind_of(problem).local(problem, start.indices, goal=goal)
     outcome = session.run(search, max_passes=effort.passes_for(problem.work()))
     spent = outcome.status is Status.PASS_LIMIT
     status = Status.SPENT if spent else outcome.status
@@ -175,7 +168,7 @@ def roam(
     It is left once some rounds in a row have found nothing better.
     """
     most = arena_rows(problem)
-    entries = ARRAYS[problem.utility] * len(problem.pool.views) * most * problem.k
+    entries = kind_of(problem).arena.arrays * len(problem.pool.views) * most * problem.k
     harder = 1 if problem.floors is None else _WITH_FLOORS
     left, failures, count = harder * effort.swaps_for(problem.work(), entries), 0, 0
     kernels, rows = None, np.empty(0, dtype=np.int64)
@@ -206,7 +199,7 @@ def arena_rows(problem: Problem, n: int | None = None) -> int:
     """How many of n rows a tabu search is made among: a multiple of k, all rows where there are
     few, fewer where their kernels would be too large."""
     M, k = len(problem.pool.views), problem.k
-    room = problem.means.arena / (M if problem.utility == DEFAULT_UTILITY else 2 * M)
+    room = problem.means.arena / (kind_of(problem).arena.kernels_of_view * M)
     affordable = int(math.sqrt(k * k + room)) - k  # m^2 + 2 m k numbers of a view
     return min(max(_LEAST_ROWS, _ROWS_PER_ITEM * k), affordable, n or problem.n)
 

@@ -25,7 +25,8 @@ from fairnepv.objective import (
     utility_of,
 )
 from fairnepv.problem import Problem
-from fairnepv.search.branches import Branch, algebra_of
+from fairnepv.search.branches import Branch
+from fairnepv.search.kinds import kind_of
 from fairnepv.views.base import Floats, Indices
 
 MOST_ROWS = 2000
@@ -163,7 +164,7 @@ class Tree:
     def __init__(self, problem: Problem, price: PriceCandidates) -> None:
         self.problem, self.price = problem, price
         self.visits = 0  # of branches that are searched to the end
-        self.algebra = algebra_of(problem)
+        self.algebra = kind_of(problem).algebra(problem)
         views = problem.pool.views
         self.empty = Standing.of(problem, np.zeros(len(views)), problem.k)  # no items of k
         self.tau, self.divisor = problem.tau, utility_of(problem).divisor(problem.k)

@@ -2,6 +2,7 @@
 so far. Partial sets are scored with 1/|S|; the `Frontier` says which row is the best.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Mapping
@@ -17,12 +18,13 @@ from fairnepv.loop import MOMENT, Budget, run
 from fairnepv.objective import Standing
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
-from fairnepv.search.explained.frontier import ExplainedFrontier
 from fairnepv.search.frontier import OVERFLOWS, Frontier, Judge
+from fairnepv.search.kinds import kind_of
 from fairnepv.search.ties import blur, ranked
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.moments import second_norms_left
 
-FRONTIERS: Mapping[str, Any] = {"diverse": Frontier, "representative": ExplainedFrontier}
+_AT_ONCE = 5e9  # multiply-adds of a first product that nothing keeps from being made
 _FEW = 4.0  # times k rows that a set is filled up from when time is up
 
 
@@ -49,7 +51,8 @@ class Greedy:
 
     def init(self) -> GreedyState:
         indices = self.problem.constraints.fixed_in
-        with unlimited():  # one product where items are included: without it there is no state
+        # One product where items are included: without it there is no state.
+        with unlimited() if begins_at_once(self.problem) else contextlib.nullcontext():
             return GreedyState(indices, self._at(indices).value)
 
     def step(self, state: GreedyState) -> GreedyState:
@@ -110,9 +113,15 @@ class Greedy:
         return rows[complete(few.problem, chosen, few._latest)], len(chosen) == problem.k
 
 
+def begins_at_once(problem: Problem) -> bool:
+    """Whether greedy can begin in a moment, so that it has an answer whatever the clock says: not
+    where all rows have to be multiplied by a large matrix first."""
+    return second_norms_left(problem.pool) <= _AT_ONCE
+
+
 def frontier_of(problem: Problem, judge: Judge, indices: Indices, *, coarse: bool = True) -> Any:
     """What is known of a set, by the utility of the problem."""
-    return FRONTIERS[problem.utility](problem, judge, indices, coarse=coarse)
+    return kind_of(problem).frontier(problem, judge, indices, coarse=coarse)
 
 
 def how_it_ended(status: Status, chosen: int, k: int) -> str:

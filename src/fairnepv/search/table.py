@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.compute import HOST, Block, Place, portable
+from fairnepv.objective import Standing
 from fairnepv.problem import Problem
+from fairnepv.search.promises import Promises
 from fairnepv.search.subset import Exchange, Inverse, InverseChange, Spectral, Subset
-from fairnepv.search.ties import COARSEST, blur, coarse_error
+from fairnepv.search.ties import blur, coarse_error, worth_coarse
 from fairnepv.views import Pool
-from fairnepv.views.base import SURE, Floats
+from fairnepv.views.base import SURE, Floats, Indices
 
-_LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
 _OLDEST = 64  # swaps after which a table in float32 is made anew
 _UPDATE = 12.0  # an update moves memory and does not multiply: so much longer per multiply-add
 
@@ -131,11 +133,32 @@ class SwapTable:
         return sound and cheap and self.age + moves <= _OLDEST
 
 
+class Look(NamedTuple):
+    """The small state of a look at what every row promises."""
+
+    standing: Standing
+    pivots: NDArray[Any]  # (M, k)
+    source: RowSource
+
+    def promised(self, block: Block, squared_norms: Any) -> Any:
+        """As `Promises` asks."""
+        v, c = self.source.responses(block, squared_norms)
+        return self.standing.rise(block, v, c, self.pivots)
+
+
+def promises_of(problem: Problem, indices: Indices) -> Promises:
+    subset, pool = Subset.of(problem, indices), problem.pool
+
+    def look(coarse: bool) -> Look:
+        pivots = subset.pivots.astype(np.float32 if coarse else np.float64)
+        return Look(subset.standing, pivots, RowSource.of(subset, coarse=coarse))
+
+    return Promises(look, (pool.squared_norms,), 4 * (len(pool.views) + 2) * len(indices))
+
+
 def worth_float32(problem: Problem) -> bool:
-    """Some view is quicker in float32, there is enough to do, and the ridge allows it."""
-    quicker = any(view.coarse_error > 2.0**-30 for view in problem.pool.views)
     ridged = bool((problem.pool.eps > 0).all())  # or an inverse may be too large for float32
-    return quicker and ridged and problem.work() > _LITTLE_WORK and swap_error(problem) <= COARSEST
+    return ridged and worth_coarse(problem, swap_error(problem))
 
 
 def swap_error(problem: Problem) -> float:

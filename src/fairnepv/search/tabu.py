@@ -8,23 +8,20 @@ on past local optima; the best set on its way is what it returns (docs/decisions
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairnepv.compute import Block, few_threads, portable
+from fairnepv.compute import few_threads
 from fairnepv.compute.clock import check_time
-from fairnepv.constraints import SwapRules
 from fairnepv.errors import Status
-from fairnepv.objective import Standing, subset_merit
-from fairnepv.problem import DEFAULT_UTILITY, Problem, Stream
-from fairnepv.search.arena import DIGITS, arena_of, held_kernels
-from fairnepv.search.explained import swaps as explained
-from fairnepv.search.subset import Subset
-from fairnepv.search.table import RowSource, worth_float32
+from fairnepv.objective import subset_merit
+from fairnepv.problem import Problem, Stream
+from fairnepv.search.arena import DIGITS
+from fairnepv.search.kinds import kind_of
 from fairnepv.views.base import Floats, Indices
 
 _STRIDE = 25  # swaps of a step, after which everything is made anew from the set
@@ -78,7 +75,7 @@ class TabuSearch:
     def kernels(self) -> Sequence[Any]:
         """Made when they are needed, if not given."""
         if self._kernels is None:
-            self._kernels = held_kernels(self.problem)
+            self._kernels = kind_of(self.problem).arena.held_kernels(self.problem)
         return self._kernels
 
     def init(self) -> TabuState:
@@ -99,7 +96,7 @@ class TabuSearch:
         return {"objective": state.value, "swaps": state.swaps}
 
     def _roam(self, state: TabuState) -> TabuState:
-        arena = arena_of(self.problem, self.kernels, state.indices)
+        arena = kind_of(self.problem).arena(self.problem, self.kernels, state.indices)
         rows_free, slots_free = state.rows_free.copy(), state.slots_free.copy()
         best, value, last = state.best, state.value, min(state.swaps + _STRIDE, self._swaps)
         for swap in range(state.swaps, last):
@@ -123,15 +120,6 @@ class TabuSearch:
 # --- which rows ---------------------------------------------------------------------------------
 
 
-class _Look(NamedTuple):
-    """The small state of a look at what every row promises."""
-
-    standing: Standing
-    pivots: NDArray[Any]  # (M, k)
-    allowed: NDArray[np.bool_]  # (G, k)
-    source: RowSource
-
-
 def promising_rows(problem: Problem, indices: Indices, most: int) -> Indices:
     """The rows of a set, and those that could raise F_tau most in some slot, `most` in all,
     ascending. One pass; none where there are few. Float32 may say who is looked at in float64, and
@@ -139,16 +127,16 @@ def promising_rows(problem: Problem, indices: Indices, most: int) -> Indices:
     if most >= problem.n:
         return np.arange(problem.n)
     rules = problem.constraints.may_swap(indices, problem.n)
-    representative = problem.utility != DEFAULT_UTILITY
-    looked = explained.rises_of if representative else _rises_of
-    rises_of, open_rows = looked(problem, indices, rules), np.flatnonzero(~rules.blocked)
-    if (explained.worth_float32 if representative else worth_float32)(problem):
-        rises = rises_of(None, True)[open_rows]
+    arena = kind_of(problem).arena
+    promises, open_rows = arena.promises_of(problem, indices), np.flatnonzero(~rules.blocked)
+    rises_of = partial(promises.highest, problem.pool, rules)
+    if arena.worth_float32(problem):
+        rises = rises_of(None, coarse=True)[open_rows]
         count = min(len(open_rows), math.ceil(_LOOKED_AT_TWICE * most))
         open_rows = np.sort(open_rows[_first(rises, _COARSE_DIGITS, count)])
-        rises = rises_of(open_rows, False)
+        rises = rises_of(open_rows, coarse=False)
     else:
-        rises = rises_of(None, False)[open_rows]
+        rises = rises_of(None, coarse=False)[open_rows]
     taken = open_rows[_first(rises, DIGITS, most - len(indices))]
     return np.sort(np.concatenate([indices, taken]))
 
@@ -156,35 +144,3 @@ def promising_rows(problem: Problem, indices: Indices, most: int) -> Indices:
 def _first(rises: Floats, digits: int, count: int) -> Indices:
     """Places of the highest; of equal ones the lowest rows."""
     return np.argsort(-rises.round(digits), kind="stable")[:count]
-
-
-def _rises_of(
-    problem: Problem, indices: Indices, rules: SwapRules
-) -> Callable[[Indices | None, bool], Floats]:
-    """A function of rows and of coarseness: what each of them promises, or of all rows."""
-    subset, pool = Subset.of(problem, indices), problem.pool
-
-    def rises(rows: Indices | None, coarse: bool) -> Floats:
-        here = slice(None) if rows is None else rows
-        pivots = subset.pivots.astype(np.float32 if coarse else np.float64)
-        found = pool.map(
-            _highest_rises,
-            _Look(subset.standing, pivots, rules.allowed, RowSource.of(subset, coarse=coarse)),
-            pool.squared_norms[here],
-            rules.groups[here],
-            width=4 * (len(pool.views) + 2) * len(subset.indices),
-            fixed=True,
-            rows=rows,
-        )
-        return np.asarray(pool.place.get(found), dtype=np.float64)
-
-    return rises
-
-
-@portable
-def _highest_rises(block: Block, look: _Look, squared_norms: Any, groups: Any) -> Any:
-    v, c = look.source.responses(block, squared_norms)
-    rise = look.standing.rise(block, v, c, look.pivots)  # (b, k)
-    if not look.allowed.all():
-        rise[~block.put(look.allowed)[groups]] = -np.inf
-    return block.xp.max(rise, axis=1)

@@ -13,8 +13,10 @@ from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
 
 SLACK = 1e-8  # rows that come this close to the best of a pass are confirmed
+WORTH = 2.0**-30  # error of products above which they were made in float32, and quicker
 COARSEST = 0.02  # error of log c up to which float32 is good enough to look around with
 WIDEST_BLUR = 1e-3  # from here on all that scores say is rounding
+_LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
 _SPARE = 64  # scores beyond the first ones, among which a gap is looked for
 _LEAST_SINGLE, _MOST_SINGLE = 1e-30, 1e30  # ridges and squared norms that float32 computes with
 
@@ -60,8 +62,9 @@ def lost_below_zero(pool: Pool, margin: float = 1.0) -> float:
         return float(-np.log1p(-max(shares, default=0.0)))
 
 
-def coarse_error(problem: Problem) -> float:
-    """How far log c may be off for what `RowBlock.coarse` adds to rounding.
+def coarse_error(problem: Problem, *, looks: bool = False) -> float:
+    """How far log c may be off for what `RowBlock.coarse` adds to rounding, or in `looks` what
+    `RowBlock.onto` does.
 
     A coordinate along a direction of at most unit length is off by e |phi_i|, and the squares of
     all coordinates of a row sum to at most |phi_i|^2. Infinite where float32 could overflow, and
@@ -74,11 +77,27 @@ def coarse_error(problem: Problem) -> float:
     if (pool.largest_norms > _MOST_SINGLE).any() or (pool.eps[held] < _LEAST_SINGLE).any():
         return np.inf
     worst = [
-        2.0 * view.coarse_error * norm / view.ridge
+        2.0 * (view.look_error if looks else view.coarse_error) * norm / view.ridge
         for view, norm in zip(pool.views, pool.largest_norms, strict=True)
         if view.ridge > 0
     ]
     return max(worst, default=0.0)
+
+
+def worth_coarse(problem: Problem, error: float) -> bool:
+    """Whether swaps are looked at in float32, where gains may be off by that much: some view is
+    quicker in it, and there is enough to do."""
+    quicker = any(view.coarse_error > WORTH for view in problem.pool.views)
+    return quicker and problem.work() > _LITTLE_WORK and error <= COARSEST
+
+
+def steepest_weights(d: Floats, most: Floats, tau: float) -> Floats:
+    """(M, ...) what no weight of F_tau exceeds while totals d (M, ...) rise by `most` (M, ...) at
+    most: the weight of a view that stays where it is while all others rise."""
+    with np.errstate(over="ignore"):
+        others = np.exp((d[:, None] - (d + most)[None]) / tau)
+    others[range(len(d)), range(len(d))] = 1.0
+    return np.asarray(1.0 / others.sum(axis=1))
 
 
 def tie_groups(scores: Floats, tie: float) -> Indices:

@@ -10,11 +10,12 @@ import numpy as np
 from fairnepv.compute import block_threads, few_threads
 from fairnepv.compute.clock import unlimited
 from fairnepv.errors import NumericalError, Status
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.loop import Context, Step
 from fairnepv.objective import Point, StiefelObjective, fair_value, soft_min_weights, utility_of
 from fairnepv.objective.geometry import EUCLIDEAN
 from fairnepv.options import default
-from fairnepv.problem import Problem, Stream, by_view, with_weighed_rows
+from fairnepv.problem import Problem, Stream, by_view
 from fairnepv.stiefel.contraction import Theorem2, observed_rate
 from fairnepv.stiefel.coordinates import (
     LARGEST_FRAME,
@@ -49,8 +50,8 @@ _PROJECTED = (
 _LOST = 1e-7  # of orthonormality: more makes a value that no frame has
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Relaxation:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Relaxation(Tabular):
     """What the relaxation found, with the basis made on demand."""
 
     value: float
@@ -70,6 +71,23 @@ class Relaxation:
     of_log_determinants: bool = field(default=True, repr=False)
     notes: tuple[str, ...] = ()
     imprint: Imprint | None = field(default=None, repr=False)  # of the rows, for a later look
+
+    @property
+    def headline(self) -> str:
+        residual = f"residual {self.residual:.2g} after {self.steps} steps of {self.solver.name!r}"
+        return f"Relaxation: value {self.value:.6f}, {residual}, {self.status.name}"
+
+    @property
+    def table(self) -> Table:
+        """One row per view: its value on the frame, and its weight in the soft minimum."""
+        columns = {
+            "view": np.array(list(self.view_values), dtype=object),
+            "value": np.array(list(self.view_values.values())),
+            "weight": np.array(list(self.view_weights.values())),
+        }
+        about = {"k": self.k, "value": self.value, "residual": self.residual, "steps": self.steps}
+        ended = {"status": self.status.name, "checked": self.checked, "notes": list(self.notes)}
+        return Table(columns, {**about, **ended}, "views")
 
     @property
     def contraction(self) -> float | None:
@@ -125,7 +143,7 @@ def relax(
         solver = make_solver(k=problem.k, tol=problem.tolerances.residual)
     start = check_start(problem, start)
     refuse_dual(solver, utility_of(problem).linear_on_frames)
-    problem = with_weighed_rows(problem)
+    problem = replace(problem, pool=utility_of(problem).along_frames(problem.pool))
     with block_threads(problem.work()):
         chosen = coordinates or choose_coordinates(problem)
         whole_range = small_range(problem, chosen)

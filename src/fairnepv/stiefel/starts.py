@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, eigvalsh, svd
 
-from fairnepv.compute.clock import left, now
+from fairnepv.compute.clock import check_time, left, now
 from fairnepv.errors import InputError
 from fairnepv.objective import FeatureMaps
 from fairnepv.objective.geometry import EUCLIDEAN, Geometry
@@ -173,5 +173,6 @@ _NAMED = dict(zip(STARTS, (spectral_start, uniform_start, sketch_start), strict=
 
 def _random_range(problem: Problem, maps: FeatureMaps, columns: int) -> Floats:
     """Phi Omega with views weighted to the same size, whatever their units."""
-    rng = problem.rng(Stream.RANDOM_START)
-    return maps.combine(random_coefficients(problem.pool, columns, rng))
+    coefficients = random_coefficients(problem.pool, columns, problem.rng(Stream.RANDOM_START))
+    check_time()  # many of them take as long as a product
+    return maps.combine(coefficients)

@@ -79,6 +79,14 @@ class View(ABC):
         check_magnitude(name, self)
         return self if self.eps is None else self.with_eps(check_positive("eps", self.eps, name))
 
+    def filled(self, name: str) -> View:
+        """This view with zeros for the rows that have no value, which are `absent` then."""
+        return self
+
+    def without(self, rows: NDArray[np.bool_]) -> View:
+        """This view, in which these rows (n,) are absent, too."""
+        return self._with(absent=rows if self.absent is None else self.absent | rows)
+
     def sketched(self, name: str) -> View:
         """This view for a plan, which asks for its shape and its storage and for no value."""
         return self
@@ -90,6 +98,7 @@ class View(ABC):
     scale: Floats | None = None  # (n,) row scales s; None stands for ones
     _scale_there: Any = None  # the same (n, 1) on a device, where the rows are
     _scaled = False  # whether these were set
+    absent: NDArray[np.bool_] | None = None  # (n,) rows that lack it: zero rows, also centred
     moments: Any = None  # `Moments` of the scaled rows over the pool, where a utility asks for them
 
     def scaled(self, scale: Floats | None, offset: float) -> Self:
@@ -153,9 +162,20 @@ class View(ABC):
         return SURE * float(np.sqrt(self.p)) * (2.0**-24 if self.single else 2.0**-53)
 
     @property
+    def look_error(self) -> float:
+        """The same of `RowBlock.onto` with `coarse`, beside the longest row and a column of length
+        one; sparse views know the one without the other."""
+        return self.coarse_error
+
+    @property
     def stored(self) -> int:
         """How many numbers a product with a vector touches."""
         return self.n * self.p
+
+    @property
+    def fullest(self) -> int:
+        """How many numbers a row has at most."""
+        return self.p
 
     # --- few rows --------------------------------------------------------------------------------
 
@@ -359,8 +379,13 @@ class View(ABC):
 
     def _given_to(self, other: View, rows: Indices) -> View:
         """Another view of `rows` of this one, with ridge, scales and offset of these."""
-        taken = other._with(eps=self.eps).scaled(self._scales(rows), self.offset)
+        absent = None if self.absent is None else self.absent[rows]
+        taken = other._with(eps=self.eps, absent=absent).scaled(self._scales(rows), self.offset)
         return taken if self.moments is None else taken._with(moments=self.moments.take(rows))
+
+    def _present(self, norms: Floats) -> Floats:
+        """Norms of rows as they count: absent rows are zero rows."""
+        return norms if self.absent is None else np.where(self.absent, 0.0, norms)
 
     def _scales(self, rows: Indices | slice) -> Floats | None:
         return None if self.scale is None else self.scale[rows]

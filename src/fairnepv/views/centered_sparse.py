@@ -8,13 +8,14 @@ they are equal, so that one column more stands for these.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fairnepv.compute import Place, RowBlock
 from fairnepv.compute.shifted import ShiftedRows
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.base import SURE, Floats, Indices, View
 from fairnepv.views.trail import Trail
 
 
@@ -45,6 +46,21 @@ class CenteredSparseView(View):
     @property
     def resident_bytes(self) -> int:
         return self.given.resident_bytes
+
+    @property
+    def look_error(self) -> float:
+        """Rows as they came and the mean may be longer than what is left of them, and their
+        products are what is rounded."""
+        given, scales = self.given, self._sides[:, 1]
+        if given._there is not None:  # which multiplies in float64
+            return self.coarse_error
+        longest = math.sqrt(float(given.squared_norms.max(initial=0.0)))
+        longest += float(np.abs(scales).max(initial=0.0)) * float(np.linalg.norm(self.mean))
+        left = math.sqrt(float(self.squared_norms.max(initial=0.0)))
+        if not left > 0.0:
+            return self.coarse_error
+        terms = given.fullest + 2  # and what is taken off
+        return SURE * math.sqrt(terms) * 2.0**-24 * max(1.0, longest / left)
 
     def raw_squared_norms(self) -> Floats:
         return self._norms
@@ -142,6 +158,15 @@ class CenteredBlock(RowBlock):
     def features(self) -> ShiftedRows:
         mean = self.place.put(self._mean[None])
         return ShiftedRows(self.given.features(), self._sides[:, 1:], mean)
+
+    def onto(self, columns: Any, coarse: bool = False) -> Any:
+        if not coarse:
+            return self.features() @ columns
+        xp, product = self.place.xp, self.given.onto(columns, True)
+        shift = self.place.put(self._mean[None]) @ columns
+        sides = self.place.put(self._sides[:, 1:])
+        product -= xp.astype(sides, product.dtype) * xp.astype(shift, product.dtype)
+        return product
 
     def squared_norms(self) -> Any:
         opposite = self._sides @ self.place.put(self._correction)

@@ -52,6 +52,11 @@ def centered(pool: Pool) -> Pool:
 
 
 def _centered(pool: Pool, name: str, view: View) -> View:
+    if view.absent is not None and type(view) not in (DenseView, SparseView):
+        raise UnsupportedError(
+            f"view {name!r} is a {type(view).__name__}, which cannot be centred where rows are "
+            "left out; hand in its rows, or use center=False"
+        )
     if isinstance(view, KernelView):
         return view.centered(name)
     if isinstance(view, DiagonalView):  # as the sparse rows that it stands for
@@ -62,7 +67,7 @@ def _centered(pool: Pool, name: str, view: View) -> View:
         return _centered_sum(pool, name, view)
     if type(view) is not DenseView:
         return _centered_rows(pool, name, view)
-    usual = float(view.raw_squared_norms().mean())
+    usual = float(view.raw_squared_norms().sum() / _count(view))
     found = view.centered(Center(_mean(pool, name, view), _ROUNDING**2 * usual))
     return measured_in_files(name, found, pool.engine)
 
@@ -74,25 +79,35 @@ def _centered_rows(pool: Pool, name: str, view: View) -> View:
     return view._given_to(OwnRows(view, center), np.arange(view.n))
 
 
+def _count(view: View) -> int:
+    """How many rows a view has, but for those that lack it."""
+    return view.n if view.absent is None else int(view.n - view.absent.sum())
+
+
 def _mean(pool: Pool, name: str, view: Any) -> Floats:
     """(p,) in float64. Sums are of differences to the first row: they are exact where all rows are
     equal, and keep the digits of rows that are far from zero beside their spread."""
-    origin: Floats = np.asarray(view.raw_rows(np.array([0])), dtype=np.float64)[0]
+    first = 0 if view.absent is None else int(np.argmin(view.absent))
+    origin: Floats = np.asarray(view.raw_rows(np.array([first])), dtype=np.float64)[0]
     dense = type(view) is DenseView
     if dense and isinstance(view.data, TensorRows):
-        return np.asarray(origin + view.data.column_sums(origin) / view.n)
+        kept = None if view.absent is None else np.flatnonzero(~view.absent)
+        data = view.data if kept is None else view.data.part(kept)
+        return np.asarray(origin + data.column_sums(origin) / _count(view))
     # By blocks of the host in any case, and by those of the workers, which have the same rows.
     engine = pool.engine if pool.engine.remote and view.in_file else LocalEngine()
     unread = view._with(_there=None) if dense else OwnRows(view, None)
     source = Pool((name,), (unread._with(single=False, array_anchors=False),), engine)
-    total = source.reduce(_sum_rows, operator.add, origin, fixed=True)
-    return np.asarray(origin + total / view.n)
+    absent = () if view.absent is None else (view.absent,)
+    total = source.reduce(_sum_rows, operator.add, origin, *absent, fixed=True)
+    return np.asarray(origin + total / _count(view))
 
 
-def _sum_rows(block: Block, origin: Floats) -> Floats:
+def _sum_rows(block: Block, origin: Floats, *absent: Any) -> Floats:
     (rows,) = block.views
     assert isinstance(rows, DenseBlock)
-    return column_sums(rows.data, origin)
+    kept = rows.data[~absent[0]] if absent and absent[0].any() else rows.data
+    return column_sums(kept, origin)
 
 
 class OwnRows(View):
@@ -131,15 +146,21 @@ def _centered_sum(pool: Pool, name: str, view: SumView) -> View:
 def _centered_sparse(name: str, view: SparseView) -> View:
     mean = np.zeros(view.p)
     for chunk in _chunks(view):
-        mean += view.raw_rows(chunk).astype(np.float64).sum(axis=0)
-    mean /= view.n
+        rows = view.raw_rows(chunk).astype(np.float64)
+        kept = rows if view.absent is None else rows[np.flatnonzero(~view.absent[chunk])]
+        mean += kept.sum(axis=0)
+    mean /= _count(view)
     products = np.concatenate([view.raw_rows(c).astype(np.float64) @ mean for c in _chunks(view)])
     given, mu = view.raw_squared_norms(), float(mean @ mean)
     norms = given - 2.0 * products + mu
+    if view.absent is not None:
+        norms[view.absent] = 0.0
     lost = np.flatnonzero(norms <= _CANCELLED * (given + mu))
     norms[lost] = 0.0
+    lost = lost if view.absent is None else lost[~view.absent[lost]]
     _refuse_lost_digits(name, view, mean, lost)
-    return CenteredSparseView(view, mean, products, norms).scaled(None, 0.0)
+    made = CenteredSparseView(view, mean, products, norms)._with(absent=view.absent)
+    return made.scaled(None, 0.0)
 
 
 def _refuse_lost_digits(name: str, view: SparseView, mean: Floats, lost: Indices) -> None:

@@ -14,7 +14,7 @@ from fairnepv.compute import HOST, Place, RowBlock
 from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import Stream, shared, to_device, to_host
 from fairnepv.errors import InputError
-from fairnepv.io.rows import Reordered, RowFile
+from fairnepv.io.rows import FilledRows, Reordered, RowFile
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.blocks import Center, DenseBlock, squared_norms
@@ -35,7 +35,7 @@ class DenseView(View):
         self.data = data
         self.n, self.p = data.shape
         self.eps = eps
-        self.in_file = isinstance(data, RowFile) and not isinstance(data, TensorRows)
+        self.in_file = isinstance(data, RowFile) and data.in_file
         self.home_engine = data.home_engine if isinstance(data, TensorRows) else None
 
     center: Center | None = None  # of a centred view
@@ -58,6 +58,23 @@ class DenseView(View):
         view = self._with(data=plain_array(self.data, f"view {name!r}")) if held else self
         return super(DenseView, view.sketched(name)).checked(name)
 
+    def filled(self, name: str) -> View:
+        held = not isinstance(self.data, RowFile)
+        view = self._with(data=plain_array(self.data, f"view {name!r}")) if held else self
+        view.sketched(name)
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = view.raw_squared_norms()
+        gaps = np.isnan(norms)
+        if not gaps.any():
+            return view
+        data = view.data
+        kept = data.filled(gaps) if isinstance(data, TensorRows) else FilledRows(data, gaps)
+        return view._with(data=kept, _raw_squared_norms=np.where(gaps, 0.0, norms)).without(gaps)
+
+    def without(self, rows: NDArray[np.bool_]) -> View:
+        known = np.where(rows, 0.0, self.raw_squared_norms())
+        return super(DenseView, self._with(_raw_squared_norms=known)).without(rows)
+
     def sketched(self, name: str) -> Self:
         check_numeric(name, self.data)
         return self
@@ -65,8 +82,9 @@ class DenseView(View):
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
         if isinstance(self.data, TensorRows):
-            return self.data.squared_norms(self.center)
-        return self._measured(functools.partial(squared_norms, center=self.center))
+            return self._present(self.data.squared_norms(self.center))
+        measure = functools.partial(squared_norms, center=self.center)
+        return self._present(self._measured(measure))
 
     @functools.cached_property
     def single(self) -> bool:  # type: ignore[override]

@@ -59,17 +59,18 @@ def _comparable(array: NDArray[Any], what: str) -> NDArray[Any]:
     )
 
 
-def align(
-    views: Mapping[str, View], ids: Mapping[str, Any]
-) -> tuple[NDArray[Any], dict[str, Indices]]:
-    """The ids of the first view, and for every view in another order the rows that follow them."""
+def aligned(
+    views: Mapping[str, View], ids: Mapping[str, Any], *, inner: bool = False
+) -> tuple[NDArray[Any], dict[str, Indices], NDArray[np.bool_] | None]:
+    """The ids of the first view, and for every view in another order the rows that follow them;
+    if `inner`, also which of the first view's rows some other view lacks."""
     if set(ids) != set(views):
         raise InputError(f"ids names views {sorted(ids)}, but the data has {sorted(views)}")
     by_view = {
         name: check_ids(ids[name], view.n, f"ids of view {name!r}") for name, view in views.items()
     }
     reference, common = next(iter(by_view.items()))
-    orders = {}
+    orders, lacking = {}, np.zeros(len(common), dtype=bool)
     for name, own in by_view.items():
         if not same_kind(own, common):
             raise InputError(
@@ -78,11 +79,13 @@ def align(
             )
         if np.array_equal(own, common):
             continue
+        orders[name] = find_ids(common, own)
+        lacking |= own[orders[name]] != common
         strangers = np.setxor1d(own, common)
-        if len(strangers):
+        if len(strangers) and not inner:
             raise InputError(
                 f"ids of views {reference!r} and {name!r} do not match: {len(strangers)} id(s) are "
-                f"in one and not in the other, for example {strangers.tolist()[0]!r}"
+                f"in one and not in the other, for example {strangers.tolist()[0]!r}; give the "
+                "same rows to both, or say align='inner' to leave such rows out"
             )
-        orders[name] = find_ids(common, own)
-    return common, orders
+    return common, orders, lacking if inner else None

@@ -3,6 +3,7 @@
 Past this line code trusts its arguments.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,8 @@ def named_views(data: Any, columns: Mapping[str, Any] | None) -> dict[str, Any]:
     else:
         raise InputError(
             "data must be a mapping from names to arrays or a list of arrays, not "
-            f"{type(data).__name__}"
+            f"{type(data).__name__}; of a table, or of the path of one, say which columns are "
+            "views, as in views={'text': 'text_emb'}"
         )
     if not named:
         raise InputError("data has no views; give at least one, as in {'text': array}")
@@ -56,6 +58,7 @@ def as_view(name: str, value: Any) -> View:
         return view if value.eps is None else view.with_eps(value.eps)
     if isinstance(value, View):
         return value.as_given(name)
+    value = _from_column(value, f"view {name!r}")
     value = tensor_rows(value, f"view {name!r}")
     sparse = sp.issparse(value) or isinstance(value, SparseRows)
     if not sparse and not isinstance(value, RowFile):
@@ -64,16 +67,42 @@ def as_view(name: str, value: Any) -> View:
     return SparseView(value) if sparse else DenseView(value)
 
 
-def check_quality(quality: Any, names: tuple[str, ...], n: int) -> dict[str, Floats] | None:
-    """Per-item, per-view qualities: one vector for all views, or a mapping by view name."""
+def is_column(value: Any) -> bool:
+    """Whether this is one column of a table: a series, an array of Arrow, or objects of NumPy."""
+    if isinstance(value, np.ndarray):
+        return value.dtype == object and value.ndim == 1
+    if hasattr(type(value), "columns") or hasattr(type(value), "schema"):
+        return False  # a table; a lazy one is not asked for what it would have to compute
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+
+
+def _from_column(value: Any, what: str) -> Any:
+    """The rows of a column, and of a list of lists that NumPy cannot read; others as they came."""
+    listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    if listed and isinstance(value, list | tuple):
+        with contextlib.suppress(ValueError, TypeError, RuntimeError):
+            listed = np.asanyarray(value).dtype == object
+        first: Any = next((row for row in value if row is not None), None)
+        listed = listed and (isinstance(first, list | tuple) or np.ndim(first) == 1)
+    if not (listed or is_column(value)):
+        return value
+    from fairnepv.io.capsules import as_column, column_rows  # which need Arrow
+
+    return column_rows(as_column(value, what), what)
+
+
+def check_quality(quality: Any, sizes: Mapping[str, int]) -> dict[str, Floats] | None:
+    """Per-item, per-view qualities: one vector for all views, or a mapping by view name; `sizes`
+    says how many rows each view was handed in with."""
     if quality is None:
         return None
-    by_name = quality if isinstance(quality, Mapping) else dict.fromkeys(names, quality)
-    unknown = set(by_name) - set(names)
+    if not isinstance(quality, Mapping):
+        n = next(iter(sizes.values()))
+        return {name: _quality_vector(name, quality, n) for name in sizes}
+    unknown = set(quality) - set(sizes)
     if unknown:
-        raise InputError(f"quality names {sorted(unknown)}, which are not views: {list(names)}")
-    ones = np.ones(n)
-    return {name: _quality_vector(name, by_name.get(name, ones), n) for name in names}
+        raise InputError(f"quality names {sorted(unknown)}, which are not views: {list(sizes)}")
+    return {n: _quality_vector(n, quality.get(n, np.ones(size)), size) for n, size in sizes.items()}
 
 
 def _quality_vector(name: str, values: Any, n: int) -> Floats:

@@ -86,7 +86,7 @@ class KernelView(View):
         return pivoted_cholesky(self.kernel, self.tolerance)
 
     def raw_squared_norms(self) -> Floats:
-        return np.diagonal(self.kernel).astype(np.float64)
+        return self._present(np.diagonal(self.kernel).astype(np.float64))
 
     def raw_rows(self, rows: Indices | slice) -> Floats:
         return self.factor[rows]
@@ -234,7 +234,7 @@ class DiagonalView(SparseView):
         return sp.diags_array(np.sqrt(self.values.astype(np.float64)), format="csr")
 
     def raw_squared_norms(self) -> Floats:
-        return self.values.astype(np.float64)
+        return self._present(self.values.astype(np.float64))
 
     def moved(self, place: Place, room: int) -> View:
         return self

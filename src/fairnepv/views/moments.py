@@ -67,6 +67,17 @@ def with_moments(pool: Pool, weights: Any = None) -> Pool:
     return replace(pool, views=tuple(views.values()))
 
 
+def second_norms_left(pool: Pool) -> float:
+    """Multiply-adds of the second norms that are not known yet."""
+    own = [(view.moments, view.p) for view in pool.views]
+    sides = [
+        p * (p if moments.gram is not None else moments.targets.shape[0])
+        for moments, p in own
+        if moments is not None and moments.norms is None
+    ]
+    return float(pool.n) * sum(sides)
+
+
 def second_norms(pool: Pool) -> Floats:
     """(n, M) diagonals of K2: a pass over the rows of every view, kept with its moments."""
     for name, view in pool.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from fairnepv.options import default
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.blocks import Center, DenseBlock, squared_norms
 from fairnepv.views.dense import DenseView
-from fairnepv.views.ids import align, check_ids
+from fairnepv.views.ids import aligned, check_ids
 from fairnepv.views.intake import as_view, check_quality, named_views
 
 R = TypeVar("R")
@@ -38,6 +38,9 @@ class Pool:
     ids: NDArray[Any] | None = None
     quality: Mapping[str, Floats] | None = None  # (n,) per view; `Calibration.apply` uses it
     centered: bool = False  # whether the views are about their means (`centering`)
+    dropped: Indices | None = None  # rows that lack some view, and so are absent from all
+    lacking: Mapping[str, Indices] = field(default_factory=dict)  # by view the rows without it
+    reordered: tuple[str, ...] = ()  # views whose rows stood otherwise than those of the first
 
     @classmethod
     def of(
@@ -47,33 +50,43 @@ class Pool:
         views: Mapping[str, Any] | None = None,
         eps: float | Mapping[str, float] = default("eps"),
         ids: Any = None,
+        align: str = default("align"),
         quality: Any = None,
+        missing: str = default("missing"),
         engine: Engine | str | None = None,
     ) -> Pool:
         """Views by name, aligned by row, or by id where `ids` maps view names to row ids.
+
+        With `missing` rows may lack a view; with `align` "inner" an id may.
 
         A quality vector of a view goes with the rows of that view, as they were handed in; one
         that is common to all views goes with the rows of the pool, which are those of the first.
         """
         engine = None if engine is None else engine_of(engine)
         named = named_views(data, views)
-        checked = {name: _checked(name, value, engine) for name, value in named.items()}
+        gaps = missing != "refuse"
+        checked = {name: _checked(name, value, engine, gaps) for name, value in named.items()}
         checked = _with_ridges(checked, eps)
+        sizes = {name: view.n for name, view in checked.items()}
         orders: dict[str, Indices] = {}
+        strangers: NDArray[np.bool_] | None = None
         common_ids: NDArray[Any] | None = None
         if isinstance(ids, Mapping):
-            common_ids, orders = align(checked, ids)
+            common_ids, orders, strangers = aligned(checked, ids, inner=align == "inner")
             checked |= {name: checked[name].reordered(order) for name, order in orders.items()}
         _check_lengths(checked)
         n = next(iter(checked.values())).n
         if ids is not None and common_ids is None:
             common_ids = check_ids(ids, n, "ids")
-        qualities = check_quality(quality, tuple(checked), n)
+        qualities = check_quality(quality, sizes)
         if isinstance(quality, Mapping) and qualities is not None:
             qualities.update({name: qualities[name][order] for name, order in orders.items()})
+        lacking = _lacking(checked, strangers)
+        checked, dropped = _without_dropped(checked, strangers, missing == "drop")
         engine = engine_of(engine or _home_engine(checked.values()))
         there = settled(tuple(checked.values()), engine)
-        return cls(tuple(checked), there, engine, common_ids, qualities)
+        known: Any = {"dropped": dropped, "lacking": lacking, "reordered": tuple(orders)}
+        return cls(tuple(checked), there, engine, common_ids, qualities, **known)
 
     @classmethod
     def sketch(
@@ -223,6 +236,7 @@ class Pool:
             views=settled(tuple(taken), engine),
             ids=None if self.ids is None else self.ids[indices],
             quality=self.quality and {name: q[indices] for name, q in self.quality.items()},
+            dropped=None,  # which no search takes along
         )
 
 
@@ -238,11 +252,43 @@ def settled(views: tuple[View, ...], engine: Engine) -> tuple[View, ...]:
     return tuple(there)
 
 
-def _checked(name: str, value: Any, engine: Engine | None) -> View:
-    """One view, with every promise of the view contract made sure of; workers of the engine read
-    what lies in files."""
+def _checked(name: str, value: Any, engine: Engine | None, gaps: bool) -> View:
+    """One view, with every promise of the view contract made sure of, if it may have `gaps` but for
+    these; workers of the engine read what lies in files."""
     check_time()
-    return measured_in_files(name, as_view(name, value), engine).checked(name)
+    view = measured_in_files(name, as_view(name, value), engine)
+    if gaps:
+        view = view.filled(name)
+        if view.absent is not None and view.absent.all():
+            raise InputError(f"view {name!r} has no value in any row; drop the view")
+    return view.checked(name)
+
+
+def _lacking(views: dict[str, View], strangers: NDArray[np.bool_] | None) -> dict[str, Indices]:
+    """By view the rows without a value there; and those whose id some view has not."""
+    own = {name: view.absent for name, view in views.items()}
+    every = {**own, "an id in another view": strangers}
+    return {
+        name: np.flatnonzero(rows)
+        for name, rows in every.items()
+        if rows is not None and rows.any()
+    }
+
+
+def _without_dropped(
+    views: dict[str, View], strangers: NDArray[np.bool_] | None, drop: bool
+) -> tuple[dict[str, View], Indices | None]:
+    """Rows that lack some view are absent from all of them, if they are to be left out, and so are
+    those without a partner."""
+    lost = strangers
+    for view in views.values() if drop else ():
+        if view.absent is not None:
+            lost = view.absent if lost is None else lost | view.absent
+    if lost is None or not lost.any():
+        return views, None
+    if lost.all():
+        raise InputError("every row lacks some view; look whether the views belong together")
+    return {name: view.without(lost) for name, view in views.items()}, np.flatnonzero(lost)
 
 
 def measured_in_files(name: str, view: View, engine: Engine | None) -> View:

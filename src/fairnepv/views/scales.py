@@ -103,6 +103,8 @@ class Calibration:
     def _row_scale(self, name: str, view: View) -> Floats | None:
         if self.normalize:
             norms = np.sqrt(view.raw_squared_norms())
+            if view.absent is not None:
+                norms[view.absent] = np.inf  # whose scale is 0
             zero = np.flatnonzero(norms == 0)
             if len(zero):
                 equal = " once the mean of all rows is taken off" if self.center else ""
@@ -113,6 +115,8 @@ class Calibration:
                 )
             return 1.0 / norms
         factor = float(self.factors.get(name, 1.0))
+        if view.absent is not None:
+            return np.where(view.absent, 0.0, np.sqrt(factor))
         return None if factor == 1.0 else np.full(view.n, np.sqrt(factor))
 
     def _check_views(self, pool: Pool) -> None:

@@ -7,16 +7,18 @@ the others.
 """
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.checks import check_positive
 from fairnepv.compute import Place, RowBlock, in_order
 from fairnepv.compute.clock import check_time
 from fairnepv.compute.tensors import Stream, csr_parts, csr_tensor, to_device, to_host
 from fairnepv.io.memory import refuse_unbounded
-from fairnepv.views.base import Floats, Indices, View
+from fairnepv.views.base import SURE, Floats, Indices, View
 from fairnepv.views.blocks import Factored
 from fairnepv.views.tensor_rows import SparseRows, gathered, row_sums
 from fairnepv.views.trail import Trail
@@ -28,7 +30,7 @@ _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
 
 
 class SparseBlock(RowBlock):
-    """Scaled rows as CSR. A product takes its time for finding columns, in any precision."""
+    """Scaled rows as CSR."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -38,6 +40,12 @@ class SparseBlock(RowBlock):
 
     def squared_norms(self) -> Floats:
         return _squared_norms(self._rows)
+
+    def onto(self, columns: Any, coarse: bool = False) -> Any:
+        """In float32 half as many bytes of the columns are found."""
+        if not coarse:
+            return self._rows @ columns
+        return self._rows.astype(np.float32) @ columns.astype(np.float32)
 
     def cross(self, anchor: Factored | Floats) -> Floats:
         if isinstance(anchor, np.ndarray):
@@ -64,11 +72,23 @@ class SparseView(View):
     def stored(self) -> int:
         return int(self.data.nnz)
 
+    @property
+    def look_error(self) -> float:
+        """As of dense rows with as many columns as the fullest row has numbers."""
+        if self._there is not None:  # which multiplies in float64
+            return self.coarse_error
+        return SURE * math.sqrt(self.fullest) * 2.0**-24
+
+    @property
+    def fullest(self) -> int:
+        """Numbers that a row has at most."""
+        return int(np.diff(to_host(self.data.indptr)).max(initial=1))
+
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
         """Some rows at a time: a copy of all values in float64 may be larger than the data."""
         if isinstance(self.data, SparseRows):
-            return self.data.squared_norms()
+            return self._present(self.data.squared_norms())
         size = max(1, self.n * _CHUNK_NUMBERS // max(1, self.stored))
         chunks = [slice(start, start + size) for start in range(0, self.n, size)]
 
@@ -76,7 +96,29 @@ class SparseView(View):
             return _squared_norms(self.data[chunk])
 
         # One after the other, since each takes memory of its own.
-        return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks], 1)))
+        norms = np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks], 1)))
+        return self._present(norms)
+
+    def filled(self, name: str) -> View:
+        self.sketched(name)
+        refuse_unbounded(f"view {name!r}", self.data.shape)
+        if isinstance(self.data, SparseRows):  # where they are few, a view for the host
+            gaps = np.isnan(self.data.squared_norms())
+            data: Any = self.data[:] if gaps.any() else None
+        else:
+            data = sound_csr(f"view {name!r}", self.data)
+            gaps = np.zeros(self.n, dtype=bool)
+            empty = np.flatnonzero(np.isnan(data.data))
+            gaps[np.searchsorted(data.indptr, empty, side="right") - 1] = True
+        if not gaps.any():
+            return self
+        left = data.copy()
+        left.data[np.repeat(gaps, np.diff(left.indptr))] = 0
+        return SparseView(left, self.eps).without(gaps)
+
+    def without(self, rows: NDArray[np.bool_]) -> View:
+        known = np.where(rows, 0.0, self.raw_squared_norms())
+        return super(SparseView, self._with(_raw_squared_norms=known)).without(rows)
 
     def checked(self, name: str) -> View:
         self.sketched(name)

@@ -38,7 +38,7 @@ class SumView(View):
         return sum(part.stored for part in self.parts)
 
     def raw_squared_norms(self) -> Floats:
-        return _weigh(self.weights, [part.squared_norms for part in self._bare])
+        return self._present(_weigh(self.weights, [part.squared_norms for part in self._bare]))
 
     def scaled(self, scale: Floats | None, offset: float) -> SumView:
         """Row scales go through to the parts, on top of those that they came with."""

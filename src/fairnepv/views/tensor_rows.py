@@ -24,6 +24,7 @@ class TensorRows(RowFile):
     """A tensor where it is; rows come to the host when asked for."""
 
     resident = True
+    in_file = False
     file_bytes = 0
 
     def __init__(self, tensor: Any, origin: str) -> None:
@@ -56,6 +57,11 @@ class TensorRows(RowFile):
 
     def gather(self, indices: Indices) -> Rows:
         return np.asarray(to_host(self.part(indices).tensor))
+
+    def filled(self, gaps: Any) -> TensorRows:
+        """With zeros for these rows (n,); a copy, where they are."""
+        there = to_device(gaps, self.tensor.device)[:, None]
+        return TensorRows(self.tensor.masked_fill(there, 0), self.origin)
 
     def part(self, indices: Indices) -> TensorRows:
         """These rows, where they are."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LARGEST_SQUARE = 1e300  # of all rows of a view together: what float64 can go on computing with
 _SMALLEST_SQUARE = 1e-290
 _FEW_ROWS = 1024
+_NAMED = 8  # rows that a sentence lists
+_OR_LEAVE_OUT = "have select leave them out (missing='drop') or count for nothing there ('neutral')"
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> None:
@@ -76,21 +78,28 @@ def check_numeric(name: str, array: Any) -> None:
 
 def check_finite(name: str, read: Callable[[Indices], NDArray[Any]], suspects: Indices) -> None:
     """Look at rows without a finite norm: some only have values too large to square."""
-    count, first = 0, -1
+    count, first, listed = 0, -1, suspects[:0]
     for start in range(0, len(suspects), _FEW_ROWS):
         rows = suspects[start : start + _FEW_ROWS]
         bad = ~np.isfinite(read(rows))
         if bad.any():
             count += int(bad.sum())
             first = int(rows[np.argmax(bad.any(axis=1))]) if first < 0 else first
-    refuse_non_finite(name, count, first)
+            listed = np.concatenate([listed, rows[bad.any(axis=1)]])
+    refuse_non_finite(name, count, first, f" ({rows_in_words(listed)}), or {_OR_LEAVE_OUT}")
 
 
-def refuse_non_finite(name: str, count: int, row: int) -> None:
+def rows_in_words(rows: Indices) -> str:
+    """Row numbers for a sentence, of which the first few are named."""
+    named = ", ".join(map(str, rows[:_NAMED].tolist())) + (", ..." if len(rows) > _NAMED else "")
+    return f"{len(rows)} row{'s' if len(rows) != 1 else ''}: {named}"
+
+
+def refuse_non_finite(name: str, count: int, row: int, more: str = "") -> None:
     if count:
         raise InputError(
             f"view {name!r} has {count} value(s) that are NaN or infinite, the first in row {row}; "
-            "drop or impute those rows"
+            f"drop or impute those rows{more}"
         )
 
 

@@ -8,13 +8,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import whole_file, write_errors
 from fairnepv.io.documents import read_document
 from fairnepv.io.places import check_slashes, is_uri, local_text, sha256_of
-from fairnepv.io.write import csv_line
 
 LARGEST = 1 << 28  # bytes of a document: ten million items take 20 MB
 _REMEDY = "; make room, or check the rights of its folder, and start again"
@@ -83,6 +83,8 @@ def read_record(file: Path, kind: type[Record], remedy: str) -> Record:
 def _as(hint: Any, value: Any, name: str) -> Any:
     """JSON has no tuples; a number that stands for a name would be found out much later."""
     wanted, inner = get_origin(hint) or hint, get_args(hint)
+    if wanted is UnionType:  # such as int | None
+        wanted, inner = next((kind for kind in inner if type(value) is kind), inner[0]), ()
     found = tuple(value) if wanted is tuple and isinstance(value, list) else value
     if wanted is Any or wanted is None:
         return found
@@ -104,4 +106,6 @@ def damaged_file(file: Path, error: object, remedy: str) -> InputError:
 
 def csv_content(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     """Names of files may hold what UTF-8 does not know."""
+    from fairnepv.io.write import csv_line  # needs PyArrow, which a machine that trains may lack
+
     return "".join(map(csv_line, [header, *rows])).encode("utf-8", "backslashreplace")

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.api.grading import make_optimum
 from fairnepv.api.score import score_posed
 from fairnepv.api.select import select_posed
-from fairnepv.api.selection import Score, make_optimum
+from fairnepv.api.selection import Score
 from fairnepv.compute import block_threads
 from fairnepv.data import CANDIDATE_TYPES, paper_instance, paper_types
 from fairnepv.errors import InputError

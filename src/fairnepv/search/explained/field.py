@@ -120,13 +120,12 @@ def single_seconds(block: Block, grams: tuple[Any, ...], rows: Any) -> Any:
 
 @portable
 def _look(block: Block, told: Told, c: Any, b: Any, *held: Any) -> Any:
-    place, kind = block.place, block.xp.float32 if told.coarse else block.xp.float64
     if held:
-        return _judged(_by_single(held[0], told, place), told, (c, b), place)
+        return _judged(_by_single(held[0], told, block.place), told, (c, b), block.place)
     own = zip(block.views, told.columns, strict=True)
+    # In float32 are those of views that know what it costs them, and what is made of these.
     found = [block.put(view.onto(block.put(columns), told.coarse)) for view, columns in own]
-    found = [block.xp.astype(product, kind, copy=False) for product in found]
-    return _judged(found, told, (c, b), place)
+    return _judged(found, told, (c, b), block.place)
 
 
 def _by_single(rows: Any, told: Told, place: Place) -> list[Any]:

@@ -11,21 +11,21 @@ picks the same way: these are made, with all digits, among the fewer that score 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairnepv.compute import HOST, few_threads
-from fairnepv.objective import Standing, lifted_floors, merit, soft_min_weights, utility_of
+from fairnepv.objective import lifted_floors, merit, soft_min_weights, utility_of
 from fairnepv.problem import Problem
-from fairnepv.search.explained.dash import Dash, can_dash
 from fairnepv.search.explained.field import Field, Look, Told, single_rows, single_seconds
-from fairnepv.search.explained.runners import Runners, Trail
+from fairnepv.search.explained.runners import Dash, Rules, Runners, Trail, can_dash
 from fairnepv.search.frontier import Judge, Scores
-from fairnepv.search.ties import COARSEST, coarse_error
+from fairnepv.search.ties import COARSEST, WORTH, coarse_error, steepest_weights
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import second_shares
+from fairnepv.views.pool import Pool
 
 # Rows that hear of picks before all others do, and of these the rows that picks are made among; on
 # a device.
@@ -65,9 +65,10 @@ class ExplainedFrontier:
         self.problem, self.judge, self.utility = problem, judge, utility_of(problem)
         self.indices, self.totals = indices[:0], np.zeros(len(pool.views))
         self._place = place = pool.place
-        # What views say of float32 is about products that they make in it.
-        single = all(view.single for view in pool.views)
-        self._coarse = coarse and single and coarse_error(problem) <= COARSEST
+        # How far entries of looks may be off: some views look in float64 whatever is asked.
+        self._errors = np.array([view.look_error for view in pool.views])
+        quicker = bool((self._errors > WORTH).any())
+        self._coarse = coarse and quicker and coarse_error(problem, looks=True) <= COARSEST
         self._rough: tuple[Any, Floats] | None = None  # b of all rows alone in float32, its drift
         # By level: rows of the fields, and picks that are made before a field hears of them.
         few = _FEW_THERE if place.asynchronous else FEW
@@ -79,8 +80,7 @@ class ExplainedFrontier:
         self._foreseen: list[_Pick] = []
         most = _MOST_THERE if place.asynchronous else MOST
         self._most = max(1, min(most, TOLD // (2 * pool.n * len(pool.views))))
-        # Where a device makes several picks without being asked for an answer.
-        self._dashes = can_dash(pool) and isinstance(self.standing(1), Standing)
+        self._rules = Rules.of(problem, self._tie)
         self._dash: Dash | None = None
         for row in indices:
             self.extend(int(row))
@@ -116,6 +116,7 @@ class ExplainedFrontier:
         to take means off and to scale takes as long as to multiply by few columns."""
         pool, numbers = self.problem.pool, self.problem.n * self.problem.pool.width
         several = self.problem.k > 1 and self.problem.n > self._sizes[-1]
+        several &= all(view.single for view in pool.views)
         if not several or pool.place is not HOST or numbers > self.problem.means.table:
             return None
         return pool.map(single_rows, None, width=pool.width, fixed=True)
@@ -160,7 +161,8 @@ class ExplainedFrontier:
             with few_threads(float(self._sizes[-1]) * self.problem.pool.width):
                 self._foreseen = self._race(0, self._field, self.open_rows(), self._most)
             self._known += len(self._foreseen)
-            self._look_closer_than(_BLURRED * float(self._foreseen[0].gains.max()))
+            first = self._foreseen[0]
+            self._look_closer_than(_BLURRED * float(first.weights @ first.gains), first.weights)
         return self._foreseen[0].row
 
     def extend(self, row: int) -> None:
@@ -169,8 +171,8 @@ class ExplainedFrontier:
             self.totals = self._foreseen.pop(0).totals
         else:
             assert not self._foreseen, "the picks of a race come in its order"
-            runner = Runners(self.problem.pool, self.trails, np.array([row]), len(self.indices))
-            self.totals = self.totals + runner.pick(self.merits, self._tie)[1]
+            runner = self._runners(self.problem.pool, np.array([row]))
+            self.totals = self.totals + runner.run(self.totals, 1)[0][1]
         self.indices = np.append(self.indices, np.int64(row))
 
     @property
@@ -198,13 +200,13 @@ class ExplainedFrontier:
         before = self.indices, self.totals
         picks = self._picks_among(level, field, rows, min(batch, most, self.problem.k - start))
         self.indices, self.totals = before
-        slack = self._slack(field, start, start + len(picks))
-        told = self._told(start, start + len(picks), [] if whole else picks, slack)
+        blur = self._blur(field.drift + self._moves(start, start + len(picks)).sum(axis=1))
+        told = self._told(start, start + len(picks), [] if whole else picks, blur)
         look, held = field.look(told), len(picks)
         if not whole:
             beside = place.put(allowed.copy())
             beside[rows] = False
-            held = self._held(field, look, told, picks, beside, slack)
+            held = self._held(field, look, told, picks, beside, blur)
         self._hear(field, look, start, told.gammas[:, :held])
         full = held == len(picks)
         self._batches[level] = min(int(_GROWTH * held) + 1, self._most) if full else max(1, held)
@@ -213,29 +215,34 @@ class ExplainedFrontier:
     def _ahead(self, field: Field, allowed: Any, few: int) -> Any:
         """The rows of a field that picks are made among, ascending: those that score highest. Where
         more of them may be as good as the best, all digits decide, and then the lowest index."""
-        place, heights = self._place, self._heights(field)
+        place, (heights, slack) = self._place, self._heights(field)
         heights[place.put(~allowed)] = -np.inf
         rows = place.highest(heights, min(few, int(allowed.sum())))
-        least = float(heights.max()) - self._slack(field, 0, 0)
+        least = float(heights.max()) - slack
         if float(heights[rows].min()) < least:
             return rows
         near = place.get(place.xp.nonzero(heights >= least)[0])
         if not len(near):
             raise np.linalg.LinAlgError("a score is not a number")
         parts = np.array_split(near, -(-len(near) // self._sizes[-1]))
-        runners = (Runners(field.pool, self.trails, part, len(self.indices)) for part in parts)
+        runners = (self._runners(field.pool, part) for part in parts)
         scores = np.concatenate([self.merits(few.gains()) for few in runners])
         tied = scores >= scores.max() - self._tie  # of which the lowest wins
         order = np.lexsort((near, np.where(tied, -np.inf, -scores)))
         return place.put(np.sort(near[order[: len(rows)]]))
 
-    def _heights(self, field: Field) -> Any:
-        """(m,) merits with every row, where the rows are."""
+    def _heights(self, field: Field) -> tuple[Any, float]:
+        """(m,) merits with every row, where the rows are, and how far from the best of them rows
+        may seem to be that are as good."""
         place, problem = self._place, self.problem
-        floors = lifted_floors(problem)
+        floors, gains = lifted_floors(problem), field.b / field.c
         least = None if floors is None else place.put(floors)
-        d = place.put((self.totals + problem.offsets)[:, None]) + field.b / field.c
-        return merit(d, problem.tau, least, place.xp)
+        d, blur = self.totals + problem.offsets, self._blur(field.drift)
+        slack = _SLACK + self.unsure
+        if blur.any():
+            most = place.get(place.xp.max(gains, axis=1)) + blur
+            slack += float(steepest_weights(d, most, problem.tau) @ blur)
+        return merit(place.put(d[:, None]) + gains, problem.tau, least, place.xp), slack
 
     def _picks_among(self, level: int, field: Field, rows: Any, most: int) -> list[_Pick]:
         """Up to `most` picks among these rows of a field."""
@@ -247,7 +254,7 @@ class ExplainedFrontier:
                     allowed[some.place_of(pick.row)] = False
                     self._add(pick, picks)
             return picks
-        runners = Runners(field.pool, self.trails, self._place.get(rows), len(self.indices))
+        runners = self._runners(field.pool, self._place.get(rows))
         for at, gains in self._run(runners, min(most, len(runners.rows))):
             d = self.totals + gains + self.problem.offsets
             weights = soft_min_weights(d, self.problem.tau)
@@ -256,15 +263,17 @@ class ExplainedFrontier:
             self._add(_Pick(row, self.totals + gains, value, weights, gains), picks)
         return picks
 
-    def _run(self, runners: Runners, most: int) -> Iterator[tuple[int, Floats]]:
+    def _runners(self, pool: Pool, rows: Indices) -> Runners:
+        return Runners(pool, self.trails, self._rules, rows, len(self.indices))
+
+    def _run(self, runners: Runners, most: int) -> list[tuple[int, Floats]]:
         """The places of so many picks among the runners, and (M,) what each adds."""
-        if not self._dashes:
-            for _ in range(most):
-                yield runners.pick(self.merits, self._tie)
-            return
+        pool = self.problem.pool
+        if not can_dash(pool):
+            return runners.run(self.totals, most)
         if self._dash is None:
-            self._dash = Dash(self.problem, self.trails, self._sizes[-1], self._most, self._tie)
-        yield from self._dash.run(runners, self.totals, len(self.indices), most)
+            self._dash = Dash(pool, self.trails, self._rules, self._sizes[-1])
+        return self._dash.instead(runners, self.totals, most)
 
     def _add(self, pick: _Pick, picks: list[_Pick]) -> None:
         picks.append(pick)
@@ -272,43 +281,40 @@ class ExplainedFrontier:
 
     # --- which picks hold -----------------------------------------------------------------------
 
-    def _slack(self, field: Field, start: int, stop: int) -> float:
-        """How far from a pick rows may seem to be that are as good."""
-        moved = field.drift + self._moves(start, stop).sum(axis=1)
-        return _SLACK + self.unsure + self._blur(moved)
-
-    def _blur(self, drift: Floats) -> float:
-        """How far a gain may be off for what float32 has added up in b."""
-        return float((np.sqrt(drift) / self.problem.pool.eps).max())
+    def _blur(self, drift: Floats) -> Floats:
+        """(M,) how far a gain may be off for what float32 has added up in b."""
+        return np.asarray(np.sqrt(drift) / self.problem.pool.eps)
 
     def _held(
-        self, field: Field, look: Look, told: Told, picks: list[_Pick], beside: Any, slack: float
+        self, field: Field, look: Look, told: Told, picks: list[_Pick], beside: Any, blur: Floats
     ) -> int:
         """How many picks hold: those before the first that a row beside the runners may have been
         as good as. F_tau is below its tangent at the pick, and rows above that are scored."""
         near = self._place.xp.nonzero((look.near > 0.0) & beside)[0]
         before = np.array([pick.totals - pick.gains for pick in picks]).T
-        values = np.array([pick.value for pick in picks]) - slack
+        before += self.problem.offsets[:, None]
+        values = np.array([pick.value for pick in picks]) - _SLACK - self.unsure
         values[0] = np.inf  # the runners were the best when they began
         beaten = np.zeros(len(picks), dtype=bool)
         for first in range(0, len(near), self._sizes[0]):
             some = near[first : first + self._sizes[0]]
             gains = self._place.get(field.gains_before(look, some, told))  # (M, m, s)
-            d = (before + self.problem.offsets[:, None])[:, None] + gains
-            scores = merit(d, self.problem.tau, lifted_floors(self.problem))
-            beaten |= (scores >= values).any(axis=0)
+            scores = merit(before[:, None] + gains, self.problem.tau, lifted_floors(self.problem))
+            slopes = steepest_weights(before, gains.max(axis=1), self.problem.tau)
+            beaten |= (scores >= values - blur @ slopes).any(axis=0)
         return int(beaten.argmax()) if beaten.any() else len(picks)
 
     # --- what rows know -------------------------------------------------------------------------
 
-    def _told(self, start: int, stop: int, picks: Sequence[_Pick] = (), slack: float = 0.0) -> Told:
+    def _told(self, start: int, stop: int, picks: Sequence[_Pick] = (), blur: Any = 0.0) -> Told:
         """What a look tells rows of these picks, and, where `picks` are some of them to be beaten,
         from which sum of gains on a row may be as good."""
         M, s = len(self.trails), stop - start
         weights, least = np.zeros((M, s)), np.full(s, np.inf)
         if picks:
             weights = np.array([pick.weights for pick in picks]).T
-            least = np.array([pick.weights @ pick.gains for pick in picks]) - slack
+            least = np.array([pick.weights @ (pick.gains - blur) for pick in picks])
+            least -= _SLACK + self.unsure
             least[0] = np.inf  # the runners were the best when they began
         columns = tuple(trail.columns(start, stop) for trail in self.trails)
         gammas = np.array([trail.gammas[start:stop] for trail in self.trails])
@@ -326,23 +332,23 @@ class ExplainedFrontier:
         pool, moves = self.problem.pool, np.zeros((len(self.trails), stop - start))
         if not self._coarse:
             return moves
-        for q, (view, trail) in enumerate(zip(pool.views, self.trails, strict=True)):
+        for q, trail in enumerate(self.trails):
             slopes = 4.0 * trail.lengths(start, stop) + 2.0 * trail.gammas[start:stop]
-            moves[q] = (view.coarse_error * pool.largest_norms[q] * slopes) ** 2
+            moves[q] = (self._errors[q] * pool.largest_norms[q] * slopes) ** 2
         return moves
 
-    def _look_closer_than(self, most: float) -> None:
+    def _look_closer_than(self, most: float, slopes: Floats) -> None:
         """Where what float32 has added up hides which row is the best: first all digits of what
         rows explain alone, then go on in float64."""
         field = self._field
-        if self._blur(field.drift) <= most:
+        if slopes @ self._blur(field.drift) <= most:
             return
         if self._rough is not None:
             b, drift = self._rough
             field.b += second_shares(self.problem.pool).T - b
             field.drift = np.maximum(field.drift - drift, 0.0)
             self._rough = None
-        if self._blur(field.drift) > most:
+        if slopes @ self._blur(field.drift) > most:
             known, self._known, self._coarse = self._known, 0, False
             self._field = self._all_rows()
             self._refresh(known)

@@ -9,7 +9,7 @@ import numpy as np
 from fairnepv.compute import few_threads
 from fairnepv.compute.clock import check_time
 from fairnepv.objective import Standing
-from fairnepv.search.arena import Move, arena_of, held_kernels
+from fairnepv.search.arena import ExplainedArena, Move
 from fairnepv.search.explained.swaps import ExplainedSet, best_swaps, worth_float32
 from fairnepv.search.ladders import SwapLadders
 from fairnepv.search.local import LocalSearch, LocalState
@@ -48,7 +48,8 @@ class ExplainedLocal(LocalSearch):
         rows = np.union1d(chosen.indices, come)
         few, rules, swaps = self.problem.take(rows), self.problem.constraints, 0
         with few_threads(float(len(rows)) * len(chosen.indices)), np.errstate(all="ignore"):
-            arena = arena_of(few, held_kernels(few), np.searchsorted(rows, chosen.indices))
+            held = ExplainedArena.held_kernels(few)
+            arena = ExplainedArena(few, held, np.searchsorted(rows, chosen.indices))
             for slot, own in moves:
                 check_time()
                 for row in np.searchsorted(rows, own).tolist():

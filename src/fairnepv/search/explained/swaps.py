@@ -8,7 +8,6 @@ what the residual of a row shares with every column of E, and exchanging slot j 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,16 +16,15 @@ from numpy.typing import NDArray
 
 from fairnepv.compute import Block, Place, few_threads, portable
 from fairnepv.compute.clock import check_time
-from fairnepv.constraints import SwapRules
 from fairnepv.objective import Standing, steepness
 from fairnepv.problem import Problem
 from fairnepv.search.ladders import SwapLadders
+from fairnepv.search.promises import Promises
 from fairnepv.search.subset import Chosen
-from fairnepv.search.ties import COARSEST, coarse_error
+from fairnepv.search.ties import coarse_error, worth_coarse
 from fairnepv.views.base import Floats, Indices, View
 from fairnepv.views.moments import columns_of, second_shares
 
-_LITTLE_WORK = 1e8  # multiply-adds of a product up to which float64 takes no time either
 _STRAINED = 1e3  # |phi|^2 max T_jj up to which inverses hold all digits that ties are told by
 _TINY = float(np.finfo(np.float32).tiny)
 _UNIT = float(np.finfo(np.float64).eps)
@@ -112,7 +110,7 @@ class ExplainedSet(Chosen):
         """How far the gain of a swap may be off in float64."""
         return 16.0 * _UNIT * self.strain
 
-    def look(self, *, coarse: bool) -> Look:
+    def look(self, coarse: bool) -> Look:
         return Look(self.views, self.standing, self.problem.pool.eps, coarse)
 
 
@@ -136,6 +134,10 @@ class Look(NamedTuple):
             found.append(there.gains(block, products, size, second, float(self.eps[q])))
         return found
 
+    def promised(self, block: Block, norms: Any, seconds: Any) -> Any:
+        """As `Promises` asks, of the diagonals of both kernels."""
+        return self.rise(self.gains(block, norms, seconds))
+
     def rise(self, gains: list[Any]) -> Any:
         """(b, k) a bound on what F_tau could rise by with each swap, as it is concave."""
         weights = self.standing.slopes.tolist()
@@ -146,16 +148,14 @@ class Look(NamedTuple):
 
 
 def worth_float32(problem: Problem) -> bool:
-    """Some view is quicker in float32, there is enough to do, and the ridge allows it."""
-    quicker = any(view.coarse_error > 2.0**-30 for view in problem.pool.views)
-    return quicker and problem.work() > _LITTLE_WORK and swap_error(problem) <= COARSEST
+    return worth_coarse(problem, swap_error(problem))
 
 
 def swap_error(problem: Problem) -> float:
     """How far a gain may be off in float32, as a share of what a row explains alone."""
     pool = problem.pool
     ratio = float((pool.largest_norms / pool.eps).max(initial=0.0))
-    return coarse_error(problem) * (1.0 + math.sqrt(ratio))
+    return coarse_error(problem, looks=True) * (1.0 + math.sqrt(ratio))
 
 
 def _sizes(problem: Problem) -> tuple[Floats, Floats]:
@@ -172,39 +172,9 @@ def largest_gain(problem: Problem) -> float:
 # --- what rows promise ----------------------------------------------------------------------------
 
 
-def rises_of(
-    problem: Problem, indices: Indices, rules: SwapRules
-) -> Callable[[Indices | None, bool], Floats]:
-    """A function of rows and of coarseness: what each of them promises, or of all rows."""
-    chosen, pool = ExplainedSet.of(problem, indices), problem.pool
-    norms, seconds = _sizes(problem)
-
-    def rises(rows: Indices | None, coarse: bool) -> Floats:
-        here = slice(None) if rows is None else rows
-        found = pool.map(
-            _highest_rises,
-            (chosen.look(coarse=coarse), rules.allowed),
-            norms[here],
-            seconds[here],
-            rules.groups[here],
-            width=8 * len(pool.views) * len(indices),
-            fixed=True,
-            rows=rows,
-        )
-        return np.asarray(pool.place.get(found), dtype=np.float64)
-
-    return rises
-
-
-@portable
-def _highest_rises(
-    block: Block, state: tuple[Look, NDArray[np.bool_]], norms: Any, seconds: Any, groups: Any
-) -> Any:
-    look, allowed = state
-    rise = look.rise(look.gains(block, norms, seconds))
-    if not allowed.all():
-        rise[~block.put(allowed)[groups]] = -np.inf
-    return block.xp.max(rise, axis=1)
+def promises_of(problem: Problem, indices: Indices) -> Promises:
+    chosen, width = ExplainedSet.of(problem, indices), 8 * len(problem.pool.views) * len(indices)
+    return Promises(chosen.look, _sizes(problem), width)
 
 
 # --- the best of all swaps ------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def carry_out(
             done += 1
         if not run.has_bound(k):  # its file was lost
             work.certify(k)
-    run.clear_unfinished()  # a kill may have come between the last result and this
+    run.finish()
     return run
 
 

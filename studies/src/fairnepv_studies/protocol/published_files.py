@@ -16,7 +16,10 @@ from fairnepv_studies.protocol.publication import COPIED, ITEMS, MANIFEST, RESUL
 _LARGEST_SUMS = 1 << 24  # bytes of the list of checksums: a hundred for every file
 
 
-def check_sums(folder: Path) -> str:
+NEEDED = (MANIFEST, RESULTS, ITEMS, "split.json", *COPIED)
+
+
+def check_sums(folder: Path, needed: Collection[str] = NEEDED) -> str:
     """Every file that is listed, and no other; none of them a link to what is not published."""
     listed = _listed(folder)
     present = set()
@@ -33,7 +36,7 @@ def check_sums(folder: Path) -> str:
             raise Difference(f"{name} is not listed in {SUMS}")
         if sha256_of(folder / name) != listed[name]:
             raise Difference(f"{name} does not have the checksum in {SUMS}: it was changed")
-    for name in (MANIFEST, RESULTS, ITEMS, "split.json", *COPIED):
+    for name in needed:
         if name not in listed:
             raise Difference(f"{name} is missing")
     return f"checksums: {len(listed)} files"
@@ -54,7 +57,7 @@ def _listed(folder: Path) -> dict[str, str]:
 def refuse_more(published: Path, manifest: Any, checked: Collection[str] = ()) -> None:
     """Files that nobody checks: readers may take them for checked ones."""
     proofs = (entry["proof"] for entry in manifest["bounds"])
-    known = {MANIFEST, RESULTS, ITEMS, "split.json", *COPIED, *proofs}
+    known = {*NEEDED, *proofs}
     for name in _listed(published):
         if name not in known and name not in checked:
             raise Difference(f"{name[:80]} is not expected: nothing vouches for it")

@@ -15,6 +15,7 @@ A run that was killed goes on where it was (`execution.carry_out`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -123,6 +124,12 @@ class Run:
     def clear_unfinished(self) -> None:
         for state in self.unfinished.glob("k*"):
             state.unlink()
+
+    def finish(self) -> None:
+        """Nothing is unfinished any more; a kill may have come between the last result and this."""
+        self.clear_unfinished()
+        with contextlib.suppress(OSError):  # somebody has put something there, or removed it
+            self.unfinished.rmdir()
 
     @property
     def unfinished(self) -> Path:

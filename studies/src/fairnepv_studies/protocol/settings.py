@@ -16,7 +16,7 @@ from fairnepv.options import CALIBRATIONS as ALL_CALIBRATIONS
 from fairnepv.options import DIVERSE, OBJECTIVES, STARTS, Budget, Rounding, default
 from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
-from fairnepv.search.effort import ARRAYS
+from fairnepv.search.kinds import kind_of
 from fairnepv.signatures import checked, options_of
 from fairnepv_studies.protocol import SEEDS
 from fairnepv_studies.protocol.pool import SelectionPool
@@ -317,6 +317,6 @@ def draws(method: str, knobs: Mapping[str, Any], problem: Problem) -> bool:
     if method in _DRAW or (method == "nepv" and knobs["start"] != default("start")):
         return True
     spent = check_effort(knobs["effort"])
-    arrays = ARRAYS[problem.utility] * len(problem.pool.views)
+    arrays = kind_of(problem).arena.arrays * len(problem.pool.views)
     entries = arrays * arena_rows(problem) * problem.k
     return method in ("auto", "exact") and spent.swaps_for(problem.work(), entries) > 0

@@ -94,7 +94,7 @@ def results_tex(results: Sequence[Result], caption: str) -> str:
         best = best_methods(results, k)
         body += [r"\midrule", rf"\multicolumn{{{len(columns)}}}{{l}}{{$k={k}$}}\\"]
         body += [_tex_row(row, views, bold=row.method in best) for row in rows]
-    return _tex_table("l" + "r" * (len(columns) - 1), body, caption)
+    return tex_table("l" + "r" * (len(columns) - 1), body, caption)
 
 
 def _tex_row(row: Summary, views: Sequence[str], *, bold: bool) -> str:
@@ -125,7 +125,7 @@ def seconds_tex(seconds: Mapping[Unit, float], caption: str) -> str:
         means = [mean_seconds(seconds, k, method) for k in sizes]
         cells = ["--" if mean is None else f"${mean:.2f}$" for mean in means]
         body.append(" & ".join([escaped(label(method)), *cells]) + r"\\")
-    return _tex_table("l" + "r" * len(sizes), body, caption)
+    return tex_table("l" + "r" * len(sizes), body, caption)
 
 
 def mean_seconds(seconds: Mapping[Unit, float], k: int, method: str) -> float | None:
@@ -133,7 +133,7 @@ def mean_seconds(seconds: Mapping[Unit, float], k: int, method: str) -> float | 
     return statistics.fmean(own) if own else None
 
 
-def _tex_table(alignment: str, body: Sequence[str], caption: str) -> str:
+def tex_table(alignment: str, body: Sequence[str], caption: str) -> str:
     lines = [
         *(r"\begin{table}[t]", r"\centering", r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"),
         *(rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *body, r"\bottomrule"),
