@@ -445,6 +445,9 @@ def test_columns_that_arrow_would_bend_are_refused(write, column, words):
     ending = "parquet" if write is write_parquet else "arrow"
     write(f"t.{ending}", table(column))
     message = refused(read_features, f"t.{ending}:rows")
+    if "Expected all lists" in message:  # PyArrow below 26 does not read such a file at all
+        assert ending == "parquet"
+        return
     assert message.startswith(f"t.{ending}, column 'rows' ")
     assert words in message
 

@@ -359,7 +359,10 @@ def test_a_column_that_is_no_matrix_is_refused(column, words, row_group_size):
 def test_null_rows_of_fixed_lists_are_refused():
     """Arrow would give their slots whatever lies there."""
     kind = pa.list_(pa.float64(), 2)
-    parquet(rows=pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind))
+    try:
+        parquet(rows=pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind))
+    except pa.ArrowNotImplementedError:
+        pytest.skip(f"PyArrow {pa.__version__} cannot write such a file")
     assert "column 'rows' has no value in row 1;" in refused(read_features, "t.parquet")
 
 
@@ -643,9 +646,7 @@ def about(name: str) -> dict:
     if path.suffix == ".parquet":
         return json.loads(pq.read_schema(path).metadata[b"fairnepv"])
     if path.suffix == ".csv":
-        first, *others = csv.DictReader(path.read_text().splitlines())
-        assert {row["settings"] for row in others} == {""}
-        return json.loads(first["settings"])
+        return json.loads(Path(f"{name}.settings.json").read_text())
     if path.suffix == ".json":
         return {k: v for k, v in json.loads(path.read_text()).items() if k != "picks"}
     first_line = path.read_text().splitlines()[0]

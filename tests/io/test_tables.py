@@ -83,11 +83,12 @@ def test_tables_that_nobody_reads_again_have_no_formulas(cell):
 
 def test_what_needs_no_guard_is_written_plainly(tmp_path):
     for ending, content in {
-        ".csv": b'id,row,settings\n\'a,0,"{""fairnepv"": ""0""}"\nb c,1,\n',
+        ".csv": b"id,row\n'a,0\nb c,1\n",
         ".txt": b'# fairnepv {"fairnepv": "0"}\n# id\trow\n\'a\t0\nb c\t1\n',
     }.items():
         write(tmp_path / f"t{ending}", ["'a", "b c"])
         assert (tmp_path / f"t{ending}").read_bytes() == content
+    assert json.loads((tmp_path / "t.csv.settings.json").read_text()) == {"fairnepv": "0"}
 
 
 @pytest.mark.parametrize("about", ["", "{", "[]", '{"guarded_columns": 3}', '{"fairnepv": "0"}'])
@@ -129,7 +130,7 @@ def test_a_missing_text_is_null_and_an_empty_cell(tmp_path):
     picks = json.loads((tmp_path / "t.json").read_text())["picks"]
     assert [(pick["rival_id"], pick["margin"]) for pick in picks] == [("=x", 1.0), (None, None)]
     assert pq.read_table(tmp_path / "t.parquet")["rival_id"].to_pylist() == ["=x", None]
-    assert (tmp_path / "t.csv").read_text().splitlines()[2] == "b,1,,nan,"
+    assert (tmp_path / "t.csv").read_text().splitlines()[2] == "b,1,,nan"
 
 
 def test_json_has_no_word_for_infinity_nor_controls():
@@ -138,3 +139,44 @@ def test_json_has_no_word_for_infinity_nor_controls():
     assert json.loads(text) == {"a": [None, [None, 1.5]], "\x1b\x7f\x9b": "\u202e\ud800"}
     assert text.isascii()
     assert text.replace("\n", "").isprintable()
+
+
+# --- settings beside a table ----------------------------------------------------------------------
+
+
+def listed(path, ids, are_rows=False):
+    rows = np.arange(len(ids))
+    ids = rows if are_rows else np.array(ids)
+    write_table(Output(path), Table({"id": ids, "row": rows}, {"fairnepv": "0"}, "picks", "id"))
+
+
+def test_a_list_is_ids_alone(tmp_path):
+    path = tmp_path / "p.txt"
+    listed(path, ["b", "a"])
+    assert path.read_text() == "b\na\n"
+    assert read(path) == ["b", "a"]
+    with pytest.raises(InputError, match="lists ids, not row numbers"):
+        read_picks(str(path), "row")
+    listed(path, ["b", "a"], are_rows=True)
+    assert read_picks(str(path), "row").tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("ids", [[" a", "b"], ["a\tb", "c"], ["# x", "y"], ["07", "8"], ['"', "'"]])
+def test_a_list_is_read_as_it_was(tmp_path, ids):
+    listed(tmp_path / "p.txt", ids)
+    assert read(tmp_path / "p.txt") == ids
+
+
+@pytest.mark.parametrize("beside", ["", "{", "[]", "3", '{"guarded_columns": 3}', "\udcff"])
+def test_what_lies_beside_may_be_of_others(tmp_path, beside):
+    for name in ("t.csv", "t.txt"):
+        (tmp_path / name).write_text("id\n'=1\n" if name == "t.csv" else "'=1\n")
+        (tmp_path / f"{name}.settings.json").write_bytes(beside.encode(errors="surrogateescape"))
+        assert read(tmp_path / name) == ["'=1"]
+
+
+def test_tables_of_before_are_read_by_their_last_column(tmp_path):
+    about = json.dumps({"guarded_columns": ["id"]})
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "settings"], ["'=1", about], ["b", ""]])
+    assert read(tmp_path / "t.csv") == ["=1", "b"]

@@ -38,7 +38,7 @@ def open_folder(source: Source) -> RowFile:
     arrays = [] if _is_data_set(source) else _files(source, (".npy",))
     if arrays:
         return _open_arrays(source, arrays)
-    names, order = _table_files(source)
+    names, order = table_files(source)
     return _open_tables(source, names, order) if names else open_folder(_subfolder(source))
 
 
@@ -51,7 +51,7 @@ def read_folder_ids(source: Source, default: str) -> NDArray[Any]:
                 f"{source.path} was converted without ids; convert it again with --ids"
             )
         return ids
-    names, order = _table_files(source)
+    names, order = table_files(source)
     if not names and source.inside(_METADATA).path.is_dir():
         return read_folder_ids(source.inside(_METADATA), default)
     if not names:
@@ -65,7 +65,7 @@ def table_columns(source: Source) -> list[str]:
     """The columns of the tables in a folder; none where its rows are in something else."""
     if not _is_data_set(source) and _files(source, (".npy",)):
         return []  # tables beside arrays may be about anything
-    names, _ = _table_files(source)
+    names, _ = table_files(source)
     return column_names(source.inside(names[0])) if names else []
 
 
@@ -126,7 +126,7 @@ def _is_data_set(source: Source) -> bool:
     return source.holds(_STATE)
 
 
-def _table_files(source: Source) -> tuple[list[str], _Order]:
+def table_files(source: Source) -> tuple[list[str], _Order]:
     """The tables of a folder in their order, and the rows that a Hugging Face data set takes of
     them."""
     if not _is_data_set(source):

@@ -18,6 +18,7 @@ _FEATURES: dict[str, Any] = {
     **dict.fromkeys(TABLE_ENDINGS, table_rows.TableRows),
     ".safetensors": safetensors.read_safetensors,
 }
+FEATURE_ENDINGS = tuple(_FEATURES)
 _COLUMNS: dict[str, Any] = {
     **dict.fromkeys(TABLE_ENDINGS, table_rows.read_column),
     ".csv": tables.read_csv,
@@ -55,6 +56,19 @@ def open_rows(path: Any) -> RowFile | Any:
             f"{path} must hold a matrix of numbers, not {rows.dtype} of shape {rows.shape}"
         )
     return rows.tocsr()
+
+
+def table_source(path: Any) -> tuple[Source, list[str]]:
+    """A Parquet or Arrow file, or a folder of them, and the names of its columns."""
+    source = parse_source(str(path), TABLE_ENDINGS, folders=True)
+    if source.part is not None:
+        raise InputError(f"{path} names a column; give the path of the table alone")
+    if source.path.is_dir():
+        names = folders.table_columns(source)
+        if not names:
+            raise InputError(f"{source.path} is no folder of tables; name a file of it")
+        return source, names
+    return source, arrow_files.column_names(source)
 
 
 def read_ids(given: str | Source) -> NDArray[Any]:

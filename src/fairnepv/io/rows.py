@@ -82,6 +82,7 @@ class RowFile(ABC):
     file_bytes: int  # what lies on disk for these rows
     resident: bool = False  # whether the rows are in memory already, or will be after one pass
     random_access: bool = True  # whether scattered rows cost what they weigh
+    in_file: bool = True  # or in memory, where they may be overwritten
     waits: bool = False  # whether reading is mostly waiting for somebody else
     ndim = 2
 
@@ -299,12 +300,37 @@ class Reordered(RowFile):
         return self.rows.gather(self.order[indices])
 
 
+class FilledRows(RowFile):
+    """Rows of an array or of another file, of which some (n,) read as zeros."""
+
+    def __init__(self, rows: RowFile | Rows, gaps: NDArray[np.bool_]) -> None:
+        self.rows, self.gaps = rows, gaps
+        self.shape, self.dtype = (rows.shape[0], rows.shape[1]), rows.dtype
+        if isinstance(rows, RowFile):
+            self.origin, self.file_bytes = str(rows), rows.file_bytes
+            self.resident, self.random_access = rows.resident, rows.random_access
+        else:
+            self.origin, self.file_bytes = "rows in memory", rows.nbytes
+            self.resident, self.in_file = True, False
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self._filled(self.rows[start:stop], self.gaps[start:stop])
+
+    def gather(self, indices: Indices) -> Rows:
+        return self._filled(self.rows[indices], self.gaps[indices])
+
+    @staticmethod
+    def _filled(rows: Rows, gaps: NDArray[np.bool_]) -> Rows:
+        return np.where(gaps[:, None], rows.dtype.type(0), rows) if gaps.any() else rows
+
+
 class Columns(RowFile):
     """Some columns of another file."""
 
     def __init__(self, rows: RowFile, columns: Any) -> None:
         self.rows, self.columns, self.origin = rows, columns, rows.origin
-        width = np.empty((0, rows.shape[1]), bool)[:, columns].shape[1]
+        # One row: of none, NumPy 2.1 does not look whether the columns are there.
+        width = np.empty((1, rows.shape[1]), bool)[:, columns].shape[1]
         self.shape, self.dtype = (len(rows), width), rows.dtype
         self.file_bytes, self.resident = rows.file_bytes, rows.resident
         self.random_access = rows.random_access

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from fairnepv.io.source import Source, choose_part, reading
 from fairnepv.io.texts import text_array
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
-SETTINGS = "settings"  # the column of a CSV table with what holds for it as a whole
+SETTINGS = "settings"  # a column of CSV tables of before, with what holds for them as a whole
+BESIDE = ".settings.json"  # what the file is called that has this now, behind the name of the table
 GUARDED = "guarded_columns"  # of those settings: texts that are not written as they are
+LISTED = "lines_are"  # of those beside a list: what its lines are
 _LONGEST_CELL = 1 << 28  # letters; Python allows 2^17, which settings of a selection may exceed
 GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this reader for a gap
 
@@ -58,7 +61,7 @@ def read_csv(source: Source, default: str | None = None) -> NDArray[Any]:
         raise InputError(
             f"{what} has {len(gaps)} empty row(s), the first is row {gaps[0]}; drop or fill them"
         )
-    if column != SETTINGS and column in _guarded(about):
+    if column != SETTINGS and column in _guarded(about, source.path):
         cells = [cell.removeprefix(GUARD) for cell in cells]
     return _integers_if_all(text_array(cells, what))
 
@@ -101,6 +104,12 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
     if not lines:
         raise InputError(f"{source.path} has no lines; put one value on each")
     if at is None:
+        listed = _settings_beside(source.path).get(LISTED)
+        if listed == "id" and default == "row":
+            raise InputError(f"{source.path} lists ids, not row numbers; say what rows are called")
+        if isinstance(listed, str) and listed in _guarded("", source.path):
+            with reading(source.path, "text"):
+                return text_array([json.loads(line) for line in lines], str(source.path))
         return _integers_if_all(text_array([line.strip() for line in lines], str(source.path)))
     cells = [line.split("\t") for line in lines]
     if any(len(row) <= at for row in cells):
@@ -110,13 +119,38 @@ def read_lines(source: Source, default: str | None = None) -> NDArray[Any]:
         return _integers_if_all(text_array(texts, str(source.path)))
 
 
-def _guarded(about: str) -> list[str]:
-    """The columns of which `write` says that their texts are guarded; other people's have none."""
+def lists_ids(source: Source) -> bool:
+    """Whether a text is a list of ids that `write` made, as what lies beside it tells."""
+    return _settings_beside(source.path).get(LISTED) == "id"
+
+
+def beside(path: Path) -> Path:
+    """Where the settings of a table are that has no room for them."""
+    return path.with_name(path.name + BESIDE)
+
+
+def _guarded(about: str, path: AnyPath | None = None) -> list[str]:
+    """The columns of which `write` says that their texts are guarded, in the table or beside it;
+    other people's have none."""
+    settings = _settings(about) or ({} if path is None else _settings_beside(path))
+    guarded = settings.get(GUARDED)
+    return [name for name in guarded if isinstance(name, str)] if isinstance(guarded, list) else []
+
+
+def _settings_beside(path: AnyPath) -> dict[str, Any]:
+    """Of a table on a local disk; nothing where there is none, or none of ours."""
+    if not isinstance(path, Path) or not beside(path).is_file():
+        return {}
+    with contextlib.suppress(OSError, UnicodeError):
+        return _settings(beside(path).read_text())
+    return {}
+
+
+def _settings(text: str) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
-        settings = json.loads(about)
-        if isinstance(settings, dict) and isinstance(settings.get(GUARDED), list):
-            return [name for name in settings[GUARDED] if isinstance(name, str)]
-    return []
+        settings = json.loads(text)
+        return settings if isinstance(settings, dict) else {}
+    return {}
 
 
 def _integers_if_all(values: NDArray[Any]) -> NDArray[Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,18 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fairnepv.display import shown
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import check_writable, whole_file, write_errors
+from fairnepv.io.frames import Table as Table
+from fairnepv.io.frames import arrow_table
+from fairnepv.io.frames import to_json as to_json
 from fairnepv.io.places import local_path, real_path
 from fairnepv.io.source import check_ending, refuse_folder
-from fairnepv.io.tables import GUARD, GUARDED, SETTINGS, TEXT_MARK
+from fairnepv.io.tables import GUARD, GUARDED, LISTED, TEXT_MARK, beside
 
 TABLES = (".parquet", ".csv", ".json", ".txt")
+_APART = (".csv", ".txt")  # tables without room for settings
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 _BLANKS = re.compile(r"^\s|[\t\r\n\ud800-\udfff]|\s$")
 
@@ -44,9 +45,17 @@ class Output:
         refuse_folder(path)
         for folder in (path.parent, real_path(path).parent):
             check_writable(folder)
-        if os.path.lexists(path) and not force:
-            raise InputError(f"{path} exists already; add --force to replace it")
-        return cls(path)
+        output = cls(path)
+        for file in output.files:
+            if os.path.lexists(file) and not force:
+                raise InputError(f"{file} exists already; add --force to replace it")
+        return output
+
+    @property
+    def files(self) -> list[Path]:
+        """This file, and where it is a table without room for settings, that which has them."""
+        apart = self.path.suffix.lower() in _APART
+        return [self.path, beside(self.path)] if apart else [self.path]
 
     @contextlib.contextmanager
     def part(self) -> Iterator[Path]:
@@ -59,19 +68,16 @@ class Output:
             part.write_bytes(content)
 
 
-@dataclass(frozen=True)
-class Table:
-    """Columns of equal length, and what holds for the table as a whole."""
-
-    columns: Mapping[str, NDArray[Any]]  # objects are texts, or None where there is none
-    about: Mapping[str, Any]
-    rows_are: str  # what a row is called in JSON, such as "picks"
-
-
-def write_table(output: Output, table: Table) -> None:
-    """Parquet keeps `about` in its metadata, JSON beside the rows, text in a comment; CSV, which
-    has no room for it, in a last column of its first row."""
-    makers = {".parquet": _parquet, ".csv": _csv, ".txt": _text, ".json": _json}
+def write_table(output: Output, table: Table) -> list[Path]:
+    """Parquet keeps `about` in its metadata, JSON beside the rows, text in a comment; CSV, and text
+    of a table that is a list, which other programs read, have it in a file beside them. Returns
+    what was written."""
+    makers: dict[str, Callable[[Table], bytes | Apart]] = {
+        ".parquet": _parquet,
+        ".csv": _csv,
+        ".txt": _text,
+        ".json": _json,
+    }
     try:
         content = makers[output.path.suffix.lower()](table)
     except UnicodeError as error:
@@ -79,22 +85,21 @@ def write_table(output: Output, table: Table) -> None:
             f"{output.path} cannot hold texts with half a character (a lone surrogate), and there "
             "is one; write .json or .txt"
         ) from error
-    output.write(content)
+    if not isinstance(content, Apart):
+        output.write(content)
+        return [output.path]
+    settings = Output(beside(output.path))
+    settings.write((to_json(content.about) + "\n").encode())
+    output.write(content.content)
+    return [output.path, settings.path]
 
 
-def to_json(document: Any, indent: int | None = 1) -> str:
-    """JSON in letters of ASCII, none of which a terminal obeys; a number that is not finite, for
-    which JSON has no word, is null."""
-    text = json.dumps(_finite(document), indent=indent, allow_nan=False)
-    return text.replace("\x7f", "\\u007f")
+@dataclass(frozen=True)
+class Apart:
+    """The bytes of a table, and what is written beside it."""
 
-
-def _finite(document: Any) -> Any:
-    if isinstance(document, Mapping):
-        return {name: _finite(value) for name, value in document.items()}
-    if isinstance(document, list | tuple):
-        return [_finite(value) for value in document]
-    return None if isinstance(document, float) and not math.isfinite(document) else document
+    content: bytes
+    about: Mapping[str, Any]
 
 
 def _as_text(value: Any) -> str:
@@ -125,24 +130,16 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def _parquet(table: Table) -> bytes:
-    columns = {}
-    for name, values in table.columns.items():  # of NumPy's texts Arrow drops what follows a NUL
-        texts = values.dtype.kind in "OU"
-        columns[name] = pa.array(values.tolist(), pa.string()) if texts else pa.array(values)
-    arrow = pa.table(columns)
-    arrow = arrow.replace_schema_metadata({"fairnepv": to_json(table.about, indent=None)})
     buffer = io.BytesIO()
-    pq.write_table(arrow, buffer)
+    pq.write_table(arrow_table(table), buffer)
     return buffer.getvalue()
 
 
-def _csv(table: Table) -> bytes:
+def _csv(table: Table) -> Apart:
     """CSV, in which what a spreadsheet would run, or begins so, has an apostrophe before it."""
     columns, about = _columns(table, _FORMULA.match, _apostrophe)
-    rows = [[*columns, SETTINGS], *zip(*columns.values(), itertools.repeat(""))]
-    if len(rows) > 1:
-        rows[1] = [*rows[1][:-1], about]
-    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows).encode()
+    rows = [[*columns], *zip(*columns.values(), strict=True)]
+    return Apart("".join(",".join(map(_quoted, row)) + "\n" for row in rows).encode(), about)
 
 
 def _apostrophe(cell: str) -> str:
@@ -167,17 +164,23 @@ def _json(table: Table) -> bytes:
     return (to_json(table_document(table)) + "\n").encode()
 
 
-def _text(table: Table) -> bytes:
-    """Lines of tabs; a column with a text that would not survive those has all of them as JSON."""
+def _text(table: Table) -> Apart | bytes:
+    """A list alone, or lines of tabs below a comment and a heading; a column with a text that would
+    not survive those has all of them as JSON."""
     columns, about = _columns(table, _BLANKS.search, json.dumps)
-    lines = [TEXT_MARK + about, "# " + "\t".join(map(shown, columns))]
+    if table.listed is not None:
+        # The ids of data without ids are its row numbers.
+        are_rows = table.columns[table.listed] is table.columns.get("row")
+        about = {**about, LISTED: "row" if are_rows else table.listed}
+        return Apart(("\n".join(columns[table.listed]) + "\n").encode(), about)
+    lines = [TEXT_MARK + to_json(about, indent=None), "# " + "\t".join(map(shown, columns))]
     lines += map("\t".join, zip(*columns.values(), strict=True))
     return ("\n".join(lines) + "\n").encode()
 
 
 def _columns(
     table: Table, suspect: Callable[[str], Any], guard: Callable[[str], str]
-) -> tuple[dict[str, list[str]], str]:
+) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """Columns as texts, and `about`, which names those that had to be guarded so that reading
     gives the same texts again."""
     columns, guarded = {}, []
@@ -188,5 +191,4 @@ def _columns(
             cells = [None if cell is None else guard(cell) for cell in cells]
             guarded.append(name)
         columns[name] = [cell or "" for cell in cells]
-    about = {**table.about, GUARDED: guarded} if guarded else table.about
-    return columns, to_json(about, indent=None)
+    return columns, {**table.about, **({GUARDED: guarded} if guarded else {})}

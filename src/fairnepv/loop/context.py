@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
 from fairnepv.errors import Status, TimeLimitError
-from fairnepv.loop.driver import Budget, Method, Outcome, Progress, S, Step, run
+from fairnepv.loop.driver import (
+    Budget,
+    Method,
+    Outcome,
+    Progress,
+    S,
+    Step,
+    check_progress,
+    run,
+)
 
 if TYPE_CHECKING:
     from fairnepv.loop.journal import Journal
@@ -29,7 +38,7 @@ class Context:
         self,
         *,
         time_limit: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         goal: float | None = None,
         journal: Journal | None = None,
     ) -> None:
@@ -37,7 +46,7 @@ class Context:
         self._end = None if time_limit is None else self._began + time_limit
         self._delay = 0.0  # of the clock, by what a journal took to tell
         self._least_new_steps = 0 if journal is None else 1
-        self.progress = progress
+        self.progress = check_progress(progress)
         self.goal = goal  # an objective that is good enough
         self.journal = journal
         self._limit = Limit(None)

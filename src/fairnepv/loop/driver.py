@@ -70,11 +70,16 @@ _REPORTED = ("objective", "residual", "weights", "shift")
 Progress = Callable[[Step], None]
 
 
-def check_progress(progress: Progress | None) -> Progress | None:
-    """What a user hands in as a listener."""
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of one Step, not {progress!r}")
-    return progress
+def check_progress(progress: Any) -> Progress | None:
+    """What a user hands in as a listener; who asks for a bar or for none has got it (`bars`)."""
+    if progress is None or isinstance(progress, bool):
+        return None
+    if not callable(progress):
+        raise InputError(
+            f"progress must be True, False, None or a function of one Step, not {progress!r}"
+        )
+    listener: Progress = progress
+    return listener
 
 
 @dataclass(frozen=True)
