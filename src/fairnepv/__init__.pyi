@@ -3,7 +3,13 @@
 from fairnepv.api.certify import certify as certify
 from fairnepv.api.certify import verify_bound as verify_bound
 from fairnepv.api.compare import compare as compare
+from fairnepv.api.duplicates import Duplicates as Duplicates
+from fairnepv.api.duplicates import near_duplicates as near_duplicates
 from fairnepv.api.estimator import FairSelector as FairSelector
+from fairnepv.api.features import attributes as attributes
+from fairnepv.api.features import pooled as pooled
+from fairnepv.api.features import texts as texts
+from fairnepv.api.features import widened as widened
 from fairnepv.api.plan import plan as plan
 from fairnepv.api.relax import relax as relax
 from fairnepv.api.score import exhaustive as exhaustive
@@ -13,6 +19,7 @@ from fairnepv.api.selection import Comparison as Comparison
 from fairnepv.api.selection import Optimum as Optimum
 from fairnepv.api.selection import Score as Score
 from fairnepv.api.selection import Selection as Selection
+from fairnepv.api.stored import load as load
 from fairnepv.compute import Engine as Engine
 from fairnepv.compute import LocalEngine as LocalEngine
 from fairnepv.concave import Certificate as Certificate

@@ -42,6 +42,8 @@ PARAMS = {
     "floors": {"text": -9.0},
     "include": [3],
     "exclude": [0, 1],
+    "missing": "neutral",
+    "deduplicate": 0.99,
     "groups": ["ab"[i % 2] for i in range(N)],
     "quotas": {"a": 2},
     "certify": False,
@@ -178,7 +180,7 @@ def test_every_parameter_reaches_select(changes):
 
 
 def test_what_select_takes_and_no_selector():
-    left = {"nested", "progress", "ids"}
+    left = {"nested", "progress", "ids", "align"}
     taken = set(inspect.signature(fairnepv.select).parameters) - {"data"}
     assert taken - set(FairSelector().get_params()) == left
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import cases
-from fairnepv import certify, compare, score, select
+from fairnepv import Status, certify, compare, score, select
 from fairnepv.objective import subset_scores
 from fairnepv.report import comparison_record, selection_record, selection_summary
+from fairnepv.search import Found
 
 K, N = 6, 60
 RNG = np.random.default_rng(8)
@@ -30,6 +31,22 @@ def test_lots_are_scored_as_any_set(objective):
     again = certify(DATA, K, objective=objective, random_state=3)
     assert again.random_scores == scores
     assert certify(DATA, K, objective=objective, random_state=4).random_scores != scores
+
+
+def test_a_set_that_lots_exceed_says_so(monkeypatch):
+    """In the units of the objective, with what to try; a lot itself does not."""
+    data = {"a": np.repeat(np.eye(8), 5, axis=0), "b": np.repeat(np.eye(8), 5, axis=0)}
+    alike = Found(np.arange(5), Status.COMPLETE)
+    assert not any("random sets" in note for note in select(data, 5, effort="fast").notes)
+    monkeypatch.setattr("fairnepv.api.search.find", lambda *_: alike)
+    found = select(data, 5, method="greedy")
+    (note,) = (note for note in found.notes if "random sets" in note)
+    lots = float(np.mean(found.certificate.random_scores))
+    assert found.fair_score < lots
+    assert f"{lots:.4f} ({found.fair_score:.4f} here)" in note
+    assert not any("random sets" in note for note in select(data, 5, method="random").notes)
+    share = select(data, 5, method="greedy", objective="representative")
+    assert any(f"({100 * share.fair_score:.2f}% here)" in note for note in share.notes)
 
 
 def test_lots_keep_the_rules(monkeypatch):

@@ -382,6 +382,8 @@ def test_settings_tell_how_the_selection_was_made():
         "quality": None,
         "include": None,
         "exclude": None,
+        "missing": "refuse",
+        "deduplicate": None,
         "quotas": None,
         "priorities": None,
         "floors": None,
@@ -1300,7 +1302,7 @@ def test_coverage_does_not_know_of_quality():
     ("options", "message"),
     [
         ({"engine": "gpu"}, "there is no engine 'gpu'; name 'local'"),
-        ({"progress": True}, "progress must be"),
+        ({"progress": "on"}, "progress must be"),
         ({"quality": np.zeros(20)}, "0 in every row"),
     ],
 )
@@ -1316,10 +1318,10 @@ def test_methods_to_compare_may_be_one_and_not_none():
         fairnepv.compare(data, 3, methods=[])
 
 
-def test_results_print_in_a_line():
+def test_results_print_in_a_few_lines():
     data = np.random.default_rng(7).standard_normal((20, 4))
     rows = fairnepv.compare(data, 3, methods=["greedy", "random"])
-    assert repr(rows).count("\n") == 1
+    assert repr(rows).count("\n") == 3  # a headline, names of columns, and the rows
     assert "3 from 20 by 'greedy'" in repr(rows["greedy"])
     assert str(rows["greedy"].status) == Status.COMPLETE.value
 

@@ -24,13 +24,14 @@ from fairnepv import (
     Selection,
     Status,
 )
+from fairnepv.api.grading import make_selection
 from fairnepv.api.neighbours import usual_rows as _usual_rows
-from fairnepv.api.selection import make_selection
 from fairnepv.data import paper_instance
 from fairnepv.errors import TimeLimitError
 from fairnepv.insight.floors import _settled
 from fairnepv.methods import find
 from fairnepv.problem import Constraints
+from refusals import refused
 from search_problems import (
     STORAGE,
     case_kernels,
@@ -766,7 +767,7 @@ def test_an_interruption_keeps_what_is_there():
         ({"seeds": (1.5,)}, "random_state must be a non-negative integer"),
         ({"tau": (), "eps": (), "seeds": ()}, "nothing to vary"),
         ({"effort": "lazy"}, "effort must be one of"),
-        ({"progress": 3}, "progress must be a function"),
+        ({"progress": 3}, "progress must be"),
     ],
 )
 def test_bad_options_of_stability(options, words):
@@ -910,7 +911,7 @@ def test_a_calibration_from_a_result_has_a_curve():
         ({"include": [1, 2, 3], "k_max": 2}, "include has 3 items, but k is only 2"),
         ({"include": [[1], [2, 3]]}, "include cannot be read"),
         ({"tau": -1}, "tau must be"),
-        ({"progress": 1}, "progress must be a function"),
+        ({"progress": 1}, "progress must be"),
     ],
 )
 def test_bad_arguments_of_curve(arguments, words):
@@ -1149,7 +1150,7 @@ def test_columns_of_one_array_are_views_again():
         ({"ids": list(range(40))}, "row number only"),
         ({"data": {"text": np.eye(4)}}, "give the same views"),
         ({"exclude": "chosen"}, "is in include and in exclude"),
-        ({"data": pool(n=39)}, "data has 39 rows.*from 40; extend expects the old rows and the"),
+        ({"data": pool(n=39)}, "data has 39 rows.*from 40.*; extend expects the old rows and the"),
     ],
 )
 def test_bad_arguments_of_extend(options, words):
@@ -1188,3 +1189,69 @@ def test_the_questions_are_at_the_front_door():
     for name in ("explain", "assign", "diff", "stability", "curve", "tradeoff", "extend"):
         assert name in fairnepv.__all__
         assert callable(getattr(fairnepv, name))
+
+
+# --- new rows alone -------------------------------------------------------------------------------
+
+
+def grown(sparse=False):
+    rng = np.random.default_rng(8)
+    views = {"text": rng.standard_normal((60, 12)), "vision": rng.standard_normal((60, 9))}
+    if sparse:
+        views["text"] = sp.random_array(
+            (60, 12), density=0.6, rng=rng, format="csr"
+        ) + sp.csr_array(np.eye(60, 12))
+    return views
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_new_rows_alone_are_put_behind_the_old_ones(with_ids, objective, sparse):
+    views, names = grown(sparse), np.array([f"i{row}" for row in range(60)])
+    old, new = ({n: v[rows] for n, v in views.items()} for rows in (slice(0, 40), slice(40, 60)))
+    ids = [{"ids": own} if with_ids else {} for own in (names[:40], names[40:], names)]
+    plain = {"objective": objective, "certify": False, "effort": "fast"}
+    found = fairnepv.select(old, 6, **plain, **ids[0])
+    alone = fairnepv.extend(found, new, 3, certify=False, effort="fast", **ids[1])
+    both = fairnepv.extend(found, views, 3, certify=False, effort="fast", **ids[2])
+    assert alone.indices.tolist() == both.indices.tolist()
+    assert alone.ids.tolist() == both.ids.tolist()
+    assert alone.scores == pytest.approx(both.scores, abs=1e-12)
+    assert alone.indices[:6].tolist() == found.indices.tolist()
+    assert "new rows alone" in alone.notes[-1]
+    assert not any("new rows alone" in note for note in both.notes)
+
+
+def test_new_rows_alone_may_be_aligned_by_ids():
+    views, names = grown(), np.array([f"i{row}" for row in range(60)])
+    found = fairnepv.select({n: v[:40] for n, v in views.items()}, 6, ids=names[:40], certify=False)
+    order = np.random.default_rng(0).permutation(20)
+    new = {"text": views["text"][40:], "vision": views["vision"][40:][order]}
+    ids = {"text": names[40:], "vision": names[40:][order]}
+    alone = fairnepv.extend(found, new, 3, ids=ids, certify=False)
+    both = fairnepv.extend(found, views, 3, ids=names, certify=False)
+    assert alone.ids.tolist() == both.ids.tolist()
+
+
+def test_what_cannot_be_put_behind_the_old_rows_is_refused():
+    views, names = grown(), [f"i{row}" for row in range(60)]
+    old, new = ({n: v[rows] for n, v in views.items()} for rows in (slice(0, 40), slice(40, 60)))
+    found = fairnepv.select(old, 6, ids=names[:40], certify=False)
+
+    def refused_of(selection, data, **options):
+        return refused(fairnepv.extend, selection, data, 3, certify=False, **options)
+
+    stored = pickle.loads(pickle.dumps(found))
+    assert "a stored selection has no rows" in refused_of(stored, new, ids=names[40:])
+    missing = [name for name in names[:40] if name not in found.ids]
+    mixed = [*missing[:1], *names[41:]]
+    assert "but for others of the old pool" in refused_of(found, new, ids=mixed)
+    assert "ids are of another type" in refused_of(found, new, ids=np.arange(20))
+    assert "with quality" in refused_of(found, new, ids=names[40:], quality=np.ones(20))
+    narrow = {**new, "text": new["text"][:, :5]}
+    assert "has 5 columns" in refused_of(found, narrow, ids=names[40:])
+    kernel = {n: v @ v.T for n, v in old.items()}
+    of_kernels = fairnepv.select({n: fairnepv.KernelView(K) for n, K in kernel.items()}, 6)
+    some = {n: fairnepv.KernelView(K[:20, :20]) for n, K in kernel.items()}
+    assert "no array or sparse matrix" in refused_of(of_kernels, some)

@@ -100,7 +100,7 @@ def test_a_view_that_is_explained_less():
     assert left_behind(shares) == [
         "other leaves b behind: it explains 41.25% of the variance there, auto 60.00%."
     ]
-    assert "representative: fair score" in repr(shares["auto"])
+    assert "representative\n" in repr(shares["auto"])
     close = replace(shares["auto"], scores={"a": 0.495, "b": 0.6}, settings=rows[1].settings)
     (said,) = left_behind(Comparison((shares["auto"], close)))
     assert said == "other leaves no view behind: none is 1 percentage point below auto."

@@ -112,10 +112,12 @@ def _trace_factors(pool: Pool) -> dict[str, float]:
     """n / tr(K): the mean diagonal of every kernel becomes 1, then the ridge is added."""
     factors = {}
     for name, view in pool.items():
-        trace = float(view.raw_squared_norms().sum())
+        norms = view.raw_squared_norms()
+        norms = norms if view.absent is None else norms[~view.absent]
+        trace = float(norms.sum())
         if trace == 0:
             raise InputError(f"view {name!r} is all zeros, so its trace cannot be normalised")
-        factors[name] = view.n / trace
+        factors[name] = len(norms) / trace
     return factors
 
 

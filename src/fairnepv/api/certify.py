@@ -9,6 +9,7 @@ from fairnepv.api.inputs import pool_of, pose, with_engine
 from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief
 from fairnepv.compute.clock import apart
 from fairnepv.concave import (
@@ -21,17 +22,21 @@ from fairnepv.concave import (
 )
 from fairnepv.errors import InputError
 from fairnepv.loop import Context
+from fairnepv.loop.bars import telling
 from fairnepv.options import CertifyOptions, ProblemOptions, SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.signatures import checked, completed, part, takes
 from fairnepv.views import Pool
 from fairnepv.views.intake import named_views
 
-_READ = ("views", "quality", "ids", "engine")  # of what poses a problem, what belongs to its data
+# Of what poses a problem, what belongs to its data.
+_READ = ("views", "quality", "missing", "ids", "align", "engine")
 
 
 @takes(CertifyOptions)
+@telling
 @apart
+@from_tables
 def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Certificate:
     """What no k items can exceed: a proven bound on F_tau, and on every view alone.
 
@@ -61,6 +66,7 @@ def certify_posed(
 
 @takes(ProblemOptions)
 @apart
+@from_tables
 def verify_bound(
     data: Any,
     certificate: Certificate | Proof | Selection,
@@ -120,5 +126,6 @@ def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions
     plain: ProblemOptions = {**options, "calibration": "none"}
     posed = Terms.of(pose(data, terms.k if k is None else k, **plain))
     expected |= {"k"} if k is not None else set()
+    expected |= {"exclude"} if expected & {"deduplicate"} else set()
     expected |= {"quotas"} if "groups" in expected else set()
     terms.refuse_other(posed, names=expected)

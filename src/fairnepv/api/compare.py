@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from fairnepv.api.inputs import with_engine
-from fairnepv.api.plan import methods_within_limit, pose_within_limit
+from fairnepv.api.plan import methods_within_limit, passes_of, pose_within_limit
 from fairnepv.api.search import (
     BOUND,
     FLOORS,
@@ -18,21 +18,24 @@ from fairnepv.api.search import (
     warn_of_ranks,
 )
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief
 from fairnepv.compute.clock import apart
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context, Step
+from fairnepv.loop.bars import telling
 from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
 from fairnepv.problem import Problem
-from fairnepv.search import check_effort
 from fairnepv.signatures import checked, completed, part, takes
 
 
 @takes(CompareOptions)
+@telling
 @apart
+@from_tables
 def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Comparison:
     """One row per selector on the same problem, all with the same budget: each is greedy in its own
     objective, or rounded or drawn, and then refined under that by at most `passes` passes of
@@ -46,15 +49,13 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     searching = with_engine(check_search(whole, tuple(methods or ("nepv",))))
     names = methods or methods_within_limit(data, k, searching)
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
-    problem = pose_within_limit(data, k, searching, names, call)
+    problem = pose_within_limit(data, k, searching, names, call, equal=True)
     if methods is None:
         refused = [name for name in names if refusal(problem, name) is not None]
         names = [name for name in names if name not in refused]
         if refused:
             call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
-    if searching["passes"] is None:
-        passes = check_effort(searching["effort"]).equal_passes(problem.work())
-        searching = {**searching, "passes": passes}
+    searching = {**searching, "passes": passes_of(problem, searching, equal=True)}
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)

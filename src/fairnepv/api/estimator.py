@@ -1,19 +1,17 @@
 """`FairSelector`: the scikit-learn face of `select`."""
 
-from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fairnepv.api.picked import count_rows, rows_at
 from fairnepv.api.select import is_one_size, select
 from fairnepv.checks import brief, check_flag
-from fairnepv.compute.tensors import to_device
 from fairnepv.errors import InputError
 from fairnepv.options import SHARE, SelectorOptions
 from fairnepv.signatures import completed, takes
-from fairnepv.views import View
 
 
 class FairSelector(BaseEstimator):  # type: ignore[misc]
@@ -25,27 +23,30 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
     from y.
     """
 
+    _sampling_type = "bypass"  # to imbalanced-learn: k says how many, and no strategy of classes
+
     @takes(SelectorOptions)
     def __init__(self, k: int | float = SHARE, **options: Unpack[SelectorOptions]) -> None:
         self.k = k
         self.__dict__.update(completed("FairSelector.__init__", SelectorOptions, options))
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Select; the result is in `selection_`, the rows in `selected_indices_`."""
+        """Select; the result is in `selection_`, the rows in `selected_indices_`, which
+        imbalanced-learn calls `sample_indices_`."""
         if not is_one_size(self.k):
             raise InputError(f"k must be one size, not {brief(self.k)}; fit once for each of them")
         self.selection_ = select(X, **self.get_params(deep=False))
-        self.selected_indices_ = self.selection_.indices
+        self.selected_indices_ = self.sample_indices_ = self.selection_.indices
         return self
 
     def fit_resample(self, X: Any, y: Any = None) -> Any:
         """The selected rows of X, or the pair (X, y) of them when y is given."""
         self.fit(X, y)
         n = self.selection_.chosen_from["n"]
-        if y is not None and _length(y) != n:
-            raise InputError(f"y must have one label per row, {n} in all, not {_length(y)}")
-        picked = _rows(X, self.selected_indices_)
-        return picked if y is None else (picked, _rows(y, self.selected_indices_))
+        if y is not None and count_rows(y) != n:
+            raise InputError(f"y must have one label per row, {n} in all, not {count_rows(y)}")
+        picked = rows_at(X, self.selected_indices_)
+        return picked if y is None else (picked, rows_at(y, self.selected_indices_))
 
     def get_support(self, indices: bool = False) -> Any:
         """Which rows were selected, as a mask or as sorted row numbers."""
@@ -55,28 +56,3 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         mask = np.zeros(self.selection_.chosen_from["n"], dtype=bool)
         mask[self.selected_indices_] = True
         return mask
-
-
-def _length(data: Any) -> int:
-    shape = getattr(data, "shape", None) or np.shape(data)
-    return int(shape[0]) if shape else 0
-
-
-def _rows(data: Any, indices: Any) -> Any:
-    """Rows of an array, sparse matrix, data frame, or of each view of a mapping or a list."""
-    if isinstance(data, Mapping):
-        return {name: _rows(value, indices) for name, value in data.items()}
-    if hasattr(data, "iloc"):
-        return data.iloc[indices]
-    if hasattr(data, "tocsr"):
-        return data.tocsr()[indices]
-    if hasattr(data, "index_select"):  # where it is, in its layout or, of a sparse one, as COO
-        tensor = data if str(data.layout) == "torch.strided" else data.to_sparse_coo()
-        return tensor.index_select(0, to_device(indices, tensor.device))
-    if hasattr(data, "__array__"):
-        return np.asarray(data)[indices]
-    if isinstance(data, list | tuple):
-        if isinstance(data[0], View) or len(getattr(data[0], "shape", np.shape(data[0]))) == 2:
-            return [_rows(value, indices) for value in data]
-        return [data[int(i)] for i in indices]
-    raise InputError(f"cannot take rows of {type(data).__name__}; pass arrays")

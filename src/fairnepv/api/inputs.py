@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
+from fairnepv.api.duplicates import taken_in
 from fairnepv.api.objectives import as_wanted, check_floors, pool_as_asked
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
@@ -44,9 +45,15 @@ def pose(
     given = as_wanted(checked("pose", ProblemOptions, options))
     objective = given["objective"]
     with nullcontext() if session is None else session.needed("rows were read and checked"):
-        pool = pool_of(data, given)
+        given_rows = _pool_as_given(data, given)
+        pool = centered(given_rows) if wants_center(given) else given_rows
     fixed_in = rows_named(pool, given["include"], "include")
     fixed_out = rows_named(pool, given["exclude"], "exclude")
+    with nullcontext() if session is None else session.needed("near-duplicates were found"):
+        intake, notes = taken_in(given_rows, given, fixed_in, fixed_out)
+    if session is not None:
+        session.notes.extend(notes)
+    fixed_out = np.union1d(fixed_out, intake.ruled_out) if len(intake.ruled_out) else fixed_out
     k = _whole_size(k, pool.n, len(fixed_in), given["include_counts"])
     quotas = read_quotas(given["groups"], given["quotas"], pool.n, k)
     rules = Constraints(fixed_in, fixed_out, quotas)
@@ -57,8 +64,10 @@ def pose(
     check_floors(least, pool.names, objective)
     means = means or Means()
     rule = calibrate(pool, given["calibration"], k, rules, means, session)
+    with nullcontext() if session is None else session.needed("views were brought to one scale"):
+        asked = pool_as_asked(pool, rule, objective)
     return Problem(
-        pool_as_asked(pool, rule, objective),
+        asked,
         k,
         given["tau"],
         rule,
@@ -68,6 +77,7 @@ def pose(
         floors=least,
         means=means,
         utility=objective,
+        intake=intake,
     )
 
 
@@ -80,10 +90,15 @@ def with_engine(options: SelectOptions) -> SelectOptions:
 
 def pool_of(data: Any, options: Mapping[str, Any]) -> Pool:
     """The views with their ids, weights and ridges, centred or not, and who computes."""
-    named: Any = {name: options.get(name) for name in ("views", "eps", "ids", "quality", "engine")}
     wanted = wants_center(options)
-    pool = Pool.of(data, **named)
+    pool = _pool_as_given(data, options)
     return centered(pool) if wanted else pool
+
+
+def _pool_as_given(data: Any, options: Mapping[str, Any]) -> Pool:
+    named: Any = {name: options.get(name) for name in ("views", "eps", "ids", "quality", "engine")}
+    wanted = {n: options[n] for n in ("missing", "align") if options.get(n) is not None}
+    return Pool.of(data, **named, **wanted)
 
 
 def wants_center(options: Mapping[str, Any]) -> bool:

@@ -45,8 +45,9 @@ class Survey(NamedTuple):
 
 def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
     """One look at the neighbours of the picks and of some sampled rows."""
-    space = CosinePool.of(problem.pool)
-    anchors = space.anchors(np.concatenate([indices, sample]))
+    n, space = problem.n, CosinePool.of(problem.pool)
+    anchored = np.concatenate([indices, sample])
+    anchors = space.anchors(anchored)
     seen: Survey = space.pool.reduce(
         _look_around,
         Survey.joined,
@@ -55,6 +56,11 @@ def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
         width=2 * len(anchors.rows),
         fixed=True,
     )
+    for q, view in enumerate(problem.pool.views):
+        if view.absent is not None:  # these rows are at a distance of 1, and nobody's neighbours
+            gone = int(view.absent.sum())
+            seen.distances[q] = (seen.distances[q] - gone) * n / (n - gone)
+            seen.nearest[q, view.absent[anchored]] = 1.0
     return seen
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from fairnepv.errors import InputError
-from fairnepv.objective import unsupported
+from fairnepv.objective import UTILITIES, unsupported
 from fairnepv.options import DIVERSE, as_objective_wants
-from fairnepv.problem import calibrated
 from fairnepv.views import Calibration, Pool
 from fairnepv.views.base import Floats
 
@@ -43,7 +42,7 @@ def pool_as_asked(pool: Pool, rule: Calibration, objective: str) -> Pool:
                 )
             if not view.raw_squared_norms().any():
                 raise _no_variance(name)
-    asked = calibrated(pool, rule, objective)
+    asked = UTILITIES[objective].asked_about(pool, rule)
     for name, view in asked.items():
         if view.moments is not None and not view.moments.trace > 0:
             raise _no_variance(name)

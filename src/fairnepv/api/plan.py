@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from fairnepv.api.inputs import pose, sketch
 from fairnepv.api.search import check_search, nepv_of, shards_wanted
+from fairnepv.api.tables import from_tables
 from fairnepv.compute.rates import UNTIMED, Rates
 from fairnepv.errors import InputError
 from fairnepv.io.memory import check_memory_limit
@@ -23,6 +24,7 @@ from fairnepv.views.intake import named_views
 
 
 @takes(PlanOptions)
+@from_tables
 def plan(data: Any, k: int | float, **options: Unpack[PlanOptions]) -> Forecast:
     """What `select` with the same options would take, before anything is run.
 
@@ -41,36 +43,57 @@ def plan(data: Any, k: int | float, **options: Unpack[PlanOptions]) -> Forecast:
 
 
 def pose_within_limit(
-    data: Any, k: Any, options: SelectOptions, methods: Sequence[str], session: Context
+    data: Any,
+    k: Any,
+    options: SelectOptions,
+    methods: Sequence[str],
+    session: Context,
+    *,
+    equal: bool = False,
 ) -> Problem:
-    """The posed problem; under a limit on memory, with the engine and the means that keep to it."""
+    """The posed problem; under a limit on memory, with the engine and the means that keep to it.
+    `equal`: the methods get the passes of a comparison."""
     posing = part(ProblemOptions, options)
     if options["memory_limit"] is None:
         return pose(data, k, session=session, **posing)
-    foreseen, _ = _foreseen(data, k, options, methods, UNTIMED)
+    foreseen, _ = _foreseen(data, k, options, methods, UNTIMED, equal=equal)
     posing["engine"] = foreseen.pool.engine
     return pose(data, k, **posing, means=foreseen.means, session=session)
 
 
 def methods_within_limit(data: Any, k: Any, options: SelectOptions) -> list[str]:
-    """All selectors but the one that may take for ever, less those that a limit on memory is too
-    low for; what is always run is then refused with its reason."""
+    """All selectors of a comparison but the one that may take for ever, less those that a limit on
+    memory is too low for; what is always run is then refused with its reason."""
     known = (*OWN_METHODS, *baselines(tuple(named_views(data, options["views"]))))
     names = []
     for name in known:
         with contextlib.suppress(InputError):
             if name not in OWN_METHODS and options["memory_limit"] is not None:
-                _foreseen(data, k, options, (name,), UNTIMED)
+                _foreseen(data, k, options, (name,), UNTIMED, equal=True)
             names.append(name)
     return [name for name in names if name != "exact"]
 
 
+def passes_of(problem: Problem, options: SelectOptions, *, equal: bool) -> int | None:
+    """The passes of one-swaps that were asked for, or that every row of a comparison gets."""
+    asked = options["passes"]
+    if asked is not None or not equal:
+        return asked
+    return check_effort(options["effort"]).equal_passes(problem.work())
+
+
 def _foreseen(
-    data: Any, k: Any, options: SelectOptions, methods: Sequence[str], rates: Rates | None = None
+    data: Any,
+    k: Any,
+    options: SelectOptions,
+    methods: Sequence[str],
+    rates: Rates | None = None,
+    *,
+    equal: bool = False,
 ) -> tuple[Problem, Forecast]:
     """A sketch of the problem with means that keep to the limit, and what it will take."""
     problem = sketch(data, k, part(ProblemOptions, options))
-    effort = check_effort(options["effort"])
+    effort, passes = check_effort(options["effort"]), passes_of(problem, options, equal=equal)
     shards = shards_wanted(problem, options)
     plans = [
         Plan(
@@ -78,7 +101,7 @@ def _foreseen(
             effort,
             nepv_of(problem, name, options),
             shards=shards,
-            passes=None if name in APART else options["passes"],
+            passes=None if name in APART else passes,
         )
         for name in methods
     ]

@@ -6,10 +6,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from fairnepv.api.inputs import pose
+from fairnepv.api.tables import from_tables
 from fairnepv.compute.clock import apart
 from fairnepv.errors import NumericalError, UnsupportedError
 from fairnepv.loop import Context, check_progress
+from fairnepv.loop.bars import telling
 from fairnepv.options import ProblemOptions, RelaxOptions
+from fairnepv.problem import Problem
 from fairnepv.signatures import checked, part, takes
 from fairnepv.stiefel import Relaxation, make_solver
 from fairnepv.stiefel import relax as solve_relaxation
@@ -17,7 +20,9 @@ from fairnepv.views.imprint import Imprint
 
 
 @takes(RelaxOptions)
+@telling
 @apart
+@from_tables
 def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxation:
     """Maximise f_tau over orthonormal frames [FairNEPv, Eq. (P-Fair)].
 
@@ -28,7 +33,7 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
     listener = check_progress(given["progress"])
     session = Context(time_limit=given["time_limit"], progress=listener)
     problem = pose(data, k, session=session, **part(ProblemOptions, given))
-    if problem.constraints or problem.floors is not None:
+    if _has_rules(problem) or problem.floors is not None:
         raise UnsupportedError(
             "relax does not support include, exclude, groups or floors, since a frame has no rows "
             "to choose; use select or certify"
@@ -40,3 +45,10 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
     if given["strict"] and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
     return replace(result, imprint=Imprint.of(problem.pool, np.arange(0)))
+
+
+def _has_rules(problem: Problem) -> bool:
+    """Whether rows are ruled out that have something to relax; those that lack a view are zero."""
+    rules, dropped = problem.constraints, problem.pool.dropped
+    kept_out = rules.fixed_out if dropped is None else np.setdiff1d(rules.fixed_out, dropped)
+    return bool(len(rules.fixed_in) or len(kept_out) or rules.quotas)

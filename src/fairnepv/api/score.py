@@ -3,12 +3,22 @@
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import calibrate
-from fairnepv.api.inputs import check_indices, check_priorities, pool_of, pose, rows_of_ids
+from fairnepv.api.grading import make_optimum, score_subset
+from fairnepv.api.inputs import (
+    check_indices,
+    check_priorities,
+    pool_of,
+    pose,
+    rows_named,
+    rows_of_ids,
+)
 from fairnepv.api.objectives import as_wanted, pool_as_asked
 from fairnepv.api.search import warn_of_ranks
-from fairnepv.api.selection import Optimum, Score, make_optimum, score_subset
+from fairnepv.api.selection import Optimum, Score, Selection
+from fairnepv.api.tables import from_tables
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import OutOfTime, apart
+from fairnepv.errors import InputError
 from fairnepv.loop import Context
 from fairnepv.options import ExhaustiveOptions, ProblemOptions, ScoreOptions
 from fairnepv.problem import Problem
@@ -16,23 +26,32 @@ from fairnepv.search import enumerate_subsets
 from fairnepv.signatures import checked, part, takes
 from fairnepv.views import Calibration
 from fairnepv.views.base import Indices
+from fairnepv.views.intake import named_views
 from fairnepv.views.scales import CUT_SHORT
 
 
 @takes(ScoreOptions)
 @apart
+@from_tables
 def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     """How the given rows do: d_q or the share of every view, F_tau and coverage, in float64 from
     the rows.
 
     data: as for `select`.
     indices: rows of the pool; with `ids` by view name in the order of the first view. With `by_id`
-        they are ids instead.
+        they are ids instead. Or a Selection: its ids are found where it and the data have some, its
+        rows else, and objective, tau, eps, center, calibration and priorities are its own unless
+        given. So what a stored selection says of itself is computed again from the data.
     """
+    if isinstance(indices, Selection):
+        options = {**_scale_of(indices, data, options), **options}
     given = as_wanted(checked("score", ScoreOptions, options))
     pool = pool_of(data, given)
     by_id = given["by_id"]
-    rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)
+    if isinstance(indices, Selection):
+        rows = rows_named(pool, indices, "indices")
+    else:
+        rows = rows_of_ids(indices, pool.ids) if by_id else check_indices(indices, pool.n)
     rule = calibrate(pool, given["calibration"], len(rows))
     weights = check_priorities(given["priorities"], pool.names)
     tau, objective = given["tau"], given["objective"]
@@ -40,6 +59,31 @@ def score(data: Any, indices: Any, **options: Unpack[ScoreOptions]) -> Score:
     problem = Problem(posed, len(rows), tau, rule, priorities=weights, utility=objective)
     warn_of_ranks(problem)
     return score_posed(problem, rows)
+
+
+def _scale_of(selection: Selection, data: Any, options: ScoreOptions) -> ScoreOptions:
+    """On what a selection was scored; another objective has tau, eps and calibration of its own."""
+    told = selection.settings
+    if told["quality"] and "quality" not in options:
+        raise InputError(
+            "selection was made with quality; pass the quality of all rows, or quality=None to "
+            "score it without"
+        )
+    if options.get("objective", selection.objective) != selection.objective:
+        return {}
+    views = named_views(data, options.get("views"))
+    own = {name for name, view in views.items() if getattr(view, "eps", None) is not None}
+    eps = {name: value for name, value in told["eps"].items() if name in set(views) - own}
+    scale: ScoreOptions = {
+        "objective": selection.objective,
+        "tau": told["tau"],
+        "eps": eps,
+        "calibration": selection.calibration,
+        "priorities": told["priorities"],
+    }
+    if not isinstance(options.get("calibration"), Calibration):  # which says it by itself
+        scale["center"] = told["center"]
+    return scale
 
 
 def score_posed(problem: Problem, rows: Indices) -> Score:
@@ -50,6 +94,7 @@ def score_posed(problem: Problem, rows: Indices) -> Score:
 
 @takes(ExhaustiveOptions)
 @apart
+@from_tables
 def exhaustive(data: Any, k: int | float, **options: Unpack[ExhaustiveOptions]) -> Optimum:
     """The discrete optimum of a small pool by looking at all C(n, k) subsets.
 

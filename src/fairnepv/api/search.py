@@ -4,14 +4,16 @@
 searched for in the same way, whoever asks it.
 """
 
+import sys
 import time
 import warnings
 from dataclasses import replace
 
 import numpy as np
 
+from fairnepv.api.grading import make_selection
 from fairnepv.api.objectives import as_wanted
-from fairnepv.api.selection import Selection, make_selection
+from fairnepv.api.selection import Selection
 from fairnepv.api.settings import chosen_from, settings_of
 from fairnepv.checks import brief
 from fairnepv.compute import block_threads
@@ -27,7 +29,15 @@ from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.objective import fair_value, scoring_work, subset_scores
 from fairnepv.options import DIVERSE, SelectOptions
 from fairnepv.problem import Problem, Stream
-from fairnepv.search import Effort, Found, check_effort, fair_order, greedy, misses_floors
+from fairnepv.search import (
+    Effort,
+    Found,
+    begins_at_once,
+    check_effort,
+    fair_order,
+    greedy,
+    misses_floors,
+)
 from fairnepv.stiefel import check_start
 from fairnepv.views.base import Indices
 
@@ -103,16 +113,20 @@ def _scores_of_lots(problem: Problem, session: Context) -> tuple[float, ...]:
     """F of some sets drawn under the same rules, each uniformly where there are no quotas; of fewer
     where scoring them would take more of the time that is left than it is worth."""
     scores: list[float] = []
-    seconds, rules = seconds_for(scoring_work(problem)), problem.constraints
+    seconds = seconds_for(scoring_work(problem))
     for draw in range(_LOTS):
         if session.stopped or (session.left is not None and seconds > _HASTE * session.left):
             break
         with session.absorbing_interruption():
-            tickets = problem.rng(Stream.LOT, draw).random(problem.n)
-            drawn = rules.best_set(tickets, problem.k)
-            d = subset_scores(problem.pool, drawn, problem.utility)
+            d = subset_scores(problem.pool, lot(problem, draw), problem.utility)
             scores.append(fair_value(problem, d))
     return tuple(scores)
+
+
+def lot(problem: Problem, draw: int) -> Indices:
+    """k rows at random, as the rules allow."""
+    tickets = problem.rng(Stream.LOT, draw).random(problem.n)
+    return problem.constraints.best_set(tickets, problem.k)
 
 
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
@@ -131,7 +145,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
             status = session.stopped or status
             if status.ok and misses_floors(problem, indices):
                 status = Status.FLOORS_MISSED
-            return make_selection(
+            selection = make_selection(
                 problem,
                 indices,
                 certificate=plan.certificate,
@@ -149,20 +163,39 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
                     *session.notes,
                 ),
             )
+            note = _below_lots(selection, plan.method)
+            return replace(selection, run_notes=(*selection.run_notes, *note))
+
+
+def _below_lots(selection: Selection, method: str) -> tuple[str, ...]:
+    """What to do with a set that random ones exceed, where the certificate has drawn some."""
+    certificate, units = selection.certificate, selection.units
+    lots = None if certificate is None else certificate.random_score
+    if lots is None or selection.fair_score >= lots or method == "random":
+        return ()
+    note = (
+        f"method {method!r} ended below random sets, whose mean fair score is {units.shown(lots)} "
+        f"({units.shown(selection.fair_score)} here); use method 'greedy' or 'auto', or let swaps "
+        "mend it: effort 'balanced', or more passes or time"
+    )
+    return (note,)
 
 
 def _search(problem: Problem, plan: Plan, session: Context) -> Found:
     """What the method finds; where it had to stop with nothing in hand, what greedy chooses in a
-    moment."""
+    moment, or a lot where greedy cannot begin in one."""
     if not session.stopped:
         with session.absorbing_interruption():
             search = find_in_tiers if len(plan.shards) > 2 else find  # one shard is no tier
             return search(problem, plan, session)
     ends = {Status.TIME_LIMIT: "time_limit ran out"}
+    at_once = begins_at_once(problem)
     session.notes.append(
         f"{ends.get(session.stopped, 'the call was interrupted')} before method {plan.method!r} "
-        "had a set; this one is what greedy chooses in a moment"
+        f"had a set; this one is {'what greedy chooses in a moment' if at_once else 'drawn by lot'}"
     )
+    if not at_once:
+        return Found(np.sort(lot(problem, 0)), session.stopped or Status.TIME_LIMIT)
     aside = Context()  # of which no journal hears
     aside.stopped = session.stopped
     found = greedy(problem, aside)
@@ -206,7 +239,11 @@ def sample_notes(problem: Problem) -> tuple[str, ...]:
     )
 
 
-def warn_of_ranks(problem: Problem, certificate: Certificate | None = None, depth: int = 4) -> None:
-    """Seen from the caller of the front door, `depth` calls up (of which `apart` is one)."""
+def warn_of_ranks(problem: Problem, certificate: Certificate | None = None) -> None:
+    """Seen from the first caller outside of the library, however many of its doors were gone
+    through (Python 3.12 has `skip_file_prefixes` for that)."""
+    frame, depth = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairnepv."):
+        frame, depth = frame.f_back, depth + 1
     for note in rank_notes(problem, certificate):
         warnings.warn(note, RankWarning, stacklevel=depth)

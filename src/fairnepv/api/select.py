@@ -19,11 +19,13 @@ from fairnepv.api.search import (
     warn_of_ranks,
 )
 from fairnepv.api.selection import Selection
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief
 from fairnepv.compute.clock import apart
 from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, NumericalError, Status
-from fairnepv.loop import Context
+from fairnepv.loop import Context, Step
+from fairnepv.loop.bars import telling
 from fairnepv.options import SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.signatures import checked, takes
@@ -37,7 +39,9 @@ def select(
     data: Any, k: Sequence[int | float], **options: Unpack[SelectOptions]
 ) -> dict[int, Selection]: ...
 @takes(SelectOptions)
+@telling
 @apart
+@from_tables
 def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
     """Choose k items so that no view is left behind, and say how good the choice is.
 
@@ -46,7 +50,8 @@ def select(data: Any, k: Any, **options: Unpack[SelectOptions]) -> Any:
     unlike each other, which is the default.
 
     data: mapping from view names to (n, p) arrays, SciPy sparse matrices or views, or a list of
-        them; with `views`, one (n, p) array whose columns `views` maps to names.
+        them; with `views`, one (n, p) array whose columns `views` maps to names, or a table of
+        pandas, Polars, PyArrow, ... whose columns it names (docs/tables.md).
     k: how many, or a fraction of n; a list of sizes gives a mapping from size to Selection, each
         contained in the next where `nested` is true.
     """
@@ -65,11 +70,11 @@ def is_one_size(k: Any) -> bool:
     return not isinstance(k, list | tuple) and np.ndim(k) == 0
 
 
-def _select_one(data: Any, k: Any, options: SelectOptions, depth: int = 5) -> Selection:
+def _select_one(data: Any, k: Any, options: SelectOptions) -> Selection:
     session = _session_of(options)
     problem = pose_within_limit(data, k, options, [options["method"]], session)
     selection = select_posed(problem, options, session)
-    warn_of_ranks(problem, selection.certificate, depth)
+    warn_of_ranks(problem, selection.certificate)
     if options["strict"] and not selection.status.ok:
         raise NumericalError(f"selection: {selection.status.value}")
     return selection
@@ -119,10 +124,15 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     included = 0 if options["include_counts"] else count_items(options["include"])
     options = {**options, "include_counts": True}
     found: dict[int, Selection] = {}
-    call = Context(time_limit=options["time_limit"])
+    call = Context(time_limit=options["time_limit"], progress=options["progress"])
     for turn, size in enumerate(sorted(whole)):
+        if call.progress is not None:
+            best = max((one.fair_score for one in found.values()), default=0.0)
+            details = {"k": size, "size": turn, "of": len(whole)}
+            took = sum(one.seconds for one in found.values())
+            call.progress(Step("sizes", turn, 0, took, best, details=details))
         options = {**options, "time_limit": call.part(len(whole) - turn)}
-        found[size] = _select_one(data, size, options, 6)
+        found[size] = _select_one(data, size, options)
         if found[size].status is Status.INTERRUPTED:
             break
         if options["nested"]:

@@ -1,7 +1,7 @@
-"""The records that a user gets, and the one way to fill them from a problem and indices.
+"""The records that a user gets: a selection, and several of them side by side.
 
-A record that holds arrays equals itself alone (`eq=False`), here and wherever a result is defined:
-two runs differ in their seconds, and `diff` says what differs between two selections.
+A record that holds arrays equals itself alone (`eq=False`), wherever a result is defined; those of
+this module are compared by what was asked and what was found, and `diff` says what differs.
 """
 
 from __future__ import annotations
@@ -9,80 +9,47 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv import __version__
+from fairnepv.api import picked
 from fairnepv.api.neighbours import Survey, survey, usual_rows
+from fairnepv.api.records import selection_record
+from fairnepv.api.scores import Optimum as Optimum
+from fairnepv.api.scores import Score as Score
+from fairnepv.api.scores import SubsetScore as SubsetScore
+from fairnepv.api.shown import html_of, lines_of
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import OutOfTime
 from fairnepv.concave import Certificate
-from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, Status
+from fairnepv.io.frames import Table, Tabular, to_json
 from fairnepv.loop import Step
 from fairnepv.methods import set_apart
 from fairnepv.methods.plan import Plan
-from fairnepv.objective import (
-    UNITS,
-    Nats,
-    fair_value,
-    scores_and_gains,
-    soft_min_weights,
-    subset_scores,
-)
-from fairnepv.problem import Problem, by_view
-from fairnepv.search import Enumeration, check_effort
+from fairnepv.problem import Problem
+from fairnepv.search import check_effort
 from fairnepv.views import Calibration
 from fairnepv.views.base import Floats, Indices
 from fairnepv.views.imprint import Imprint
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
 _OF_THE_DATA = ("problem", "plan", "imprint")  # fields that a stored selection leaves behind
 _NAMED = 5  # isolated picks that a note names
 _SURVEY = "_survey"  # where a selection keeps what a pass has found
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Score:
-    """How one subset does in every view, and what follows from it: d_q(S) in nats per item for the
-    objective 'diverse', the share of variance explained for 'representative'."""
-
-    objective: str
-    scores: Mapping[str, float]
-    fair_score: float
-    view_weights: Mapping[str, float]
-
-    if TYPE_CHECKING:  # a value here, and there what a pass finds when it is asked for
-
-        @property
-        def coverage(self) -> Mapping[str, float]:
-            """C_q(S), mean cosine distance to the nearest pick; low is good."""
-
-    @property
-    def units(self) -> Nats:
-        """In what the scores are told."""
-        return UNITS[self.objective]
-
-    @property
-    def worst_view(self) -> str:
-        return min(self.scores, key=self.scores.__getitem__)
-
-    @property
-    def minimum(self) -> float:
-        return min(self.scores.values())
-
-    def losses(self, against: Score) -> dict[str, float]:
-        """Per view what this subset has less than the other, in the units of their scores."""
-        return {name: against.scores[name] - value for name, value in self.scores.items()}
-
-
-@dataclass(frozen=True)
-class SubsetScore(Score):
-    """The score of a subset that somebody has chosen: numbers alone, which are compared."""
-
-    coverage: Mapping[str, float]
-
-    def __hash__(self) -> int:
-        return hash(self.fair_score)
+# The settings that say what was asked for; the others say how it was searched for.
+_QUESTION = (
+    *("objective", "k", "tau", "eps", "center", "calibration", "quality", "include", "exclude"),
+    *("quotas", "priorities", "floors", "missing", "deduplicate"),
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,6 +60,16 @@ class Selection(Score):
     `select` do not need: so it is made when first asked for, and then kept. `coverage` and
     `isolated` ask for it, as they are the names by which results of every kind are read; nothing
     else does. Arrays that were overwritten by then are refused.
+
+    It is a sequence of its row numbers in order of selection, so that `X[selection]` are the rows
+    that were chosen. `selection[:50]` are the first 50 row numbers: no Selection, since scores and
+    bounds are those of all picks; `score(data, selection[:50])` scores them, and `ids[:50]` names
+    them.
+
+    Two selections are equal if they have the same picks with the same ids in the same order and
+    the same scores, and were asked for the same: sizes of the data, objective, k, tau, eps, center,
+    calibration, rules, priorities, floors. How they were searched for (method, effort, seed,
+    limits, seconds, bound, status) does not count; `diff` says what differs.
     """
 
     indices: Indices  # in order of selection: the first j are a sensible subset
@@ -116,6 +93,84 @@ class Selection(Score):
         """A stored selection carries what the data says of it, and not the data."""
         return {**self.looked_around().__dict__, **dict.fromkeys(_OF_THE_DATA)}
 
+    # --- as a sequence of rows, and beside another one ------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices.tolist())
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> Indices: ...
+    def __getitem__(self, at: Any) -> Any:
+        """A row number, or those of a slice or of positions."""
+        found = self.indices[at]
+        return int(found) if np.ndim(found) == 0 else found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.indices, dtype, copy=copy is not False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Selection):
+            return NotImplemented
+        return (
+            self._question() == other._question()
+            and dict(self.scores) == dict(other.scores)
+            and self.fair_score == other.fair_score
+            and np.array_equal(self.indices, other.indices)
+            and self.has_ids == other.has_ids
+            and self.ids.tolist() == other.ids.tolist()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.objective, self.fair_score, self.indices.tobytes()))
+
+    def _question(self) -> str:
+        """As JSON, which stored settings went through."""
+        asked = {name: self.settings.get(name) for name in _QUESTION}
+        return to_json([asked, self.chosen_from["n"], self.chosen_from["views"]], indent=None)
+
+    # --- what it looks like, as a table, in a file ----------------------------------------------
+
+    def __repr__(self) -> str:
+        return self.headline
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+    @property
+    def headline(self) -> str:
+        return "\n".join(lines_of(self))
+
+    @property
+    def table(self) -> Table:
+        """One row per item in order of selection: id, row, order, and its gain per view."""
+        columns = {
+            "id": self.ids,
+            "row": self.indices,
+            "order": np.arange(len(self)),
+            **{f"gain_{name}": gains for name, gains in self.gains.items()},
+        }
+        return Table(columns, selection_record(self, coverage=self.surveyed), "picks", "id")
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the data to one file, an .npz, which `fairnepv.load` reads."""
+        from fairnepv.api.stored import save
+
+        save(path, self)
+
+    def plot(self) -> Figure:
+        """A Matplotlib figure: each view with its bound, and its score as picks were added."""
+        from fairnepv.report.figures import selection_figure
+
+        figure: Figure = selection_figure(self)
+        return figure
+
+    # --- the data that it was chosen from -------------------------------------------------------
+
     @property
     def posed(self) -> Problem | None:
         """The problem, if its rows are still those that were chosen from."""
@@ -123,14 +178,19 @@ class Selection(Score):
             self.imprint.check()
         return self.problem
 
+    @property
+    def surveyed(self) -> bool:
+        """Whether `neighbours()` are known, so that nothing has to look at the data for them."""
+        return _SURVEY in self.__dict__
+
     def neighbours(self) -> Survey:
         """How near rows and picks are to each other, by one pass over the data."""
-        if _SURVEY not in self.__dict__:
+        if not self.surveyed:
             problem = self.posed
             assert problem is not None, "stored selections have been surveyed"
             with block_threads(problem.work()):
                 found = survey(problem, self.indices, usual_rows(problem))
-            self.__dict__[_SURVEY] = found
+            self.knowing(found)
         kept: Survey = self.__dict__[_SURVEY]
         return kept
 
@@ -148,8 +208,12 @@ class Selection(Score):
         except FairnepvError as error:
             note = f"coverage is not known, since the data could not be read again: {error}"
             found = replace(self, run_notes=(*self.run_notes, note))
-        found.__dict__[_SURVEY] = Survey.unknown(len(self.scores), len(self.indices))
-        return found
+        return found.knowing(Survey.unknown(len(self.scores), len(self.indices)))
+
+    def knowing(self, found: Survey) -> Selection:
+        """This very selection, with what a pass has found."""
+        self.__dict__[_SURVEY] = found
+        return self
 
     @property
     def coverage(self) -> Mapping[str, float]:
@@ -165,7 +229,7 @@ class Selection(Score):
     @property
     def notes(self) -> tuple[str, ...]:
         """What should be known of this; of isolated picks once `neighbours()` were asked for."""
-        return (*self.run_notes, *(self._isolation_notes() if _SURVEY in self.__dict__ else ()))
+        return (*self.run_notes, *(self._isolation_notes() if self.surveyed else ()))
 
     def _isolation_notes(self) -> Iterator[str]:
         for name, positions in self.isolated.items():
@@ -182,13 +246,22 @@ class Selection(Score):
                 "quality=typicality(data)"
             )
 
-    def __repr__(self) -> str:
-        say = self.units.shown
-        scores = ", ".join(f"{shown(name)}: {say(value)}" for name, value in self.scores.items())
-        return (
-            f"<Selection of {len(self.indices)} from {self.chosen_from['n']} by {self.method!r}, "
-            f"{self.objective}: fair score {say(self.fair_score)} ({scores}), {self.status.name}>"
-        )
+    def report(self, path: Any, **options: Any) -> Path:
+        """Write one self-contained HTML page about this selection (docs/report.md); the options are
+        those of `fairnepv.report.write_page`: images, texts, ids, groups, coordinates, ..."""
+        from fairnepv.report import write_page
+
+        return write_page(self, path, **options)
+
+    def apply(self, data: Any) -> Any:
+        """The chosen rows of `data`, in order of selection and of the kind that it is: a table, an
+        array, a list, a mapping from names to columns, a data set (docs/tables.md)."""
+        moved = () if self.problem is None else self.problem.pool.reordered
+        return picked.rows_of(self.indices, self.chosen_from["n"], data, moved)
+
+    def subset(self, dataset: Any) -> Any:
+        """The chosen items of a data set of PyTorch, as `torch.utils.data.Subset`."""
+        return picked.subset_of(self.indices, self.chosen_from["n"], dataset)
 
     @property
     def method(self) -> str:
@@ -247,25 +320,10 @@ class Selection(Score):
         return None if bound is None or lots is None else self.units.efficiency(lots, bound)
 
 
-@dataclass(frozen=True, eq=False)
-class Optimum(SubsetScore):
-    """The discrete optimum of a small pool, by enumeration."""
-
-    indices: Indices
-    ids: NDArray[Any]
-    subsets: int  # how many were looked at
-    ties: int  # how many are optimal
-
-    __eq__, __hash__ = object.__eq__, object.__hash__  # as all results that hold arrays
-
-    def suboptimality(self, other: Score) -> float:
-        """max_S F_tau(S) - F_tau(S') [FairNEPv, appendix B]."""
-        return self.fair_score - other.fair_score
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """One selection per selector, on the same problem."""
+class Comparison(Tabular):
+    """One selection per selector, on the same problem. Two are equal if their selectors are the
+    same and have equal selections."""
 
     rows: tuple[Selection, ...]
 
@@ -275,8 +333,20 @@ class Comparison:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __repr__(self) -> str:
-        return "\n".join(map(repr, self.rows))
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Comparison):
+            return NotImplemented
+        named = [row.method for row in self] == [row.method for row in other]
+        return named and self.rows == other.rows
+
+    def __hash__(self) -> int:
+        return hash(self.rows)
+
+    def report(self, path: Any, **options: Any) -> Path:
+        """The page of the row 'auto', or else of the first one, beside the others."""
+        from fairnepv.report import write_page
+
+        return write_page(self, path, **options)
 
     def __getitem__(self, method: str) -> Selection:
         for row in self.rows:
@@ -284,45 +354,43 @@ class Comparison:
                 return row
         raise KeyError(method)
 
+    @property
+    def headline(self) -> str:
+        first = self.rows[0]
+        of = f"{len(first):,} from {first.chosen_from['n']:,}, {first.objective}"
+        return f"Comparison of {len(self)} selectors: {of} ({first.units.mark}: {first.units.unit})"
 
-def score_subset(problem: Problem, indices: Indices) -> SubsetScore:
-    """The record of one subset, from the original rows in float64."""
-    covered = survey(problem, indices, indices[:0]).distances / problem.n
-    fields = _score_fields(problem, subset_scores(problem.pool, indices, problem.utility))
-    return SubsetScore(**fields, coverage=by_view(problem.pool, covered))
+    @property
+    def table(self) -> Table:
+        """One row per selector; coverage once it is known of all."""
+        first, rows = self.rows[0], self.rows
+        covered = list(first.scores) if all(row.surveyed for row in rows) else []
+        columns = {
+            "method": [row.method for row in rows],
+            **{f"{first.units.mark}_{n}": [row.scores[n] for row in rows] for n in first.scores},
+            "worst_view": [row.worst_view for row in rows],
+            "fair_score": [row.fair_score for row in rows],
+            **{f"coverage_{name}": [row.coverage[name] for row in rows] for name in covered},
+            "passes": [row.swap_passes for row in rows],
+            "budget": [row.budget for row in rows],
+            "status": [row.status.name for row in rows],
+            "seconds": [row.seconds for row in rows],
+        }
+        # All rows have the same but for the knobs of the relaxation, which 'nepv' alone has.
+        settings = {k: v for row in rows for k, v in row.settings.items() if k != "method"}
+        about = {"settings": settings, "chosen_from": dict(first.chosen_from)}
+        arrays = {name: np.array(values) for name, values in columns.items()}
+        return Table(arrays, {"fairnepv": __version__, **about}, "selectors")
 
+    def save(self, path: str | Path) -> None:
+        """Write all selections to one file, an .npz, which `fairnepv.load` reads."""
+        from fairnepv.api.stored import save
 
-def _score_fields(problem: Problem, d: Floats) -> dict[str, Any]:
-    pool = problem.pool
-    return {
-        "objective": problem.utility,
-        "scores": by_view(pool, d),
-        "fair_score": fair_value(problem, d),
-        "view_weights": by_view(pool, soft_min_weights(d + problem.lifts, problem.tau)),
-    }
+        save(path, self)
 
+    def plot(self) -> Figure:
+        """A Matplotlib figure: bars per view for every selector, with the bounds of the views."""
+        from fairnepv.report.figures import comparison_figure
 
-def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
-    """Scores are made by one thread, which the last moment of a limit can count on: on a busy
-    machine several took thirty times as long for a thousand items, and in quiet half as long."""
-    d, gains = scores_and_gains(problem.pool, indices, problem.utility)
-    return Selection(
-        **_score_fields(problem, d),
-        indices=indices,
-        ids=_ids(problem, indices),
-        gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
-        calibration=problem.calibration,
-        problem=problem,
-        imprint=Imprint.of(problem.pool, indices),
-        **run,
-    )
-
-
-def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
-    score = vars(score_subset(problem, found.indices))
-    ids = _ids(problem, found.indices)
-    return Optimum(**score, indices=found.indices, ids=ids, subsets=found.subsets, ties=found.ties)
-
-
-def _ids(problem: Problem, indices: Indices) -> NDArray[Any]:
-    return indices if problem.pool.ids is None else problem.pool.ids[indices]
+        figure: Figure = comparison_figure(self)
+        return figure

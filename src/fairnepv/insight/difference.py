@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from fairnepv.api.selection import Selection
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.io.texts import same_kind
 
 # What scores depend on; a stored selection may know of less.
 _SCALE = ("objective", "k", "tau", "eps", "center", "calibration", "quality", "priorities")
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference(Tabular):
     """From a to b; changes are what b has more."""
 
     common: NDArray[Any]  # ids, or row numbers where one of the two has no ids; in the order of a
@@ -28,6 +29,27 @@ class Difference:
     fair_score_change: float
     upper_bound_change: float | None  # None where one of the two has no bound
     notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        changes = ", ".join(f"{name} {change:+.4f}" for name, change in self.score_changes.items())
+        lost, new = len(self.only_a), len(self.only_b)
+        return (
+            f"Difference: {len(self.common):,} items in common, {lost:,} lost, {new:,} new "
+            f"(Jaccard {self.jaccard:.3f}); fair score {self.fair_score_change:+.4f} ({changes})"
+        )
+
+    @property
+    def table(self) -> Table:
+        """One row per item that either has, and which of them has it."""
+        parts = {"both": self.common, "a": self.only_a, "b": self.only_b}
+        ids = [item for items in parts.values() for item in items.tolist()]
+        where = [name for name, items in parts.items() for _ in range(len(items))]
+        texts = object if any(isinstance(item, str) for item in ids) else None
+        columns = {"id": np.array(ids, dtype=texts), "in": np.array(where, dtype=object)}
+        changes = {"scores": dict(self.score_changes), "fair_score": self.fair_score_change}
+        about = {"jaccard": self.jaccard, "changes": changes, "notes": list(self.notes)}
+        return Table(columns, about, "items")
 
 
 def diff(a: Selection, b: Selection) -> Difference:

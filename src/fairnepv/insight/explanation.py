@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv import __version__
 from fairnepv.api.selection import Selection
 from fairnepv.compute import block_threads
 from fairnepv.errors import NumericalError
 from fairnepv.insight.given import problem_of
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.objective import Standing, utility_of
 from fairnepv.options import DIVERSE
 from fairnepv.problem import Problem
@@ -26,8 +28,8 @@ from fairnepv.views.base import Floats, Indices
 from fairnepv.views.cosines import check_norms
 
 
-@dataclass(frozen=True, eq=False)
-class Explanation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(Tabular):
     """Every pick in order of selection."""
 
     objective: str
@@ -37,6 +39,28 @@ class Explanation:
     rivals: Indices  # (k,) row of the best other item for the place; -1 where none is allowed
     rival_ids: tuple[Any, ...]  # None likewise
     margins: Floats  # (k,) F_tau minus F_tau with the rival instead; nan likewise
+
+    @property
+    def headline(self) -> str:
+        return (
+            f"Explanation of {len(self.indices):,} picks, {self.objective}: what each of them "
+            "brings, and the best other item for its place"
+        )
+
+    @property
+    def table(self) -> Table:
+        """One row per pick: what it adds in every view, and the rival for its place."""
+        rivals = [None if rival is None else str(rival) for rival in self.rival_ids]
+        columns = {
+            "id": self.ids,
+            "row": self.indices,
+            **{f"contribution_{name}": own for name, own in self.contributions.items()},
+            "rival_row": self.rivals,
+            "rival_id": np.array(rivals, dtype=object),
+            "margin": self.margins,
+        }
+        about = {"fairnepv": __version__, "objective": self.objective}
+        return Table(columns, about, "picks")
 
     def rows(self) -> list[dict[str, Any]]:
         """One record of plain values per pick; what there is not is None."""

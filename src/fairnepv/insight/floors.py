@@ -8,9 +8,12 @@ import numpy as np
 
 from fairnepv.api.select import is_one_size, select
 from fairnepv.api.selection import Selection
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief, check_count, check_flag
 from fairnepv.errors import InputError, Status, TimeLimitError
-from fairnepv.loop import Context
+from fairnepv.io.frames import Table, Tabular
+from fairnepv.loop import Context, Step
+from fairnepv.loop.bars import telling
 from fairnepv.options import Rounding, SelectOptions
 from fairnepv.search import misses_floors
 from fairnepv.signatures import checked, options_of, takes
@@ -21,14 +24,33 @@ _NOTHING = 1e-9  # nats per item; a view that is this close to its own optimum h
 _OF_A_BOUND = ("target_efficiency", "node_limit")  # options that a single view's optimum is without
 
 
-@dataclass(frozen=True, eq=False)
-class Tradeoff:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tradeoff(Tabular):
     """One selection per floor under `view`, from the fair one on."""
 
     view: str
     floors: Floats  # ascending, as far as they were reached
     selections: tuple[Selection, ...]
     notes: tuple[str, ...] = ()  # why the curve ends early
+
+    @property
+    def headline(self) -> str:
+        low, high = (self.selections[0].units.shown(floor) for floor in self.floors[[0, -1]])
+        return (
+            f"Tradeoff for view {self.view!r}: {len(self.selections)} selections, under floors "
+            f"from {low} to {high}"
+        )
+
+    @property
+    def table(self) -> Table:
+        """One row per floor."""
+        columns = {
+            "floor": self.floors,
+            "fair_score": self.fair_scores,
+            **{f"score_{name}": values for name, values in self.scores.items()},
+            "status": np.array([row.status.name for row in self.selections], dtype=object),
+        }
+        return Table(columns, {"view": self.view, "notes": list(self.notes)}, "floors")
 
     @property
     def scores(self) -> dict[str, Floats]:
@@ -42,6 +64,8 @@ class Tradeoff:
 
 
 @takes(SelectOptions)
+@from_tables
+@telling
 def tradeoff(
     data: Any, k: int | float, view: str, *, points: int = 7, **options: Unpack[SelectOptions]
 ) -> Tradeoff:
@@ -80,6 +104,7 @@ def tradeoff(
         if call.left == 0.0:
             notes.append(f"the curve ends before {view!r} reaches {floor:.4f}: time_limit ran out")
             break
+        _tell(options.get("progress"), floor, selections, points)
         found = _select_above(data, k, {**again, **share(points - turn), "floors": wanted})
         if isinstance(found, str):
             named = ", ".join(f"{name!r}: {value:.4f}" for name, value in wanted.items())
@@ -87,6 +112,15 @@ def tradeoff(
             break
         selections.append(found)
     return Tradeoff(view, floors[: len(selections)], tuple(_settled(selections)), tuple(notes))
+
+
+def _tell(progress: Any, floor: float, selections: list[Selection], points: int) -> None:
+    """Which floor is next."""
+    if progress is not None:
+        last = selections[-1]
+        details = {"floor": last.units.shown(floor), "size": len(selections), "of": points}
+        took = sum(selection.seconds for selection in selections)
+        progress(Step("tradeoff", len(selections), 0, took, last.fair_score, details=details))
 
 
 def _own_optimum(data: Any, k: Any, view: str, options: Mapping[str, Any]) -> float | str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import check_count, is_finite
 from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
@@ -20,9 +21,11 @@ from fairnepv.views import Pool
 from fairnepv.views.base import Floats, View, inverse_norms
 from fairnepv.views.centering import centered
 
+LOCAL_EPS = 0.3  # the ridge for picks by these features: of nine pairs the best (docs/choosing.md)
 _FAINTEST = 1e-6  # of the largest eigenvalue between landmarks: what is below is left out
 
 
+@from_tables
 def local_features(
     data: Any,
     *,
@@ -40,8 +43,8 @@ def local_features(
     company: how much of every view's similarity is the mean over all views, from 0 to 1.
     landmarks: rows by which similarities are approximated (Nystroem); they are exact between these.
 
-    `select(local_features(data), k, objective="representative", eps=0.3)` chooses items to train on
-    (docs/choosing.md).
+    `select(local_features(data), k, objective="representative", eps={eps})` chooses items to train
+    on (docs/choosing.md).
     """
     share = _check_share(company)
     degree, most = check_count("power", power), check_count("landmarks", landmarks)
@@ -57,6 +60,9 @@ def local_features(
     widths = np.cumsum([own.combine.shape[1] for own in state])[:-1]
     apart = np.split(found, widths, axis=1)
     return {name: _beside(apart, q, share) for q, name in enumerate(pool.names)}
+
+
+local_features.__doc__ = str(local_features.__doc__).format(eps=LOCAL_EPS)
 
 
 class _Map(NamedTuple):

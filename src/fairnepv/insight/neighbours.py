@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fairnepv import __version__
 from fairnepv.api.selection import Selection
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import check_count, check_seed
 from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.insight.given import problem_of
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.options import default
 from fairnepv.views import Pool
 from fairnepv.views.base import Floats, Indices
@@ -22,18 +26,59 @@ _LEAST, _MOST = 0.05, 1.0  # no row is ruled out, and the typical half counts al
 _NO_DENSITY = 1e-9  # rows that share nothing have cosines of this size by rounding alone
 
 
-@dataclass(frozen=True, eq=False)
-class Assignment:
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment(Tabular):
     """Who stands for whom."""
 
-    pick: Indices  # (n,) position in `Selection.indices`
+    pick: Indices  # (n,) position in `Selection.indices`; -1 of rows that were left out
     similarity: Floats  # (n,) mean cosine over views with that pick
     counts: Indices  # (k,) items that a pick stands for, itself among them
+    ids: NDArray[Any]  # (n,) of all items; row numbers where the data had no ids
+    indices: Indices  # (k,) rows of the picks
+    objective: str
 
     @property
     def weights(self) -> Floats:
         """(k,) training weights in proportion to the counts, with mean 1."""
-        return np.asarray(self.counts * len(self.counts) / len(self.pick))
+        return np.asarray(self.counts * len(self.counts) / self.counts.sum())
+
+    def sampler(
+        self, draws: int | None = None, *, random_state: int = default("random_state")
+    ) -> Any:
+        """A sampler of PyTorch that draws picks in proportion to the items they stand for: for a
+        `DataLoader` of `selection.subset(dataset)`. By default as many draws as picks."""
+        try:
+            import torch
+            from torch.utils.data import WeightedRandomSampler
+        except ImportError as error:
+            raise InputError("a sampler takes PyTorch; pip install 'fairnepv[torch]'") from error
+        many = len(self.counts) if draws is None else check_count("draws", draws)
+        generator = torch.Generator().manual_seed(check_seed("random_state", random_state))
+        return WeightedRandomSampler(self.weights.tolist(), many, generator=generator)
+
+    @property
+    def headline(self) -> str:
+        n, k, most = int(self.counts.sum()), len(self.counts), int(self.counts.max())
+        return (
+            f"Assignment of {n:,} items to {k:,} picks, which stand for up to {most:,} of them; "
+            f"mean similarity {self.similarity.sum() / n:.3f}"
+        )
+
+    @property
+    def table(self) -> Table:
+        """One row per item that was not left out: its pick, how near that is, and its weight."""
+        rows = np.flatnonzero(self.pick >= 0)  # the others were left out
+        pick = self.pick[rows]
+        picks = self.indices[pick]
+        columns = {
+            "id": self.ids[rows],
+            "row": rows,
+            "pick_row": picks,
+            "pick_id": self.ids[picks],
+            "similarity": self.similarity[rows],
+            "pick_weight": self.weights[pick],
+        }
+        return Table(columns, {"fairnepv": __version__, "objective": self.objective}, "items")
 
 
 def assign(selection: Selection) -> Assignment:
@@ -47,8 +92,13 @@ def assign(selection: Selection) -> Assignment:
         nearest = space.pool.map(
             _nearest_pick, space.anchors(selection.indices), space.inverse, width=3 * k, fixed=True
         )
-    pick = nearest[:, 0].astype(np.int64)
-    return Assignment(pick, nearest[:, 1].copy(), np.bincount(pick, minlength=k))
+    pick, similarity = nearest[:, 0].astype(np.int64), nearest[:, 1].copy()
+    if problem.pool.dropped is not None:
+        pick[problem.pool.dropped], similarity[problem.pool.dropped] = -1, 0.0
+    counts = np.bincount(pick[pick >= 0], minlength=k)
+    ids = np.arange(problem.n) if problem.pool.ids is None else problem.pool.ids
+    chosen = selection.indices, selection.objective
+    return Assignment(pick, similarity, counts, ids, *chosen)
 
 
 def _nearest_pick(block: Block, anchors: Anchors, inverse: Floats) -> Floats:
@@ -65,6 +115,7 @@ def _nearest_pick(block: Block, anchors: Anchors, inverse: Floats) -> Floats:
     return np.stack([pick, found.clip(-1.0, 1.0)], axis=1)
 
 
+@from_tables
 def typicality(
     data: Any,
     *,

@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.inputs import count_items, pose
+from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief, check_flag
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import apart
 from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.loop import Context, check_progress
+from fairnepv.loop.bars import telling
 from fairnepv.objective import soft_min, subset_gains, utility_of
 from fairnepv.options import CurveOptions, ProblemOptions
 from fairnepv.problem import Problem, check_k
@@ -29,8 +32,8 @@ _BOUNDS = 5  # sizes at which bounds are proven where none are named
 _STRAIGHT = 1e-10  # nats by which a bend must leave the chord, and by which one beats another
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(Tabular):
     """F_tau and the views' scores of the first items of one fair-greedy order, by how many they
     are. Nats per item fall with the size; shares of variance rise."""
 
@@ -42,6 +45,24 @@ class Curve:
     indices: Indices  # the greedy order: the first j are the set of size j
     ids: NDArray[Any]
     status: Status
+
+    @property
+    def headline(self) -> str:
+        knee = "" if self.knee is None else f", knee at {self.knee:,}"
+        first, last = (f"{size:,}" for size in self.sizes[[0, -1]])
+        return f"Curve of sizes {first} to {last}, {self.objective}{knee} ({self.status.name})"
+
+    @property
+    def table(self) -> Table:
+        """One row per size; a bound is nan where none was proven."""
+        columns = {
+            "size": self.sizes,
+            "fair_score": self.fair_scores,
+            **{f"score_{name}": values for name, values in self.scores.items()},
+            "bound": np.array([self.bounds.get(size, np.nan) for size in self.sizes.tolist()]),
+        }
+        about = {"objective": self.objective, "knee": self.knee, "status": self.status.name}
+        return Table(columns, about, "sizes")
 
     @property
     def knee(self) -> int | None:
@@ -75,7 +96,9 @@ class Curve:
 
 
 @takes(CurveOptions)
+@telling
 @apart
+@from_tables
 def curve(
     data: Any,
     k_max: int | float | None = None,

@@ -16,7 +16,9 @@ from fairnepv.compute.clock import apart
 from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
+from fairnepv.io.frames import Table, Tabular
 from fairnepv.loop import Context, Progress, Step, check_progress
+from fairnepv.loop.bars import telling
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import fair_value, subset_scores
 from fairnepv.problem import Problem
@@ -38,14 +40,34 @@ class Variant:
     status: Status
 
 
-@dataclass(frozen=True, eq=False)
-class Stability:
+@dataclass(frozen=True, eq=False, repr=False)
+class Stability(Tabular):
     """A selection beside its variants."""
 
     selection: Selection
     variants: tuple[Variant, ...]
     status: Status  # INTERRUPTED or TIME_LIMIT where variants are missing
     notes: tuple[str, ...] = ()  # which variants were left out, and why
+
+    @property
+    def headline(self) -> str:
+        return (
+            f"Stability of {len(self.selection):,} picks: {len(self.core):,} of them are in all of "
+            f"{len(self.variants)} variants ({self.status.name})"
+        )
+
+    @property
+    def table(self) -> Table:
+        """One row per variant."""
+        columns = {
+            "variant": np.array([variant.name for variant in self.variants], dtype=object),
+            "jaccard": np.array([variant.jaccard for variant in self.variants]),
+            "fair_score": np.array([variant.fair_score for variant in self.variants]),
+            "status": np.array([variant.status.name for variant in self.variants], dtype=object),
+        }
+        about = {"fair_score": self.selection.fair_score, "core": len(self.core)}
+        ended = {"status": self.status.name, "notes": list(self.notes)}
+        return Table(columns, {**about, **ended}, "variants")
 
     @property
     def kept(self) -> NDArray[np.float64]:
@@ -59,6 +81,7 @@ class Stability:
         return np.asarray(self.selection.ids[self.kept == 1.0])
 
 
+@telling
 @apart
 def stability(
     selection: Selection,
@@ -68,7 +91,7 @@ def stability(
     seeds: Any = (1, 2),
     effort: str | None = None,
     time_limit: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Stability:
     """Search again with other temperatures, other ridges and other seeds, one at a time.
 
@@ -77,7 +100,7 @@ def stability(
     effort: that of the selection unless given.
     time_limit: seconds for all variants, each of which gets its share of what is left; by default
         each has as long as the selection had.
-    progress: called with a `Step` after every variant.
+    progress: as that of `select`; a function is called with a `Step` after every variant.
 
     The search is planned as that of the selection: method, constraints, calibration, shards and
     limits of nodes and seconds are the same, and the relaxed solution of its bound, where there is

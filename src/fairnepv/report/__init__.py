@@ -3,11 +3,9 @@
 from fairnepv.report.figures import contact_sheet as contact_sheet
 from fairnepv.report.figures import draw_comparison as draw_comparison
 from fairnepv.report.figures import draw_traces as draw_traces
-from fairnepv.report.records import assignment_table as assignment_table
-from fairnepv.report.records import certificate_record as certificate_record
+from fairnepv.report.page import write_page as write_page
 from fairnepv.report.records import comparison_columns as comparison_columns
 from fairnepv.report.records import comparison_record as comparison_record
-from fairnepv.report.records import explanation_table as explanation_table
 from fairnepv.report.records import forecast_record as forecast_record
 from fairnepv.report.records import relaxation_record as relaxation_record
 from fairnepv.report.records import score_record as score_record

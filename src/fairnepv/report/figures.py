@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.objective import UNITS
+from fairnepv.options import DIVERSE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +61,11 @@ def png_of(figure: Figure) -> bytes:
 
 
 def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
+    """`comparison_figure` as PNG."""
+    return png_of(comparison_figure(comparison, title))
+
+
+def comparison_figure(comparison: Comparison, title: str = "") -> Figure:
     """Per-view bars for every selector, its worst view outlined, with each view's bound.
 
     Bars show exp(d), the volume per item, which is positive and longer when better; under
@@ -67,13 +74,32 @@ def draw_comparison(comparison: Comparison, title: str = "") -> bytes:
     """
     rows, views = comparison.rows, list(comparison.rows[0].scores)
     with figure_style() as new_figure:
-        figure = new_figure(figsize=(8.5, 1.4 + 0.22 * len(rows) * max(2, len(views))))
+        figure: Figure = new_figure(figsize=(8.5, 1.4 + 0.22 * len(rows) * max(2, len(views))))
         axes = figure.add_subplot()
         draw_views(axes, comparison)
         handles = comparison_handles(comparison)
         axes.set_title(title, pad=22 * math.ceil(len(handles) / 4) + 4)
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4)
-        return png_of(figure)
+        return figure
+
+
+def selection_figure(selection: Selection) -> Figure:
+    """Two panels: each view with its bound, and its score as one pick after the other was added."""
+    units, views, k = selection.units, list(selection.scores), len(selection)
+    with figure_style() as new_figure:
+        figure: Figure = new_figure(figsize=(8.5, 2.2 + 0.2 * len(views)), layout="constrained")
+        left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": (3, 2)})
+        draw_views(left, Comparison((selection,)))
+        left.set_yticks([])
+        steps = np.arange(1, k + 1)
+        # Log-determinants are told per item, shares as they add up.
+        per_item = steps if units is UNITS[DIVERSE] else np.ones(k)
+        for q, view in enumerate(views):
+            right.plot(steps, selection.gains[view].cumsum() / per_item, color=colour_of(q))
+        right.set(xlabel="picks, in order", ylabel=units.plain_axis, xlim=(1, max(k, 2)))
+        handles = comparison_handles(Comparison((selection,)))
+        figure.legend(handles=handles, loc="outside upper left", ncols=4)
+        return figure
 
 
 def draw_views(axes: Any, comparison: Comparison) -> None:

@@ -195,13 +195,18 @@ def left_behind(comparison: Comparison, fair: str = "auto") -> list[str]:
     return [_sentence(row, reference) for row in comparison if row is not reference]
 
 
-def _sentence(row: Selection, fair: Selection) -> str:
+def view_left_behind(row: Selection, fair: Selection) -> str | None:
+    """The view that lost most against the fair choice, if it lost what can be noticed."""
     losses = row.losses(fair)
     view = max(losses, key=losses.__getitem__)
-    loss = losses[view]
+    return None if losses[view] < _NOTICEABLE else view
+
+
+def _sentence(row: Selection, fair: Selection) -> str:
+    view = view_left_behind(row, fair)
     higher = row.fair_score > fair.fair_score + 1e-9
     more = f"; its fair score is higher than that of {fair.method}" if higher else ""
-    if loss < _NOTICEABLE:
+    if view is None:
         least = row.units.noticeable
         return f"{row.method} leaves no view behind: none is {least} below {fair.method}{more}."
     return f"{row.method} leaves {view} behind: {_how_much(row, fair, view)}{more}."

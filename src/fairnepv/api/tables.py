@@ -1,0 +1,256 @@
+"""Tables as data: `views={"text": "text_emb"}, ids="id"` and the like name columns, which are read
+here once, before anything else is done with them. Past this line there are views and vectors.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairnepv.errors import InputError
+from fairnepv.views import View
+from fairnepv.views.intake import is_column
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PER_ROW = ("ids", "quality", "groups")  # options that a column may hold
+_CHOICES = ("include", "exclude")  # or say of every row, true or false
+_LENDING = ("__arrow_c_stream__", "collect_schema", "select_columns", "scanner")
+
+
+class Table(Protocol):
+    """Named columns of the same rows, wherever they lie."""
+
+    def rows(self, name: str) -> Any:
+        """(n, p) numbers of a column, as a view takes them."""
+
+    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
+        """(n,) values; rows without one are refused, or with `gaps` None and NaN."""
+
+
+def from_tables(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of `data` and of options, which takes tables and names of columns as well."""
+    at = list(inspect.signature(function).parameters).index("data")
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        placed: list[Any] = list(arguments)
+        given: Any = dict(options)
+        if len(placed) > at:
+            placed[at], given = opened(placed[at], given)
+        elif "data" in given:
+            data, given = opened(given.pop("data"), given)
+            given["data"] = data
+        return function(*placed, **given)
+
+    return call
+
+
+def opened(data: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Data and options in which no column is named any more, whatever they were."""
+    views: Any = options.get("views")
+    if not _names_columns(views):
+        if views is None:
+            data = _without_names(data)
+        _refuse_names(options)
+        return data, dict(options)
+    named = [name for value in views.values() for name in _column_list(value)]
+    named += [name for _, _, name in _named_options(options)]
+    table = open_table(data, named, options.get("missing"))
+    given = {**options, "views": None}
+    for option, view, name in _named_options(options):
+        found = _option_values(table, option, name, given)
+        given[option] = found if view is None else {**given[option], view: found}
+    return {view: _view_rows(table, view, value) for view, value in views.items()}, given
+
+
+def _names_columns(views: Any) -> bool:
+    """Whether some view is a column by name, or rows that were made of some, and not columns of an
+    array by number."""
+    if not isinstance(views, Mapping):
+        return False
+    return any(
+        _column_list(value) or isinstance(value, View) or getattr(value, "ndim", 0) == 2
+        for value in views.values()
+    )
+
+
+def _column_list(value: Any) -> list[str]:
+    """The columns that a view is made of; none where it is something else."""
+    if isinstance(value, str):
+        return [value]
+    several = isinstance(value, list | tuple) and len(value) > 0
+    return list(value) if several and all(isinstance(name, str) for name in value) else []
+
+
+def _named_options(options: Mapping[str, Any]) -> list[tuple[str, str | None, str]]:
+    """Options that name a column, those by view with the view."""
+    found: list[tuple[str, str | None, str]] = []
+    for option in (*_PER_ROW, *_CHOICES):
+        value = options.get(option)
+        if isinstance(value, str):
+            found.append((option, None, value))
+        elif isinstance(value, Mapping) and option in ("ids", "quality"):
+            found += [(option, view, name) for view, name in value.items() if isinstance(name, str)]
+    return found
+
+
+def _refuse_names(options: Mapping[str, Any]) -> None:
+    for option, _, name in _named_options(options):
+        raise InputError(
+            f"{option} is the name {name!r}, but no view is a column by name; say which columns of "
+            "data are views, as in views={'text': 'text_emb'}, or hand in the values"
+        )
+
+
+def _without_names(data: Any) -> Any:
+    """Data whose views nobody named; a table that cannot be one view says what to do."""
+    if not any(hasattr(data, way) for way in _LENDING) or is_column(data):
+        return data
+    if getattr(data, "dtypes", None) is not None and hasattr(data, "__array__"):
+        array = np.asarray(data)  # a data frame of numbers is one view
+        if array.dtype != object:
+            return array
+    from fairnepv.io.capsules import column_names
+
+    names = column_names(data)
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise InputError(
+        f"data is a table with the columns {listed}; say which of them are views, as in "
+        f"views={{'text': {names[0] if names else 'text_emb'!r}}}"
+    )
+
+
+def _view_rows(table: Table, view: str, value: Any) -> Any:
+    """The rows of a view: of one column, of several side by side, or whatever was handed in."""
+    names = _column_list(value)
+    if not names:
+        return value
+    if len(names) == 1:
+        return table.rows(names[0])
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise InputError(f"view {view!r} names column {name!r} twice; drop one of them")
+    return np.hstack([np.asarray(table.rows(name)) for name in names])
+
+
+def _option_values(table: Table, option: str, name: str, given: Mapping[str, Any]) -> Any:
+    if option not in _CHOICES:
+        return table.values(name, gaps=option != "ids")
+    marks = table.values(name)
+    if marks.dtype != bool:
+        raise InputError(
+            f"{option}: column {name!r} must say true or false of every row, not {marks.dtype}; "
+            "hand in ids or row numbers instead"
+        )
+    rows = np.flatnonzero(marks)
+    ids = given.get("ids")  # which were read before, as items are called by them
+    if isinstance(ids, Mapping):
+        ids = next(iter(ids.values()))
+    return rows if ids is None else np.asarray(ids)[rows]
+
+
+# --- kinds of tables ------------------------------------------------------------------------------
+
+
+def open_table(data: Any, names: Sequence[str], missing: str | None = None) -> Table:
+    """The table that `data` is, with these columns; rows may be `missing`."""
+    if isinstance(data, str | Path):
+        return _FileTable(data, gaps=missing not in (None, "refuse"))
+    if isinstance(data, Mapping):
+        return _Mapped(data)
+    if any(hasattr(data, way) for way in _LENDING) and not is_column(data):
+        return _Lent(data, names)
+    raise InputError(
+        "views= names columns of a table (pandas, Polars, PyArrow, DuckDB, Hugging Face, a mapping "
+        f"from names to columns, or the path of a Parquet or Arrow file), but data is "
+        f"{type(data).__name__}; columns of an array have numbers, as in {{'text': slice(0, 384)}}"
+    )
+
+
+def column_of(value: Any, what: str) -> NDArray[Any]:
+    """(n,) values of one column of any kind; none may be missing."""
+    from fairnepv.io.capsules import as_column, column_values
+
+    return column_values(as_column(value, what), what)
+
+
+class _Lent:
+    """A table of another library, which lends its columns."""
+
+    def __init__(self, data: Any, names: Sequence[str]) -> None:
+        from fairnepv.io.capsules import read_columns
+
+        self.columns = read_columns(data, names)
+
+    def rows(self, name: str) -> Any:
+        from fairnepv.io.capsules import column_rows
+
+        return column_rows(self.columns[name], f"column {name!r}")
+
+    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
+        from fairnepv.io.capsules import column_values
+
+        return column_values(self.columns[name], f"column {name!r}", gaps=gaps)
+
+
+class _Mapped:
+    """A mapping from names to columns, which may be of any kind."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        if data and all(any(hasattr(v, way) for way in _LENDING[1:]) for v in data.values()):
+            raise InputError(f"data holds several tables ({', '.join(map(str, data))}); take one")
+        self.data = data
+
+    def rows(self, name: str) -> Any:
+        """As they are, where a view takes them so; views know columns."""
+        value = self._column(name)
+        if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype != object:
+            return value[:, None]
+        return value
+
+    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
+        from fairnepv.io.capsules import as_column, column_values
+
+        what = f"column {name!r}"
+        return column_values(as_column(self._column(name), what), what, gaps=gaps)
+
+    def _column(self, name: str) -> Any:
+        from fairnepv.io.capsules import check_name
+
+        check_name(name, list(self.data))
+        return self.data[name]
+
+
+class _FileTable:
+    """A Parquet or Arrow file, or a folder of them, whose views stay there; in memory are those of
+    which some rows have no value, if there may be `gaps`."""
+
+    def __init__(self, path: str | Path, gaps: bool) -> None:
+        from fairnepv.io.read import table_source
+
+        (self.source, self.names), self.gaps = table_source(path), gaps
+
+    def rows(self, name: str) -> Any:
+        from fairnepv.io.read import open_rows
+        from fairnepv.io.taken import read_with_gaps
+
+        return (read_with_gaps if self.gaps else open_rows)(self._at(name))
+
+    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
+        from fairnepv.io.read import read_picks
+
+        return read_picks(self._at(name), name)
+
+    def _at(self, name: str) -> Any:
+        from fairnepv.io.capsules import check_name
+
+        check_name(name, self.names, str(self.source.path))
+        return self.source.with_part(name)
