@@ -38,15 +38,16 @@ from fairnepv import data as embedded
 from fairnepv.api import search
 from fairnepv.api import selection as selection_module
 from fairnepv.api.selection import Comparison
-from fairnepv.cli import commands, main, progress
+from fairnepv.cli import commands, main
 from fairnepv.cli.files import ProblemFiles
-from fairnepv.cli.progress import StageBar
 from fairnepv.compute import Engine, LocalEngine
 from fairnepv.data import Pictograms, openmoji
 from fairnepv.data.probe import Probe
 from fairnepv.errors import Status
 from fairnepv.io.read import read_picks
 from fairnepv.io.write import TABLES
+from fairnepv.loop import bars
+from fairnepv.loop.bars import StageBar
 from fairnepv.methods.baselines import baselines
 from fairnepv.search.greedy import Greedy
 from fairnepv.search.local import LocalSearch
@@ -54,7 +55,8 @@ from fairnepv.search.tabu import TabuSearch
 from fairnepv.stiefel.lbfgs import Lbfgs
 
 COMMANDS = [
-    *("certify", "compare", "convert", "demo", "embed", "local-features", "relax", "score"),
+    *("certify", "compare", "convert", "demo", "downstream", "embed", "init", "local-features"),
+    *("relax", "score"),
     *("select", "synthetic", "uspto", "verify-bound"),
 ]
 SELECTORS = ["auto", "nepv", "greedy-swaps", "greedy", *baselines(("text", "vision"))]
@@ -368,7 +370,8 @@ def test_the_same_seed_gives_the_same_bytes(run, folder):
 def test_score_reads_what_select_wrote(run, folder, ending, ids):
     knobs = "--tau 0.1 --eps 0.2 --calibration trace"
     selected = run(f"select {POSED} {knobs} {ids} --out picks{ending} --json").document
-    scored = run(f"score {VIEWS} {knobs} --picks picks{ending} --json").document
+    named = ids if ending == ".txt" else ""  # a list of ids alone says no rows
+    scored = run(f"score {VIEWS} {knobs} {named} --picks picks{ending} --json").document
     assert scored["k"] == K
     assert scored["fair_score"] == pytest.approx(selected["fair_score"], abs=1e-12)
     for part in ("scores", "view_weights", "coverage"):
@@ -422,7 +425,7 @@ def test_one_id_that_begins_with_a_hash_is_counted(run, folder):
     ids = [f"#{i}" if i == first else f"x{i}" for i in range(N)]
     pq.write_table(pa.table({"id": ids}), "i.parquet")
     run(f"select {POSED} --ids i.parquet --out p.txt")
-    assert run(f"score {VIEWS} --picks p.txt --json").document["k"] == K
+    assert run(f"score {VIEWS} --ids i.parquet --picks p.txt --json").document["k"] == K
 
 
 def test_ids_in_a_csv_file_keep_leading_zeros(run, folder):
@@ -461,16 +464,13 @@ def test_out_holds_the_record_in_every_format(run, folder):
     parquet = pq.read_table("picks.parquet")
     comma = pyarrow.csv.read_csv("picks.csv")
     assert parquet.to_pylist() == document["picks"]
-    assert comma.drop(["settings"]).to_pylist() == document["picks"]
+    assert comma.to_pylist() == document["picks"]
     lines = Path("picks.txt").read_text().splitlines()
-    assert lines[1].removeprefix("# ").split("\t") == list(document["picks"][0])
-    assert [line.split("\t") for line in lines[2:]] == [
-        [str(value) for value in pick.values()] for pick in document["picks"]
-    ]
+    assert lines == [pick["id"] for pick in document["picks"]]
     records = [
         json.loads(parquet.schema.metadata[b"fairnepv"]),
-        json.loads(comma["settings"][0].as_py()),
-        json.loads(lines[0].removeprefix("# fairnepv ")),
+        json.loads(Path("picks.csv.settings.json").read_text()),
+        json.loads(Path("picks.txt.settings.json").read_text()),
         document,
     ]
     for record in records:
@@ -483,7 +483,7 @@ def test_out_holds_the_record_in_every_format(run, folder):
 def test_select_says_what_it_wrote(run, folder):
     code, out, err = run(f"select {POSED} --out picks.csv")
     assert (code, err) == (0, "")
-    assert out.endswith("Wrote picks.csv.\n")
+    assert out.endswith("Wrote picks.csv and picks.csv.settings.json.\n")
     assert "Picks in order" not in out
 
 
@@ -523,6 +523,10 @@ def test_rows_that_have_moved_since_they_were_picked_are_found_out(run, folder, 
     out = f"picks{ending}"
     assert run(f"select {POSED} --ids names.json --effort fast --out {out}").code == 0
     assert run(f"score {VIEWS} --ids names.json --picks {out}").code == 0
+    if ending == ".txt":  # ids alone, which are found wherever their rows are
+        assert "lists ids, not row numbers" in run(f"score {VIEWS} --picks {out}").err
+        assert run(f"score {VIEWS} --ids moved.json --picks {out}").code == 0
+        return
     assert run(f"score {VIEWS} --picks {out}").code == 0  # nobody says what rows are called
     code, shown, err = run(f"score {VIEWS} --ids moved.json --picks {out}")
     assert (code, shown) == (2, "")
@@ -699,7 +703,7 @@ def test_an_interruption_leaves_each_size_its_file(run, folder, monkeypatch, siz
     code, _, err = run(line)
     assert code == 130
     [written] = folder.glob("p-*.csv")
-    assert f"{written.name} holds it, marked INTERRUPTED" in err
+    assert f"{written.name} and {written.name}.settings.json hold it, marked INTERRUPTED" in err
     counts = {"p-8.csv": 8, "p-0.2.csv": 8, "p-4.csv": 4, "p-0.1.csv": 4}
     assert len(read_picks(written.name, "row")) == counts[written.name]
 
@@ -783,7 +787,13 @@ def test_all_outputs_at_once(run, folder):
     names = ["picks.csv", "bound.npz", "why.csv", "who.csv"]
     options = "--out picks.csv --bound bound.npz --explain why.csv --assign who.csv"
     before = {path.name for path in folder.iterdir()}
-    assert run(f"select {POSED} {options}").code == 0
+    code, out, _ = run(f"select {POSED} {options}")
+    assert code == 0
+    beside = [f"{name}.settings.json" for name in names if name.endswith(".csv")]
+    names += beside
+    told = out.splitlines()[-1]
+    assert told.startswith("Wrote picks.csv, picks.csv.settings.json, ")
+    assert all(name in told for name in names)
     assert {path.name for path in folder.iterdir()} - before == set(names)
     code, _, err = run(f"select {POSED} {options}")
     assert code == 2
@@ -1289,8 +1299,10 @@ def test_an_interrupted_demo_tells_nothing(run, small, monkeypatch):
 def test_the_demo_leaves_pictures_and_data(run, small):
     assert run("demo -k 4").code == 0
     folder = Path("fairnepv-demo")
-    names = ["NOTICE.txt", "ids.txt", "picks.png", "scores.png", "text.npy", "vision.npy"]
+    pages = ["report-diverse.html", "report-representative.html"]
+    names = ["NOTICE.txt", "ids.txt", "picks.png", *pages, "scores.png", "text.npy", "vision.npy"]
     assert sorted(path.name for path in folder.iterdir()) == names
+    assert all(b'"pictures": {' in (folder / page).read_bytes() for page in pages)
     assert (folder / "picks.png").read_bytes().startswith(PNG)
     assert (folder / "scores.png").read_bytes().startswith(PNG)
     np.testing.assert_array_equal(np.load(folder / "vision.npy"), small.vision)
@@ -1329,7 +1341,7 @@ def test_the_demo_can_be_repeated_elsewhere(run, small):
     assert [row["objective"] for row in document["selectors"]] == objectives
     assert all(0 <= row["probe_accuracy"] <= 1 for row in document["selectors"])
     assert document["answer"][0].startswith("Train on 3 pictograms")
-    assert len(list(Path("there").iterdir())) == 6
+    assert len(list(Path("there").iterdir())) == 8
 
 
 @pytest.mark.slow
@@ -1520,14 +1532,14 @@ BAD = {
     f"select {POSED} --include twice_rows.txt": ["include", "more than once"],
     f"select {POSED} --include six.txt --exclude six.txt": ["item 0", "include", "exclude"],
     f"select {POSED} --include six.txt --ids ids.txt": ["include", "no row has", "'0'"],
-    f"select {VIEWS} -k 35 --include six.txt --k-more": ["k = 35", "6 included", "lower k"],
-    f"select {POSED} --exclude rows.txt": ["k = 5", "exclude leaves only 0"],
+    f"select {VIEWS} -k 35 --include six.txt --k-more": ["-k 35", "6 included", "lower -k"],
+    f"select {POSED} --exclude rows.txt": ["-k 5", "exclude leaves only 0"],
     f"select {POSED} --exclude no.txt": ["--exclude no.txt", "does not exist"],
     f"select {POSED} --groups no.txt": ["--groups no.txt", "does not exist"],
     f"select {POSED} --groups short.txt": ["groups", f"{N} labels", "(2,)"],
     f"select {POSED} --groups short.txt --groups text.npy": ["--groups text.npy", "one value"],
-    f"select {POSED} --quota a=1": ["quotas need groups"],
-    f"select {POSED} --groups ids.txt --quota z=1": ["quotas", "'z'", "no row belongs to"],
+    f"select {POSED} --quota a=1": ["--quota need groups"],
+    f"select {POSED} --groups ids.txt --quota z=1": ["--quota name", "'z'", "no row belongs to"],
     f"select {POSED} --groups ids.txt --quota 00x": ["--quota 00x", "LABEL=5"],
     f"select {POSED} --groups ids.txt --quota =1": ["--quota =1", "LABEL=5"],
     f"select {POSED} --groups ids.txt --quota 00x=few": ["--quota 00x=few", "'few'", "whole"],
@@ -1542,9 +1554,9 @@ BAD = {
     f"select {POSED} --floor text=low": ["--floor text=low", "'low' is not a number"],
     f"select {POSED} --floor text=nan": ["floors", "'text'", "finite"],
     f"select {POSED} --floor text=0 --method averaged": ["'averaged'", "floors", "'auto'"],
-    f"select {POSED} --priority text=1": ["priorities", "['vision']", "one for each view"],
-    f"select {POSED} --priority text=1 --priority vision=1": ["priorities", "sum to 1", "not 2"],
-    f"select {POSED} --priority text=2 --priority vision=-1": ["priorities", "positive"],
+    f"select {POSED} --priority text=1": ["--priority", "['vision']", "one for each view"],
+    f"select {POSED} --priority text=1 --priority vision=1": ["--priority", "sum to 1", "not 2"],
+    f"select {POSED} --priority text=2 --priority vision=-1": ["--priority", "positive"],
     f"select {POSED} --priority sound=1": ["--priority sound=1", "no view"],
     f"select {POSED} --priority 0.5": ["--priority 0.5", "NAME=WEIGHT"],
     f"select {POSED} --quality no.npy": ["--quality no.npy", "does not exist"],
@@ -1583,8 +1595,8 @@ BAD = {
     f"select {POSED} --quality text=rows.txt --out rows.txt --force": ["--out", "also read"],
     f"select {POSED} --target-efficiency 0": ["--target-efficiency", "0"],
     f"select {POSED} --target-efficiency 1.1": ["--target-efficiency", "1.1"],
-    f"select {POSED} --target-efficiency 0.9 --no-certify": ["target_efficiency", "certify"],
-    f"select {POSED} --node-limit 5": ["node_limit", "'exact'", "'auto'"],
+    f"select {POSED} --target-efficiency 0.9 --no-certify": ["--target-efficiency", "--no-certify"],
+    f"select {POSED} --node-limit 5": ["--node-limit", "'exact'", "'auto'"],
     f"select {POSED} --method exact --node-limit 0": ["--node-limit", "0"],
     f"select {POSED} --gap 0": ["--gap", "0"],
     f"certify {POSED} --gap small": ["--gap", "'small'"],
@@ -1592,7 +1604,7 @@ BAD = {
     f"certify {POSED} --out b.csv": ["--out", "'.csv'", ".npz"],
     f"certify {POSED} --out pool.npz --force": ["--out", "also read", "another file"],
     f"certify {POSED} --include six.txt": ["include has 6 items", "k is only 5"],
-    f"certify {POSED} --quota a=1": ["quotas need groups"],
+    f"certify {POSED} --quota a=1": ["--quota need groups"],
     f"certify {POSED} --method exact": ["--method"],
     f"verify-bound no.npz {VIEWS}": ["BOUND no.npz", "does not exist", "check the path"],
     f"verify-bound text.npy {VIEWS}": ["BOUND text.npy", "'.npy'", ".npz"],
@@ -1756,7 +1768,7 @@ def test_debug_shows_where_it_happened(run, folder, line):
 @pytest.mark.parametrize("k", ["0", "-3", "154", "100000"])
 def test_a_bad_k_in_the_demo_is_one_line(run, small, tmp_path, k):
     """And leaves no folder."""
-    assert run(f"demo -k {k}") == (2, "", f"fairnepv: k must be from 1 to n - 1 = 153, not {k}\n")
+    assert run(f"demo -k {k}") == (2, "", f"fairnepv: -k must be from 1 to n - 1 = 153, not {k}\n")
     assert contents(tmp_path) == {}
 
 
@@ -1780,7 +1792,8 @@ def test_out_of_time_is_exit_code_1_under_strict(run, folder, ending):
     assert code == 1
     assert "Chose 5 of 40" in out
     assert err.startswith("fairnepv: --strict: time limit reached")
-    assert err.endswith(f"picks{ending} holds it, marked TIME_LIMIT\n")
+    apart = f" and picks{ending}.settings.json hold" if ending in (".csv", ".txt") else " holds"
+    assert err.endswith(f"picks{ending}{apart} it, marked TIME_LIMIT\n")
     assert len(err.splitlines()) == 1
     assert run(f"score {VIEWS} --picks picks{ending} --json").document["k"] == K
     assert run(f"{line} --force").code == 0
@@ -1802,7 +1815,7 @@ def test_no_look_around_when_time_is_up(run, folder, monkeypatch, verb):
     line = f"{verb} {POSED} --method greedy --time-limit 1e-9"
     code, out, err = run(line)
     assert (code, err, made) == (0, "", [])
-    assert "coverage is not known, since time_limit left no time" in out
+    assert "coverage is not known, since --time-limit left no time" in out
 
 
 def test_a_look_around_within_the_limit(run, folder):
@@ -1850,11 +1863,13 @@ def test_an_interrupted_selection_is_written_and_marked(
     assert code == 130
     assert document["status"] == "INTERRUPTED"
     assert document["complete"] is False
+    apart = f" and picks{ending}.settings.json hold" if ending in (".csv", ".txt") else " holds"
     assert err == (
-        f"fairnepv: interrupted; this is the best so far; picks{ending} holds it, marked "
+        f"fairnepv: interrupted; this is the best so far; picks{ending}{apart} it, marked "
         "INTERRUPTED\n"
     )
-    assert "INTERRUPTED" in Path(f"picks{ending}").read_bytes().decode(errors="replace")
+    marked = f"picks{ending}.settings.json" if ending in (".csv", ".txt") else f"picks{ending}"
+    assert "INTERRUPTED" in Path(marked).read_bytes().decode(errors="replace")
     rows = {pick["row"] for pick in document["picks"]}
     assert len(rows) == K
     fair_score = fairnepv.score(pool_of(N), sorted(rows)).fair_score
@@ -1879,10 +1894,10 @@ def test_an_interrupted_comparison_is_written_and_marked(run, folder, monkeypatc
 
 
 def test_an_interruption_between_two_selectors_keeps_those_that_ended(run, folder, monkeypatch):
-    interrupt(monkeypatch, StageBar, "_compare", 3)
+    interrupt(monkeypatch, StageBar, "_turn", 3)
     code, out, err = run(f"compare {POSED} --effort fast --out table.csv --json")
     assert code == 130
-    assert err.endswith("table.csv holds it, marked INTERRUPTED\n")
+    assert err.endswith("table.csv and table.csv.settings.json hold it, marked INTERRUPTED\n")
     assert [row["method"] for row in json.loads(out)["selectors"]] == SELECTORS[:3]
     assert pyarrow.csv.read_csv("table.csv")["status"].to_pylist()[-1] == "INTERRUPTED"
 
@@ -1921,13 +1936,15 @@ def test_an_interruption_after_the_search_keeps_its_result(
     code, out, err = run(f"{line} --out picks{ending}")
     document = json.loads(out)
     assert code == 130
+    beside = ending in (".csv", ".txt")  # where settings are in a file of their own
+    files = [f"picks{ending}", *([f"picks{ending}.settings.json"] if beside else [])]
+    written = f"{' and '.join(files)} {'hold' if beside else 'holds'}"
     assert err == (
-        f"fairnepv: interrupted; this is the best so far; picks{ending} holds it, marked "
-        "INTERRUPTED\n"
+        f"fairnepv: interrupted; this is the best so far; {written} it, marked INTERRUPTED\n"
     )
     assert document["status"] == "INTERRUPTED"
     assert document["complete"] is False
-    assert "INTERRUPTED" in Path(f"picks{ending}").read_bytes().decode(errors="replace")
+    assert "INTERRUPTED" in Path(files[-1]).read_bytes().decode(errors="replace")
     rows = [pick["row"] for pick in document["picks"]]
     assert read_picks(f"picks{ending}", "row").tolist() == rows
     assert sorted(rows) == sorted(pick["row"] for pick in whole["picks"])
@@ -2051,9 +2068,11 @@ def test_a_terminal_shows_a_bar_and_the_time_left(long_pool, terminal):
     shown = terminal.read()
     assert process.wait(timeout=300) == 0
     lines = [line for line in shown.split("\n") if re.search(r"(tabu|swaps) .*step", line)]
-    assert lines
+    assert lines, shown
     assert all("━" in line for line in lines)
-    assert any(re.search(r"value -?\d\.\d+ .*0:00:0[0123] left", line) for line in lines)
+    assert any(re.search(r"value -?\d\.\d+ .*\d:\d\d, 0:0[0123] left", line) for line in lines), (
+        lines
+    )
 
 
 def test_without_a_terminal_there_is_no_progress(long_pool):
@@ -2189,9 +2208,9 @@ def test_a_warning_is_one_line_of_text(run, capsys):
 
 def test_bars_take_names_for_text():
     task = SimpleNamespace(description=EVIL, fields={"said": "now: [red]\x1b"})
-    columns = [column for column in progress._COLUMNS if isinstance(column, progress.PlainColumn)]
-    assert len(columns) == 2
-    seen = [column.render(task) for column in columns]
+    plain, _ = bars._columns()
+    texts = ("{task.description:<14}", "{task.fields[said]:<28}")
+    seen = [plain(text).render(task) for text in texts]
     check_harmless(*(text.plain for text in seen))
     assert "[red]" in seen[0].plain
     assert not any(text.spans for text in seen)

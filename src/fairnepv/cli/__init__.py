@@ -18,9 +18,11 @@ from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.convert import convert
 from fairnepv.cli.demo import demo
+from fairnepv.cli.init import init
 from fairnepv.cli.local_features import local_features
 from fairnepv.cli.outputs import Interrupted
 from fairnepv.cli.relax import relax
+from fairnepv.cli.sayings import in_our_words, is_of_ours
 from fairnepv.cli.score import score
 from fairnepv.cli.select import select
 from fairnepv.display import shown
@@ -28,7 +30,7 @@ from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
 _JOINING = "fairnepv.commands"  # the entry points by which other distributions add commands
-_STUDIES = ("embed", "synthetic", "uspto")  # the commands of fairnepv-studies
+_STUDIES = ("downstream", "embed", "synthetic", "uspto")  # the commands of fairnepv-studies
 
 
 def _joined(point: EntryPoint) -> click.Command:
@@ -90,6 +92,10 @@ class Commands(click.Group):
                 return result
         except KeyboardInterrupt as error:
             raise Interrupted("interrupted") from error
+        except FairnepvError as error:
+            if is_of_ours(context):
+                error.args = (in_our_words(str(error)),)
+            raise
         except EOFError as error:  # to click it is a person who closes the terminal
             raise FairnepvError(
                 "a file ends too early, so it is damaged; --debug shows which one was read"
@@ -127,6 +133,7 @@ for _command in (
     relax,
     convert,
     local_features,
+    init,
     demo,
 ):
     commands.add_command(_command)

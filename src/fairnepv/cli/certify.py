@@ -32,7 +32,7 @@ def certify(
     """
     from fairnepv.cli.progress import stage_bar
     from fairnepv.concave import proof_arrays
-    from fairnepv.report import certificate_record, certificate_summary, certificate_table
+    from fairnepv.report import certificate_summary, certificate_table
 
     report.inputs = problem.files
     output = report.output("out", (".npz",))
@@ -44,17 +44,18 @@ def certify(
         certificate = fairnepv.certify(k=k, **problem.read(), **options, progress=progress)
     written = report.write(output, proof_arrays(certificate.proof))
     if report.as_json:
-        print_json({**certificate_record(certificate), "settings": problem.settings})
+        print_json({**certificate.record, "settings": problem.settings})
     else:
         show(certificate_table(certificate), certificate_summary(certificate))
         if written is not None:
-            show(f"Wrote {written}. To check it against this very problem:")
-            terms = ["-k", str(k), *_asked_for(problem, certificate)]
+            report.tell()
+            show("To check the bound against this very problem:")
+            terms = ["-k", str(k), *asked_for(problem, certificate)]
             show("  " + join(["fairnepv", "verify-bound", str(written), *terms]))
     report.finish(certificate.status, output)
 
 
-def _asked_for(problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
+def asked_for(problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
     """The options that state the terms of a bound; those of a calibration that was cut short are
     no rule's, and are printed by whoever verifies."""
     from fairnepv.views.scales import CUT_SHORT

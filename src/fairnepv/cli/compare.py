@@ -10,6 +10,8 @@ import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, looked_around, print_json, show
+from fairnepv.cli.pages import ATLAS, PAGE, PageFiles, page_options, write_report
+from fairnepv.errors import Status
 
 
 @click.command()
@@ -23,13 +25,21 @@ from fairnepv.cli.outputs import Report, looked_around, print_json, show
 @cli.time_limit_option
 @cli.memory_limit_option
 @cli.random_state_option
+@page_options
 @cli.reporting(
     strict=True,
     out="The table as .parquet, .csv, .json or .txt.",
     plot="Bars per view and selector, .png.",
+    report=PAGE,
+    atlas=ATLAS,
 )
 def compare(
-    problem: ProblemFiles, k: int | float, methods: Sequence[str], report: Report, **options: Any
+    problem: ProblemFiles,
+    k: int | float,
+    methods: Sequence[str],
+    report: Report,
+    page: PageFiles,
+    **options: Any,
 ) -> None:
     """Compare selectors: which view does each of them leave behind, and by how much?"""
     from fairnepv import report as reports
@@ -37,9 +47,10 @@ def compare(
     from fairnepv.compute.clock import now
     from fairnepv.io.write import TABLES
 
-    report.inputs = problem.files
+    report.inputs = [*problem.files, *page.inputs(problem)]
     table_file = report.output("out", TABLES)
     plot_file = report.output("plot", (".png",))
+    pages = page.check(report, problem)
     given, limit = problem.read(), options["time_limit"]
     with stage_bar(limit) as progress:
         began = now()
@@ -63,5 +74,7 @@ def compare(
         notes = dict.fromkeys(note for row in comparison for note in row.notes)
         show(*(f"Note: {note}." for note in notes))
     last = comparison.rows[-1].status  # an interruption ends the comparison, and says so here
+    if last is not Status.INTERRUPTED:
+        write_report(pages, comparison, page, problem, report)
     bad = [row.status for row in comparison if not row.status.ok]
     report.finish(last if last.stops_everything or not bad else bad[0], table_file)

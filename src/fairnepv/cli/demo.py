@@ -69,6 +69,7 @@ def demo(k: int, random_state: int, out: str, report: Report) -> None:
     diverse, representative = _tried(found, Probe(pool.views, pool.groups), random_state)
     answer = demo_answer(diverse, representative, "pictograms", "group")
     files = _write(folder, pool, diverse, representative)
+    pages = _write_pages(folder, pool, (representative, diverse))
     if report.as_json:
         print_json(demo_record((diverse, representative), answer))
     else:
@@ -78,6 +79,9 @@ def demo(k: int, random_state: int, out: str, report: Report) -> None:
             first = ", ".join(map(str, pool.titles[trial.ours.indices[:8]]))
             show(f"First picks of `{trial.objective}`: {first}.")
         show(f"Look at {files[0]} (the picks) and {files[1]} (the numbers above).")
+        show(
+            f"Open {pages[0]} and {pages[1]} in a browser: every pick, and all of this to explore."
+        )
         show("Try next:", f"  {_next_command(folder)}", CREDIT)
 
 
@@ -140,6 +144,17 @@ def _write(folder: Path, pool: Pictograms, diverse: Trial, representative: Trial
         write_array(Output(folder / f"{name}.npy"), rows)
     Output(folder / "ids.txt").write("\n".join(pool.ids).encode() + b"\n")
     return pictures
+
+
+def _write_pages(folder: Path, pool: Pictograms, trials: Sequence[Trial]) -> list[Path]:
+    """A page per objective, on which the other selectors are those of the table."""
+    pages = []
+    for trial in trials:
+        title = f"{len(trial.ours.indices)} of {len(pool.ids):,} pictograms"
+        material = {"images": pool.pictures, "texts": pool.titles, "groups": pool.groups}
+        page = folder / f"report-{trial.objective}.html"
+        pages.append(trial.comparison.report(page, title=title, **material))
+    return pages
 
 
 def _panels(

@@ -85,7 +85,10 @@ class ProblemFiles:
         from fairnepv.compute import engine_of
         from fairnepv.io.read import read_features, read_ids, read_numbers, read_picks
 
-        data = self._read_each(read_features, "--view", self.views)
+        read_view = read_features
+        if "missing" in self.knobs:
+            from fairnepv.io.taken import read_with_gaps as read_view
+        data = self._read_each(read_view, "--view", self.views)
         ids = self._read_each(read_ids, "--ids", self.ids) or self._own_ids()
         quality = self._read_each(read_numbers, "--quality", self.quality)
         item = "id" if ids else "row"
@@ -148,6 +151,9 @@ def problem_of(given: Mapping[str, Any]) -> ProblemFiles:
     if given.get("priority"):
         wanted = "NAME=WEIGHT for each view"
         knobs["priorities"] = words.numbers("--priority", given["priority"], names, wanted)
+    for name in ("missing", "align", "deduplicate"):
+        if given.get(name) not in (None, default(name)):
+            knobs[name] = given[name]
     if given.get("k_more"):
         knobs["include_counts"] = False
     if given.get("quota"):

@@ -7,13 +7,14 @@ from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, print_json, show
 from fairnepv.errors import InputError
+from fairnepv.insight import LOCAL_EPS
+
+_SETTINGS = f"--objective representative --eps {LOCAL_EPS}"
 
 
-@click.command("local-features")
-@cli.rows
-@cli.reporting(out="The features of each view, as .npy; --out near.npy makes near-VIEW.npy.")
-def local_features(problem: ProblemFiles, report: Report) -> None:
-    """Features of nearness: near rows are alike, opposite ones share nothing.
+@click.command(
+    "local-features",
+    help=f"""Features of nearness: near rows are alike, opposite ones share nothing.
 
     Representative picks that are chosen by them train better models than those chosen by the
     embeddings as they are (docs/choosing.md). Views that are aligned by ids come in the order of
@@ -22,8 +23,12 @@ def local_features(problem: ProblemFiles, report: Report) -> None:
     \b
     fairnepv local-features --view text=t.npz --view vision=v.npy --out near.npy
     fairnepv select --view text=near-text.npy --view vision=near-vision.npy -k 200 \\
-        --objective representative --eps 0.3
-    """
+        {_SETTINGS}
+    """,
+)
+@cli.rows
+@cli.reporting(out="The features of each view, as .npy; --out near.npy makes near-VIEW.npy.")
+def local_features(problem: ProblemFiles, report: Report) -> None:
     if report.files["out"] is None:
         raise InputError("say where to write the features: --out near.npy")
     report.inputs = problem.files
@@ -38,6 +43,15 @@ def local_features(problem: ProblemFiles, report: Report) -> None:
         return
     shapes = (f"{written[name]} ({len(F):,} x {F.shape[1]:,})" for name, F in features.items())
     views = " ".join(f"--view {name}={file}" for name, file in written.items())
-    ids = f" --ids {next(iter(problem.ids.values()))}" if problem.ids else ""
-    show(f"Wrote {', '.join(shapes)}. Choose by them with")
-    show(f"  fairnepv select {views}{ids} -k K --objective representative --eps 0.3")
+    ids = f" --ids {_ids_of_rows(problem)}" if given.get("ids") is not None else ""
+    show(f"Features of nearness: {', '.join(shapes)}. Choose by them with")
+    show(f"  fairnepv select {views}{ids} -k K {_SETTINGS}")
+
+
+def _ids_of_rows(problem: ProblemFiles) -> str:
+    """Where the ids of the rows lie, which are those of the first view: in a file that was named,
+    or in the converted folder of that view."""
+    if "" in problem.ids:
+        return problem.ids[""]
+    first = next(iter(problem.views))
+    return problem.ids.get(first, problem.views[first])

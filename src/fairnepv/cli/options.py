@@ -11,7 +11,7 @@ from fairnepv.cli.outputs import Report
 from fairnepv.cli.words import SHARDS_OF_THE_POOL, Shards
 from fairnepv.cli.words import Size as Size
 from fairnepv.cli.words import Sizes as Sizes
-from fairnepv.options import ALL, EFFORTS, OBJECTIVES, STARTS
+from fairnepv.options import ALIGNED, ALL, EFFORTS, MISSING, OBJECTIVES, STARTS
 
 Command = Callable[..., None]
 Decorator = Callable[[Any], Any]
@@ -70,6 +70,8 @@ _POSING = {
     "quality": library_option(
         "quality", multiple=True, metavar=_FILE, note="NAME=FILE for one view alone."
     ),
+    "missing": library_option("missing", type=click.Choice(MISSING)),
+    "align": library_option("align", type=click.Choice(ALIGNED)),
     "priority": library_option("priorities", "--priority", multiple=True, metavar="NAME=WEIGHT"),
     "engine": library_option("engine", metavar="NAME", note=" [default: local]"),
     "workers": click.option(
@@ -90,6 +92,9 @@ _RULES = {
         "--k-more", is_flag=True, help="Choose k items besides those of --include."
     ),
     "exclude": library_option("exclude", metavar=_FILE),
+    "deduplicate": library_option(
+        "deduplicate", type=click.FloatRange(0, 1, min_open=True), metavar="COSINE"
+    ),
     "groups": library_option("groups", metavar=_FILE),
     "quota": library_option(
         "quotas",

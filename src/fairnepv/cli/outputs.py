@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairnepv.cli.sayings import in_our_words, is_of_ours
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
 
@@ -30,6 +31,7 @@ class Report:
     strict: bool = False
     inputs: Sequence[Path] = ()  # what will be read
     claimed: list[Path] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)  # and not told yet
     failures: list[FairnepvError] = field(default_factory=list)  # why files were not written
 
     def output(self, name: str, endings: tuple[str, ...], *, part: Any = None) -> Output | None:
@@ -40,7 +42,8 @@ class Report:
             text = f"{stem}-{part}{ending}"
         output = output_at(f"--{name}", text, endings, force=self.force)
         if output is not None:
-            self.claim(f"--{name}", output.path)
+            for file in output.files:
+                self.claim(f"--{name}", file)
         return output
 
     def claim(self, option: str, path: Path) -> None:
@@ -59,9 +62,10 @@ class Report:
 
         if output is None:
             return None
+        written = [output.path]
         try:
             if isinstance(content, Table):
-                write_table(output, content)
+                written = write_table(output, content)
             elif isinstance(content, bytes):
                 output.write(content)
             elif isinstance(content, Mapping):
@@ -71,19 +75,34 @@ class Report:
         except FairnepvError as error:
             self.failures.append(error)
             return None
+        self.written.extend(written)
         return output.path
+
+    def tell(self) -> None:
+        """Say which files were written since this was said last; not among JSON."""
+        if self.written and not self.as_json:
+            *others, last = map(str, self.written)
+            show(f"Wrote {', '.join(others)} and {last}." if others else f"Wrote {last}.")
+        self.written.clear()
 
     def finish(self, status: Status, written: Output | None = None) -> None:
         """Exit 130 after an interruption, 1 under --strict unless all went well, and with the first
         reason why a file was not written, if there is one; `written` is a file that says itself how
         the run ended."""
+        self.tell()
         if self.failures:
             raise self.failures[0]
-        where = f"; {written.path} holds it, marked {status.name}" if written else ""
+        where = "" if written is None else f"; {_held(written)}, marked {status.name}"
         if status is Status.INTERRUPTED:
             raise Interrupted(f"{status.value}{where}")
         if self.strict and not status.ok:
             raise NumericalError(f"--strict: {status.value}{where}")
+
+
+def _held(written: Output) -> str:
+    """Where a result is, and where it is told how the run ended."""
+    apart = [file for file in written.files[1:] if file.exists()]
+    return " and ".join(map(str, [written.path, *apart])) + (" hold it" if apart else " holds it")
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -112,6 +131,9 @@ def output_at(
         raise InputError(f"{option}: {error}") from error
 
 
+_OF_THE_LIBRARY = ("Note: ", "Why the ")  # lines that end in a sentence of the library
+
+
 def show(*parts: Any) -> None:
     """Tables through Rich, sentences as they are: a path that wraps cannot be copied.
 
@@ -130,7 +152,8 @@ def show(*parts: Any) -> None:
         if isinstance(part, list):
             show(*part)
         elif isinstance(part, str):
-            click.echo(shown(part))
+            told = part.startswith(_OF_THE_LIBRARY) and is_of_ours()
+            click.echo(shown(in_our_words(part) if told else part))
         else:
             console.print(part)
 

@@ -33,9 +33,11 @@ def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> Non
     """Score a choice: each view's score, the fair score and coverage, in float64 from the rows."""
     from fairnepv.io.read import read_picks
     from fairnepv.io.source import split_source
+    from fairnepv.io.tables import lists_ids
     from fairnepv.report import score_record, score_table
 
     source = reading(split_source, "--picks", "", picks)
+    by_id = by_id or (bool(problem.ids) and lists_ids(source))
     column = "id" if by_id else "row"
     chosen = reading(lambda _: read_picks(source, column), "--picks", "", picks)
     if not by_id and chosen.dtype.kind not in "iu":

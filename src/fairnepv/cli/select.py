@@ -11,6 +11,8 @@ import fairnepv
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, looked_around, print_json, show, show_plan
+from fairnepv.cli.pages import ATLAS, PAGE, PageFiles, page_options, write_report
+from fairnepv.cli.recipe import with_recipe
 from fairnepv.display import visible
 from fairnepv.errors import InputError, Status
 
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@with_recipe
 @cli.sizes_option
 @cli.library_option("nested", is_flag=True, show_default=False)
 @cli.posing_with_rules
 @cli.search_options
 @cli.plan_option
 @cli.random_state_option
+@page_options
 @cli.reporting(
     strict=True,
     out="Picks with id, row, order and gain per view: .parquet, .csv, .json or .txt; for several "
@@ -33,8 +37,12 @@ if TYPE_CHECKING:
     bound="The proof of the bound as .npz, for verify-bound.",
     explain="What each pick adds, and the rival that it beat.",
     assign="Every row with its pick, and training weights.",
+    report=PAGE,
+    atlas=ATLAS,
 )
-def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options: Any) -> None:
+def select(
+    problem: ProblemFiles, k: Any, plan: bool, report: Report, page: PageFiles, **options: Any
+) -> None:
     """Choose k items so that no view is left behind, and prove how good the choice is.
 
     What are the picks for? To train on them or to label them, say --objective representative; to
@@ -42,12 +50,15 @@ def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options:
 
     \b
     fairnepv select --view text=t.npz --view vision=v.npy -k 200 --out picks.parquet
+    fairnepv select recipe.toml -k 500    # options of a file, which `fairnepv init` writes
     """
     from fairnepv.cli.progress import stage_bar
     from fairnepv.compute.clock import now
 
     sizes = k if isinstance(k, list) else None
-    tables, others = _outputs(problem, sizes, report, options)
+    report.inputs = [*problem.files, *page.inputs(problem)]
+    tables, others = _outputs(sizes, report, options)
+    pages = page.check(report, problem)
     if plan:
         posed = problem.read(engine=False) | options
         forecasts = [fairnepv.plan(k=size, **posed) for size in sizes or [k]]
@@ -61,6 +72,8 @@ def select(problem: ProblemFiles, k: Any, plan: bool, report: Report, **options:
         seen = looked_around(whole.values(), _deadline(began, found, options))
         chosen = dict(zip(whole, seen, strict=True))
     _show_all(chosen, tables, others, report)
+    if not any(selection.status is Status.INTERRUPTED for selection in chosen.values()):
+        write_report(pages, next(iter(chosen.values())), page, problem, report)
     worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
     report.finish(chosen[worst].status, tables[worst])
 
@@ -75,18 +88,19 @@ def _deadline(began: float, found: Any, options: Mapping[str, Any]) -> float | N
 
 
 def _outputs(
-    problem: ProblemFiles, sizes: Sequence[Any] | None, report: Report, options: Mapping[str, Any]
+    sizes: Sequence[Any] | None, report: Report, options: Mapping[str, Any]
 ) -> tuple[dict[Any, Output | None], dict[str, Output | None]]:
     """The tables of picks by size, and further files, all of which can be written."""
     from fairnepv.io.places import local_path
     from fairnepv.io.write import TABLES
 
     endings = {"bound": (".npz",), "explain": TABLES, "assign": TABLES}
-    if sizes and any(report.files[name] for name in endings):
-        raise InputError("--bound, --explain and --assign are for one size; leave the others out")
+    if sizes and any(report.files[name] for name in (*endings, "report")):
+        raise InputError(
+            "--bound, --explain, --assign and --report are for one size; leave the others out"
+        )
     if report.files["bound"] and not options["certify"]:
         raise InputError("--bound needs a bound; leave --no-certify out")
-    report.inputs = problem.files
     tables = {size: report.output("out", TABLES, part=size) for size in sizes or [None]}
     others = {name: report.output(name, ends) for name, ends in endings.items()}
     if options["checkpoint"] is not None:
@@ -115,8 +129,6 @@ def _show_all(
                 show(score_table(selection), selection_summary(selection))
                 if written[size] is None:
                     click.echo("Picks in order: " + ", ".join(map(visible, selection.ids.tolist())))
-                else:
-                    show(f"Wrote {written[size]}.")
     finally:  # whoever reads along may leave
         for name, output in others.items():
             if output is not None:
@@ -139,11 +151,10 @@ def _extra(name: str, selection: Selection) -> Mapping[str, Any] | Any:
     """What further outputs hold: arrays for .npz, a table else."""
     from fairnepv.concave import proof_arrays
     from fairnepv.insight import assign, explain
-    from fairnepv.report import assignment_table, explanation_table
 
     if name == "bound":
         assert selection.certificate is not None
         return proof_arrays(selection.certificate.proof)
     if name == "explain":
-        return explanation_table(explain(selection))
-    return assignment_table(assign(selection), selection)
+        return explain(selection).table
+    return assign(selection).table

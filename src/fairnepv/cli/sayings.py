@@ -1,0 +1,71 @@
+"""What the library says, in the words of the command line: `--time-limit`, and not time_limit.
+
+The library names options as Python has them. A command says the same sentence with the names that
+its user has typed, or could type.
+"""
+
+import re
+
+import click
+
+from fairnepv.options import ALL
+
+# Options that a command calls otherwise than the library; all others are --NAME with hyphens.
+_CALLED = {"random_state": "--seed", "views": "--view", "methods": "--method", "k": "-k"}
+_CALLED |= {"priorities": "--priority", "quotas": "--quota", "floors": "--floor"}
+_CALLED |= {"include_counts": "--k-more"}
+# What is no name and a value: remedies that a command has in another form.
+_REMEDIES = {
+    "include_counts=False": "--k-more",
+    "certify=False": "--no-certify",
+    "leave certify on": "leave --no-certify out",
+    "center=False": "--no-center",
+    "center=True": "--center",
+    "ids={view: row ids}": "--ids NAME=FILE for each view",
+    "quality=typicality(data)": "--quality, such as those of fairnepv.typicality",
+    "quality=None": "no --quality",
+    "k=[100, 500]": "-k 100,500",
+    "TorchEngine(memory=BYTES)": "an engine of Python with less memory",
+}
+_NAMES = "|".join(sorted({*ALL, "k"}, key=len, reverse=True))
+_ALONE = rf"(?<![-\w./])({_NAMES})"  # and no part of a word, an option or a path
+_VALUE = re.compile(rf"{_ALONE}=('?)([\w.:/-]+)\2")
+_EQUALS = re.compile(rf"{_ALONE} = (?=\S)")
+_VERBS = "must|is|are|has|have|name|names|needs|need|brings|repeat|ran|reach|ask|allow|makes"
+_SUBJECT = re.compile(rf"(^|: |; |, but |and )({_NAMES}) (?=(?:{_VERBS})\b)")
+_REMEDY = re.compile(rf"\b(raise|lower|loosen|drop|pass|give a|positive|least) ({_NAMES})\b(?! of)")
+_LONG = re.compile(rf"(?<![-\w./])({'|'.join(name for name in ALL if '_' in name)})(?!\w|[/.]\w)")
+_QUOTED = re.compile(r"('[^']*')")
+
+
+def is_of_ours(context: click.Context | None = None) -> bool:
+    """Whether the command that runs is one of this package: those of others, which join it, have
+    options of their own."""
+    context = context or click.get_current_context(silent=True)
+    if context is None:
+        return False
+    root = context.find_root()
+    ours = root.command.commands if isinstance(root.command, click.Group) else {}
+    return root.invoked_subcommand in ours
+
+
+def flag_of(name: str) -> str:
+    """What a command calls an option of the library."""
+    return _CALLED.get(name, f"--{name.replace('_', '-')}")
+
+
+def in_our_words(text: str) -> str:
+    """A sentence of the library as a command says it; what is quoted stays as it is."""
+    for theirs, ours in _REMEDIES.items():
+        text = text.replace(theirs, ours)
+    text = _VALUE.sub(lambda found: f"{flag_of(found[1])} {found[3]}", text)
+    parts = _QUOTED.split(text)
+    parts[::2] = map(_outside_quotes, parts[::2])
+    return "".join(parts)
+
+
+def _outside_quotes(text: str) -> str:
+    text = _EQUALS.sub(lambda found: f"{flag_of(found[1])} ", text)
+    text = _SUBJECT.sub(lambda found: f"{found[1]}{flag_of(found[2])} ", text)
+    text = _REMEDY.sub(lambda found: f"{found[1]} {flag_of(found[2])}", text)
+    return _LONG.sub(lambda found: flag_of(found[1]), text)
