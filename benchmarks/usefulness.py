@@ -19,6 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fairnepv
+from fairnepv.insight import LOCAL_EPS
 from fairnepv.report.figures import GREY, colour_of, figure_style, png_of
 from pools import (
     Labelled,
@@ -45,7 +46,7 @@ MEASURES = {
 }
 OURS, DIVERSE = "representative", "diverse"
 TYPICAL = "diverse, typicality"
-LOCAL, LOCAL_EPS = "representative, local", 0.3  # of `local_features`, as their docstring says
+LOCAL = "representative, local"  # by `local_features`, with the ridge that they are made for
 RIVALS_DRAWN = ("random", "k-means medoids", "facility location")
 DRAWN = (*RIVALS_DRAWN, DIVERSE, OURS, f"{OURS}, averaged", LOCAL)  # in the figure
 

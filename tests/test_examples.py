@@ -31,11 +31,25 @@ def test_snippets_of_contributing_run(number, tmp_path):
     if number == 1:  # the method
         code += "\nfrom fairnepv.search import EFFORTS\nfrom fairnepv.api.inputs import pose\n"
         code += "rows = np.random.default_rng(0).standard_normal((30, 5))\n"
-        code += "print(crowded(pose([rows], 4), EFFORTS['fast'], Context()).indices)\n"
+        code += "import scipy.sparse as sp\n"
+        code += "for objective in 'diverse', 'representative':\n"
+        code += "    posed = pose([rows, sp.csr_array(rows)], 4, objective=objective)\n"
+        code += "    print(crowded(posed, EFFORTS['fast'], Context()).indices)\n"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_page_of_tables_runs(tmp_path):
+    """Its blocks one after the other, as a reader would type them."""
+    for package in ("pandas", "polars", "torch"):
+        pytest.importorskip(package)
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tables.md").read_text(), re.S)
+    command = [sys.executable, "-W", "error", "-c", "\n".join(snippets)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "near-duplicates" in done.stdout
 
 
 def test_links_into_the_docs_resolve():

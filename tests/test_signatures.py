@@ -83,7 +83,7 @@ def test_commands_have_the_options_of_the_functions(verb):
     parameters = {p.name: p for p in commands.commands[verb].params}
     not_there = NOT_THERE | ({"gap"} if verb == "compare" else set())
     if verb == "relax":
-        not_there |= {"include", "exclude", "groups", "quotas", "floors"}
+        not_there |= {"include", "exclude", "deduplicate", "groups", "quotas", "floors"}
     if verb == "certify":
         not_there |= {"random_state"}
     for name, option in options_of(VERBS[verb]).items():
