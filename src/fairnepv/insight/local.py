@@ -18,7 +18,8 @@ from fairnepv.checks import check_count, is_finite
 from fairnepv.compute import Block, Engine, block_threads
 from fairnepv.errors import InputError
 from fairnepv.views import Pool
-from fairnepv.views.base import Floats, View, inverse_norms
+from fairnepv.views.base import Floats, View
+from fairnepv.views.blocks import inverse_norms
 from fairnepv.views.centering import centered
 
 LOCAL_EPS = 0.3  # the ridge for picks by these features: of nine pairs the best (docs/choosing.md)

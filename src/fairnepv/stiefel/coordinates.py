@@ -20,7 +20,8 @@ from fairnepv.problem import WIDEST_GRAM, Problem
 from fairnepv.stiefel.maps import MatrixMaps, PoolMaps, SpanMaps, block_row_norms, block_square
 from fairnepv.stiefel.rows import converted_rows
 from fairnepv.views import Pool
-from fairnepv.views.base import Floats, Indices, inverse_norms
+from fairnepv.views.base import Floats, Indices
+from fairnepv.views.blocks import inverse_norms
 
 _SPARSE = 20.0  # a multiply-add of SciPy's sparse products takes as long as so many of BLAS
 LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve keeps two dozen

@@ -276,11 +276,8 @@ class View(ABC):
         """(n,) norms of the rows as given, in chunks, on all cores."""
         size = max(1, _CHUNK_NUMBERS // self.p)
         chunks = [slice(s, min(s + size, self.n)) for s in range(0, self.n, size)]
-
-        def measure(chunk: slice) -> Floats:
-            return norms(self.raw_rows(chunk))
-
-        return np.concatenate(list(in_order([functools.partial(measure, c) for c in chunks])))
+        tasks = [functools.partial(lambda chunk: norms(self.raw_rows(chunk)), c) for c in chunks]
+        return np.concatenate(list(in_order(tasks)))
 
     def raw_squared_norms(self) -> Floats:
         """(n,) squared norms of the rows as given."""
@@ -400,8 +397,3 @@ class _Part(View):
 
     def raw_rows(self, rows: Indices | slice) -> Any:
         return self._whole.raw_rows(self._indices[rows])
-
-
-def inverse_norms(squared_norms: Floats) -> Floats:
-    """1 / sqrt of squared norms, and 0 where these are 0."""
-    return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))

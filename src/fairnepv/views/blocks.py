@@ -134,6 +134,11 @@ def squared_norms(rows: NDArray[Any], center: Center | None = None) -> Floats:
     return norms
 
 
+def inverse_norms(squared_norms: Floats) -> Floats:
+    """1 / sqrt of squared norms, and 0 where these are 0."""
+    return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
+
+
 def column_sums(rows: NDArray[Any], origin: Floats) -> Floats:
     """(p,) sums of rows of any type less `origin` (p,), in float64."""
     total = np.zeros(rows.shape[1])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fairnepv.compute import Block, RowBlock
-from fairnepv.views.base import Floats, Indices, inverse_norms
+from fairnepv.views.base import Floats, Indices
+from fairnepv.views.blocks import inverse_norms
 from fairnepv.views.imprint import changed
 from fairnepv.views.pool import Pool
 

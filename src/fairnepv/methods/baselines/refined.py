@@ -14,7 +14,7 @@ from fairnepv.options import default
 from fairnepv.problem import Problem
 from fairnepv.search import Effort, Found, greedy, refine
 from fairnepv.views import Pool, SumView
-from fairnepv.views.base import inverse_norms
+from fairnepv.views.blocks import inverse_norms
 
 Baseline = Callable[[Problem, Effort, Context], Found]
 
