@@ -201,6 +201,7 @@ def test_init_writes_a_recipe_that_runs(folder):
     assert "other.npy" in Path("recipe.toml").read_text()  # in a comment, with its rows
     run("select recipe.toml --effort fast")
     assert len(pq.read_table("picks.parquet")) == 3
+    assert Path("report.html").stat().st_size > 10_000
     assert "exists already" in refused("init")
     run("init --force")
 

@@ -20,7 +20,7 @@ from fairnepv.errors import InputError
 _TABLES = (".parquet", ".arrow", ".feather", ".ipc")
 _ENDINGS = (".npy", ".npz", *_TABLES, ".safetensors")
 _K = 100  # or a tenth of few rows
-_WRITTEN = ("view", "ids", "k", "objective", "out")  # not as comments
+_WRITTEN = ("view", "ids", "k", "objective", "out", "report")  # not as comments
 
 
 class Found(NamedTuple):
@@ -76,6 +76,7 @@ def recipe_text(views: list[Found], others: list[Found], ids: str | None) -> str
         f"k = {min(_K, max(1, n // 10))}  # of {n:,}; a fraction, or a list of sizes",
         'objective = "diverse"  # or "representative", to train on the picks or to label them',
         'out = "picks.parquet"',
+        'report = "report.html"  # a page about the result, which opens from disk',
         f"{'' if ids else '# '}ids = {_quoted(ids or 'ids.txt')}",
         "",
     ]
