@@ -38,8 +38,6 @@ from fairnepv.views.base import Floats, Indices
 from fairnepv.views.imprint import Imprint
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.figure import Figure
 
 _OF_THE_DATA = ("problem", "plan", "imprint")  # fields that a stored selection leaves behind
