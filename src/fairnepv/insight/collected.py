@@ -192,8 +192,11 @@ def _each_once(named: Sequence[Indices]) -> Indices:
 
 
 def _sampled(problem: Problem, named: Indices) -> Indices:
-    """Of the other rows as many as there is room for."""
-    rest = np.setdiff1d(np.arange(problem.n), named, assume_unique=True)
+    """Of the other rows as many as there is room for; none that were left out, as nothing stands
+    for these, nor have they a place."""
+    dropped = problem.pool.dropped
+    gone = named if dropped is None else np.concatenate([named, dropped])
+    rest = np.setdiff1d(np.arange(problem.n), gone, assume_unique=True)
     room = max(0, SHOWN - len(named))
     if len(rest) <= room:
         return rest
