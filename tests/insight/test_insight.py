@@ -276,6 +276,24 @@ def test_junk_is_flagged_and_named_in_a_note():
     assert result.notes[0].endswith("quality=typicality(data)")
 
 
+@pytest.mark.parametrize("missing", ["drop", "neutral"])
+def test_rows_that_lack_a_view_do_not_tell_how_far_apart_rows_are(missing, tmp_path):
+    data, lacking = lonely_pool(), np.arange(300) >= 60
+    data["text"][lacking] = np.nan
+    result = fairnepv.select(data, 8, include=[7, 8], missing=missing, **FAST)
+    for name, rows in data.items():
+        kept = np.flatnonzero(~lacking) if missing == "drop" or name == "text" else np.arange(300)
+        place = {row: at for at, row in enumerate(kept.tolist())}
+        sample = [place[row] for row in _usual_rows(result.problem).tolist() if row in place]
+        known = [at for at, row in enumerate(result) if row in place]
+        picks = [place[result[at]] for at in known]
+        found = reference.isolated(rows[kept] @ rows[kept].T, picks, sample)
+        assert result.isolated[name].tolist() == [known[j] for j in found]
+    assert result.isolated["text"].tolist() == [0, 1]
+    result.save(tmp_path / "found.npz")
+    assert fairnepv.load(tmp_path / "found.npz").notes == result.notes
+
+
 def test_the_note_names_ids_and_few_of_them():
     ids = np.array([f"item{i}" for i in range(300)])
     one = fairnepv.select(lonely_pool(), 8, ids=ids, include=["item7"], exclude=["item8"], **FAST)

@@ -226,7 +226,7 @@ def _read_row(
     seen = Survey.unknown(len(scores), k)
     if "nearest" in arrays:
         shape = (len(scores), k + min(SAMPLE, n))
-        nearest = real_numbers(arrays, "nearest", shape)
+        nearest = real_numbers(arrays, "nearest", shape, gaps=True)
         seen = Survey(real_numbers(arrays, "distances", (len(scores),)), nearest)
     return row.knowing(seen)
 
