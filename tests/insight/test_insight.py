@@ -1241,6 +1241,14 @@ def test_new_rows_alone_are_put_behind_the_old_ones(with_ids, objective, sparse)
     assert not any("new rows alone" in note for note in both.notes)
 
 
+def test_old_rows_that_were_overwritten_are_not_put_before_new_ones():
+    views = grown()
+    old, new = ({n: v[rows] for n, v in views.items()} for rows in (slice(0, 40), slice(40, 60)))
+    found = fairnepv.select(old, 6, **FAST)
+    views["text"][:40] *= -2.0
+    assert "has been overwritten" in refused(fairnepv.extend, found, new, 3, **FAST)
+
+
 def test_new_rows_alone_may_be_aligned_by_ids():
     views, names = grown(), np.array([f"i{row}" for row in range(60)])
     found = fairnepv.select({n: v[:40] for n, v in views.items()}, 6, ids=names[:40], certify=False)

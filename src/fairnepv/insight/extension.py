@@ -128,9 +128,10 @@ def _joined(
     if missing is None:
         return None
     expected = "extend expects the old rows and the new ones in one pool, or new ones alone"
-    pool = None if old.problem is None else old.problem.pool
-    if pool is None:
+    problem = old.posed  # whose rows are refused if they are others by now
+    if problem is None:
         raise InputError(f"{missing}; {expected}, for which a stored selection has no rows")
+    pool = problem.pool
     if _are_old(old, pool, views):
         raise InputError(f"{missing}, and has rows of the old pool in their places; {expected}")
     if options.get("quality") is not None:
