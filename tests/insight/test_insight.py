@@ -1241,6 +1241,22 @@ def test_new_rows_alone_are_put_behind_the_old_ones(with_ids, objective, sparse)
     assert not any("new rows alone" in note for note in both.notes)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (np.arange(40), np.arange(40, 60, dtype=np.uint8)),
+        (np.arange(40), [*map(int, range(40, 60))]),
+        ([f"i{i}" for i in range(40)], np.array([f"i{i}" for i in range(40, 60)], dtype=object)),
+    ],
+)
+def test_ids_of_new_rows_are_read_as_those_of_old_ones(old, new):
+    views = grown()
+    found = fairnepv.select({n: v[:40] for n, v in views.items()}, 6, ids=old, **FAST)
+    more = fairnepv.extend(found, {n: v[40:] for n, v in views.items()}, 3, ids=new, **FAST)
+    both = fairnepv.extend(found, views, 3, ids=[*old, *new], **FAST)
+    assert more.ids.tolist() == both.ids.tolist()
+
+
 def test_old_rows_that_were_overwritten_are_not_put_before_new_ones():
     views = grown()
     old, new = ({n: v[rows] for n, v in views.items()} for rows in (slice(0, 40), slice(40, 60)))
