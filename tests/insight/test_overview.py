@@ -170,6 +170,8 @@ def test_coordinates_of_the_user(selection):
     assert list(seen.planes) == [""]
     assert np.allclose(seen.planes[""].coordinates, places[seen.rows], atol=1e-6)
     assert list(overview(selection, coordinates={"b": places}).planes) == ["b"]
+    far = overview(selection, coordinates=places + 1.7e9)
+    assert np.allclose(far.planes[""].coordinates - 1.7e9, places[far.rows], atol=1e-6)
     for wrong, said in (
         (places[:5], "two numbers per row"),
         ({"c": places}, "not views"),

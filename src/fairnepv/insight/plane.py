@@ -26,7 +26,7 @@ _NO_RANK = 1e-10  # of the largest eigenvalue: what is below is rounding
 class Plane(NamedTuple):
     """Rows in two dimensions."""
 
-    coordinates: NDArray[np.float32]  # (m, 2)
+    coordinates: NDArray[np.floating]  # (m, 2)
     shares: tuple[float, float] | None  # of the variance, along either axis; None: somebody else's
 
 
