@@ -393,6 +393,11 @@ HOSTILE = {
         {"quality": "weight"},
         ["finite", "row 59"],
     ),
+    "bytes as ids": (
+        lambda: _with_column(id=pa.array([b"\xff%d" % i for i in range(N)], pa.binary_view())),
+        {"ids": "id"},
+        ["ids must be all integers below 2^63 or all strings"],
+    ),
     "list as ids": (_arrow, {"ids": "t"}, ["column 't' must hold one value per row"]),
     "no marks": (_arrow, {"exclude": "class"}, ["exclude: column 'class' must say true or false"]),
     "column twice": (_arrow, {"views": {"text": ["t", "t"]}}, ["names column 't' twice"]),
