@@ -210,6 +210,19 @@ def test_large_chunks_stay_apart(monkeypatch):
     assert found.fair_score == expected.fair_score
 
 
+@pytest.mark.parametrize("order", [("text", "vision"), ("vision", "text")])
+def test_marked_rows_are_those_of_the_first_view(order):
+    """Also where another view has ids of its own in another column, in whatever order."""
+    table = _with_column(other=pa.array(IDS[::-1]))
+    table = table.set_column(
+        table.schema.get_field_index("v"), "v", pa.array(VISION[::-1].tolist())
+    )
+    columns = {"text": "id", "vision": "other"}
+    ids = {view: columns[view] for view in order}
+    found = fairnepv.select(table, K, views=VIEWS, ids=ids, include="junk", certify=False)
+    assert set(np.flatnonzero(JUNK)) <= set(found)
+
+
 def test_several_columns_are_one_view():
     table = {"a": np.arange(N), "b": RNG.standard_normal(N), "t": TEXT}
     found = fairnepv.select(table, 2, views={"audit": ["a", "b"], "text": "t"})
@@ -379,6 +392,11 @@ HOSTILE = {
         lambda: _with_column(weight=pa.array([*WEIGHT[:-1].tolist(), None])),
         {"quality": "weight"},
         ["finite", "row 59"],
+    ),
+    "bytes as ids": (
+        lambda: _with_column(id=pa.array([b"\xff%d" % i for i in range(N)], pa.binary_view())),
+        {"ids": "id"},
+        ["ids must be all integers below 2^63 or all strings"],
     ),
     "list as ids": (_arrow, {"ids": "t"}, ["column 't' must hold one value per row"]),
     "no marks": (_arrow, {"exclude": "class"}, ["exclude: column 'class' must say true or false"]),

@@ -112,6 +112,10 @@ def test_pooled_lists_of_vectors(how):
             np.testing.assert_allclose(row, expected)
         else:
             assert np.isnan(row).all()  # which select may leave out
+    apart = [pa.array(part, column.type) for part in (crops[:1], crops[1:], [None])]
+    np.testing.assert_array_equal(
+        fairnepv.pooled(pa.chunked_array(apart), how=how), np.vstack([found, np.full(3, np.nan)])
+    )
     sliced = fairnepv.pooled(column[5:20], how=how)
     np.testing.assert_array_equal(sliced, found[5:20])
 
@@ -123,5 +127,8 @@ def test_pooled_that_are_refused():
     assert "vectors of different lengths: 2 in row 0 and 1 in row 1" in refused(
         fairnepv.pooled, [[[1.0, 2.0]], [[1.0]]]
     )
+    parts = pa.chunked_array([[[[1.0, 2.0]]], [[], [[1.0]]]])
+    assert "different lengths: 2 before row 2 and 1 there" in refused(fairnepv.pooled, parts)
+    assert "no vector in any row" in refused(fairnepv.pooled, parts[1:2])
     assert "must hold a list of vectors per row" in refused(fairnepv.pooled, [[1.0, 2.0]])
     assert "how must be" in refused(fairnepv.pooled, [[[1.0]]], how="sum")

@@ -49,6 +49,14 @@ def test_a_set_that_lots_exceed_says_so(monkeypatch):
     assert any(f"({100 * share.fair_score:.2f}% here)" in note for note in share.notes)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_set_that_ties_with_lots_is_not_below_them(seed):
+    """One row of unit length is as good as any other, but for rounding of their mean."""
+    rng = np.random.default_rng(seed)
+    found = select({name: rng.standard_normal((30, 5)) for name in "ab"}, 1, effort="fast")
+    assert not any("random sets" in note for note in found.notes)
+
+
 def test_lots_keep_the_rules(monkeypatch):
     drawn = []
 

@@ -287,6 +287,17 @@ def test_groups_are_the_same_at_any_block_size():
         np.testing.assert_array_equal(first.lowest, again.lowest)
 
 
+@pytest.mark.parametrize("quotas", [None, "proportional"])
+def test_rows_that_are_left_out_are_in_no_proportion(quotas):
+    groups, lacking = np.arange(N) // 25, np.arange(N) < 20
+    text = np.where(lacking[:, None], np.nan, TEXT)
+    options: dict[str, Any] = {"quotas": quotas, "certify": False}
+    found = fairnepv.select({"t": text}, K, groups=groups, missing="drop", **options)
+    alone = fairnepv.select({"t": TEXT[~lacking]}, K, groups=groups[~lacking], **options)
+    assert found.settings["quotas"] == alone.settings["quotas"] == {"0": (0, 1), "1": (4, 5)}
+    np.testing.assert_array_equal(found.indices, alone.indices + 20)
+
+
 def test_one_of_each_group_is_chosen_from():
     data = _doubled()
     ids = [f"id {i}" for i in range(N)]

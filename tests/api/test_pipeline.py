@@ -397,7 +397,7 @@ def test_settings_tell_how_the_selection_was_made():
         "memory_limit": None,
     }
     assert dict(result.settings) == expected
-    expected = {"n": 20, "views": {"text": 7, "vision": 5}, "shards": None}
+    expected = {"n": 20, "views": {"text": 7, "vision": 5}, "shards": None, "reordered": []}
     assert dict(result.chosen_from) == expected
     assert result.calibration.rule == "unit-diagonal"
     assert result.seconds > 0

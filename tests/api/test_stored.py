@@ -129,6 +129,16 @@ def test_what_needs_the_data_says_so(tmp_path):
         assert "needs the data" in refused(task, back)
 
 
+def test_it_knows_which_views_stood_in_another_order(tmp_path):
+    """Rows of such a view are not those that its numbers count."""
+    turned = {**data(), "vision": data()["vision"][::-1]}
+    there = fairnepv.select(turned, K, ids={"text": IDS, "vision": IDS[::-1]}, certify=False)
+    there.save(tmp_path / "s.npz")
+    for back in (fairnepv.load(tmp_path / "s.npz"), pickle.loads(pickle.dumps(there))):
+        assert "another order" in refused(back.apply, turned)
+        assert back.apply({"text": IDS})["text"] == there.ids.tolist()
+
+
 def test_an_interrupted_look_around_is_told(monkeypatch, tmp_path):
     there = found()
 
@@ -291,6 +301,10 @@ FORGED: dict[str, Any] = {
     "another pool": of_row(lambda r: r["chosen_from"].update(n=N + 1)),
     "a pool of fractions": of_row(lambda r: r["chosen_from"].update(n=40.0)),
     "shards in words": of_row(lambda r: r["chosen_from"].update(shards="x")),
+    "the first view in another order": of_row(
+        lambda r: r["chosen_from"].update(reordered=["text"])
+    ),
+    "an order in words": of_row(lambda r: r["chosen_from"].update(reordered="vision")),
     "columns of another view": of_row(lambda r: r["chosen_from"]["views"].update(other=3)),
     "more of the pool": of_row(lambda r: r["chosen_from"].update(more=3)),
     "another k": of_row(lambda r: r["settings"].update(k=K + 1)),

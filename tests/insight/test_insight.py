@@ -276,6 +276,24 @@ def test_junk_is_flagged_and_named_in_a_note():
     assert result.notes[0].endswith("quality=typicality(data)")
 
 
+@pytest.mark.parametrize("missing", ["drop", "neutral"])
+def test_rows_that_lack_a_view_do_not_tell_how_far_apart_rows_are(missing, tmp_path):
+    data, lacking = lonely_pool(), np.arange(300) >= 60
+    data["text"][lacking] = np.nan
+    result = fairnepv.select(data, 8, include=[7, 8], missing=missing, **FAST)
+    for name, rows in data.items():
+        kept = np.flatnonzero(~lacking) if missing == "drop" or name == "text" else np.arange(300)
+        place = {row: at for at, row in enumerate(kept.tolist())}
+        sample = [place[row] for row in _usual_rows(result.problem).tolist() if row in place]
+        known = [at for at, row in enumerate(result) if row in place]
+        picks = [place[result[at]] for at in known]
+        found = reference.isolated(rows[kept] @ rows[kept].T, picks, sample)
+        assert result.isolated[name].tolist() == [known[j] for j in found]
+    assert result.isolated["text"].tolist() == [0, 1]
+    result.save(tmp_path / "found.npz")
+    assert fairnepv.load(tmp_path / "found.npz").notes == result.notes
+
+
 def test_the_note_names_ids_and_few_of_them():
     ids = np.array([f"item{i}" for i in range(300)])
     one = fairnepv.select(lonely_pool(), 8, ids=ids, include=["item7"], exclude=["item8"], **FAST)
@@ -1221,6 +1239,30 @@ def test_new_rows_alone_are_put_behind_the_old_ones(with_ids, objective, sparse)
     assert alone.indices[:6].tolist() == found.indices.tolist()
     assert "new rows alone" in alone.notes[-1]
     assert not any("new rows alone" in note for note in both.notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (np.arange(40), np.arange(40, 60, dtype=np.uint8)),
+        (np.arange(40), [*map(int, range(40, 60))]),
+        ([f"i{i}" for i in range(40)], np.array([f"i{i}" for i in range(40, 60)], dtype=object)),
+    ],
+)
+def test_ids_of_new_rows_are_read_as_those_of_old_ones(old, new):
+    views = grown()
+    found = fairnepv.select({n: v[:40] for n, v in views.items()}, 6, ids=old, **FAST)
+    more = fairnepv.extend(found, {n: v[40:] for n, v in views.items()}, 3, ids=new, **FAST)
+    both = fairnepv.extend(found, views, 3, ids=[*old, *new], **FAST)
+    assert more.ids.tolist() == both.ids.tolist()
+
+
+def test_old_rows_that_were_overwritten_are_not_put_before_new_ones():
+    views = grown()
+    old, new = ({n: v[rows] for n, v in views.items()} for rows in (slice(0, 40), slice(40, 60)))
+    found = fairnepv.select(old, 6, **FAST)
+    views["text"][:40] *= -2.0
+    assert "has been overwritten" in refused(fairnepv.extend, found, new, 3, **FAST)
 
 
 def test_new_rows_alone_may_be_aligned_by_ids():

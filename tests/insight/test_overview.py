@@ -89,6 +89,26 @@ def test_a_view_of_rank_one_lies_on_a_line():
     assert np.abs(found.coordinates[:, 1]).max() < 1e-6
 
 
+@pytest.mark.parametrize("missing", ["drop", "neutral"])
+def test_rows_that_lack_a_view_are_in_no_mean_of_its_map(missing):
+    lacking = np.arange(N) % 2 == 0
+    data = {"a": np.where(lacking[:, None], np.nan, rows() + 2.0), "b": rows(p=9, seed=1)}
+    found = fairnepv.select(data, K, missing=missing, center=False, certify=False, effort="fast")
+    whole = planes(found.problem, np.arange(N))
+    for name, kept in (("a", ~lacking), ("b", ~lacking if missing == "drop" else lacking | True)):
+        dense, shares = reference.principal_components(calibrated(found.problem, name)[kept])
+        assert whole[name].shares == pytest.approx(shares, abs=1e-6)
+        assert alike(whole[name].coordinates[kept], dense)
+
+
+def test_rows_that_were_left_out_are_on_no_map():
+    data = {"a": rows(), "b": rows(p=9, seed=1)}
+    data["a"][[3, 50]] = np.nan
+    seen = overview(fairnepv.select(data, K, missing="drop", effort="fast"))
+    assert sorted(seen.rows) == [row for row in range(N) if row not in (3, 50)]
+    assert (seen.assignment.pick[seen.rows] >= 0).all()
+
+
 def test_rivals_are_selectors_of_one_view_and_a_draw(selection):
     seen = overview(selection)
     assert [row.method for row in seen.rivals] == ["a-only", "b-only", "random"]
@@ -150,6 +170,8 @@ def test_coordinates_of_the_user(selection):
     assert list(seen.planes) == [""]
     assert np.allclose(seen.planes[""].coordinates, places[seen.rows], atol=1e-6)
     assert list(overview(selection, coordinates={"b": places}).planes) == ["b"]
+    far = overview(selection, coordinates=places + 1.7e9)
+    assert np.allclose(far.planes[""].coordinates - 1.7e9, places[far.rows], atol=1e-6)
     for wrong, said in (
         (places[:5], "two numbers per row"),
         ({"c": places}, "not views"),

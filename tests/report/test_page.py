@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from browser import chromium, opened
 from page_cases import GROUPS, IDS, TEXTS, K, N, document, picture, pool
 
 import fairnepv
-from fairnepv.report.page.run import Made
+from fairnepv.report.page.run import Made, how_sure
 
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
 
@@ -96,6 +97,13 @@ def test_bars_have_every_selector_and_the_view_that_it_leaves_behind(seen, selec
         assert bar == pytest.approx(track * ours[q] / end, abs=1.5)
     assert seen.page.locator("#bars .bound").count() == 2 * len(rows)
     assert all("leaves" in line for line in texts(seen, "#behind li"))
+
+
+def test_an_efficiency_that_holds_is_not_rounded_up(selection):
+    proven = selection.fair_score - np.log(0.977666)
+    found = replace(selection, certificate=None, proven=proven)
+    facts = dict(how_sure(found, Made.in_python())["facts"])
+    assert facts["efficiency"].startswith("97.76% of")
 
 
 def test_certainty_and_run_in_words(seen, selection):

@@ -4,7 +4,7 @@ and several vectors per item. Plain functions from columns to what `select` take
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def pooled(rows: Any, ids: Any = None, *, how: str = "mean") -> Any:
     if how not in HOW:
         raise InputError(f"how must be 'mean' or 'max', not {how!r}")
     if ids is None:
-        return np.concatenate(list(_pooled_lists(rows, how)))
+        return _pooled_lists(rows, how)
     view = as_view("rows", rows).checked("rows")
     names = column_of(ids, "ids")
     if len(names) != view.n:
@@ -202,12 +202,23 @@ def _pooled(rows: NDArray[Any], item: NDArray[Any], n: int, how: str) -> Floats:
         return np.asarray(sums @ rows.astype(np.float64) / counts[:, None])
 
 
-def _pooled_lists(column: Any, how: str) -> Iterator[Floats]:
+def _pooled_lists(column: Any, how: str) -> Floats:
     """(n, p) of a column of lists of vectors, chunk by chunk."""
     from fairnepv.io.capsules import as_column, nested_rows
 
-    first = 0
+    found, first, width = [], 0, 0
     for chunk in as_column(column, "rows").chunks:
         rows, item = nested_rows(chunk, "rows", first)
-        yield _pooled(rows, item, len(chunk), how)
+        if len(rows):
+            if width not in (0, rows.shape[1]):
+                raise InputError(
+                    f"rows has vectors of different lengths: {width} before row "
+                    f"{first + int(item[0]):,} and {rows.shape[1]} there"
+                )
+            width = rows.shape[1]
+        found.append(_pooled(rows, item, len(chunk), how))
         first += len(chunk)
+    if not width:
+        raise InputError("rows has no vector in any row")
+    # A chunk of empty lists does not say how long vectors are.
+    return np.concatenate([f if f.shape[1] else np.full((len(f), width), np.nan) for f in found])

@@ -55,7 +55,7 @@ def pose(
         session.notes.extend(notes)
     fixed_out = np.union1d(fixed_out, intake.ruled_out) if len(intake.ruled_out) else fixed_out
     k = _whole_size(k, pool.n, len(fixed_in), given["include_counts"])
-    quotas = read_quotas(given["groups"], given["quotas"], pool.n, k)
+    quotas = read_quotas(given["groups"], given["quotas"], pool.n, k, pool.dropped)
     rules = Constraints(fixed_in, fixed_out, quotas)
     rules.check(pool.n, k, pool.ids)
     weights = check_priorities(given["priorities"], pool.names)

@@ -22,7 +22,8 @@ class Survey(NamedTuple):
     """
 
     distances: Floats  # (M,) cosine distances of all rows to their nearest picks, summed
-    nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row
+    nearest: Floats  # (M, k + s) highest cosine of every pick and sampled row with another row;
+    # NaN of sampled rows that lack the view
 
     def joined(self, other: Survey) -> Survey:
         return Survey(self.distances + other.distances, np.maximum(self.nearest, other.nearest))
@@ -38,20 +39,27 @@ class Survey(NamedTuple):
         The fence is Tukey's: three interquartile ranges above the upper quartile.
         """
         apart = (1.0 - self.nearest).clip(min=0.0)
-        low, high = np.quantile(apart[:, k:], [0.25, 0.75], axis=1)
-        fence = high + 3.0 * (high - low) + _ROUNDING
-        return [np.flatnonzero(own > most) for own, most in zip(apart[:, :k], fence, strict=True)]
+        return [np.flatnonzero(own[:k] > _fence(own[k:])) for own in apart]
+
+
+def _fence(apart: Floats) -> float:
+    """The distance beyond which a row is alone, by those of some rows; none where all are NaN."""
+    known = apart[~np.isnan(apart)]
+    if not len(known):
+        return float("inf")
+    low, high = np.quantile(known, [0.25, 0.75])
+    return float(high + 3.0 * (high - low) + _ROUNDING)
 
 
 def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
     """One look at the neighbours of the picks and of some sampled rows."""
-    n, space = problem.n, CosinePool.of(problem.pool)
+    n, k, space = problem.n, len(indices), CosinePool.of(problem.pool)
     anchored = np.concatenate([indices, sample])
     anchors = space.anchors(anchored)
     seen: Survey = space.pool.reduce(
         _look_around,
         Survey.joined,
-        (anchors, len(indices)),
+        (anchors, k),
         space.inverse,
         width=2 * len(anchors.rows),
         fixed=True,
@@ -60,7 +68,9 @@ def survey(problem: Problem, indices: Indices, sample: Indices) -> Survey:
         if view.absent is not None:  # these rows are at a distance of 1, and nobody's neighbours
             gone = int(view.absent.sum())
             seen.distances[q] = (seen.distances[q] - gone) * n / (n - gone)
-            seen.nearest[q, view.absent[anchored]] = 1.0
+            lacking = view.absent[anchored]
+            seen.nearest[q, :k][lacking[:k]] = 1.0
+            seen.nearest[q, k:][lacking[k:]] = np.nan
     return seen
 
 

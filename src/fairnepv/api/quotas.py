@@ -10,23 +10,26 @@ from fairnepv.checks import brief, check_count
 from fairnepv.errors import InputError
 from fairnepv.problem import Quotas
 from fairnepv.views.arrays import plain_array
-from fairnepv.views.base import Floats
+from fairnepv.views.base import Floats, Indices
 
 _ENDLESS = 1 << 53  # items: more than any pool has, and exact in float64
 _SHOWN = 8  # labels in a message
 
 
-def read_quotas(groups: Any, quotas: Any, n: int, k: int) -> Quotas | None:
+def read_quotas(
+    groups: Any, quotas: Any, n: int, k: int, dropped: Indices | None = None
+) -> Quotas | None:
     """(n,) labels, and per label an exact number, (least, most) with None for free, or
-    'proportional' for all of them, which is also what groups without quotas mean."""
+    'proportional' for all of them, which is also what groups without quotas mean; `dropped` rows
+    are in no proportion."""
     if groups is None:
         if quotas is not None:
             raise InputError("quotas need groups, one label per row")
         return None
     names, codes = _coded(groups, n)
-    sizes = np.bincount(codes, minlength=len(names))
     if quotas is None or (isinstance(quotas, str) and quotas == "proportional"):
-        share = k * sizes / n
+        counted = codes if dropped is None else np.delete(codes, dropped)
+        share = k * np.bincount(counted, minlength=len(names)) / len(counted)
         least, most = np.floor(share + 1e-9), np.ceil(share - 1e-9)
     elif isinstance(quotas, Mapping):
         least, most = _read_limits(quotas, names, k)

@@ -163,15 +163,15 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
                     *session.notes,
                 ),
             )
-            note = _below_lots(selection, plan.method)
+            note = _below_lots(selection, plan.method, problem.tolerances.tie)
             return replace(selection, run_notes=(*selection.run_notes, *note))
 
 
-def _below_lots(selection: Selection, method: str) -> tuple[str, ...]:
+def _below_lots(selection: Selection, method: str, tie: float) -> tuple[str, ...]:
     """What to do with a set that random ones exceed, where the certificate has drawn some."""
     certificate, units = selection.certificate, selection.units
     lots = None if certificate is None else certificate.random_score
-    if lots is None or selection.fair_score >= lots or method == "random":
+    if lots is None or selection.fair_score >= lots - tie or method == "random":
         return ()
     note = (
         f"method {method!r} ended below random sets, whose mean fair score is {units.shown(lots)} "

@@ -78,7 +78,7 @@ class Selection(Score):
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
     settings: Mapping[str, Any]  # select(data, **settings) finds the same again
-    chosen_from: Mapping[str, Any]  # rows n, columns by view, shards of a first tier
+    chosen_from: Mapping[str, Any]  # rows n, columns by view, shards of a first tier, reordered
     trace: tuple[Step, ...]
     status: Status
     seconds: float  # of the search; reading, calibration and the bound come on top
@@ -254,8 +254,8 @@ class Selection(Score):
     def apply(self, data: Any) -> Any:
         """The chosen rows of `data`, in order of selection and of the kind that it is: a table, an
         array, a list, a mapping from names to columns, a data set (docs/tables.md)."""
-        moved = () if self.problem is None else self.problem.pool.reordered
-        return picked.rows_of(self.indices, self.chosen_from["n"], data, moved)
+        told = self.chosen_from
+        return picked.rows_of(self.indices, told["n"], data, told["reordered"])
 
     def subset(self, dataset: Any) -> Any:
         """The chosen items of a data set of PyTorch, as `torch.utils.data.Subset`."""

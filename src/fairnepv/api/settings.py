@@ -89,11 +89,13 @@ def check_stored(settings: Any, objective: str, k: int, views: list[str]) -> dic
 
 
 def chosen_from(problem: Problem, plan: Plan) -> dict[str, Any]:
-    """The size of the data: rows, columns by view, and shards of a first tier."""
+    """The size of the data: rows, columns by view, shards of a first tier, and which views had
+    their rows in another order than the first."""
     return {
         "n": problem.n,
         "views": {name: view.p for name, view in problem.pool.items()},
         "shards": len(plan.shards) - 1 if plan.shards else None,
+        "reordered": list(problem.pool.reordered),
     }
 
 

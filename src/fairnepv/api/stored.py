@@ -195,7 +195,8 @@ def _read_row(
     objective, scores = typed(record, "objective", str), numbers(record, "scores")
     if objective not in UTILITIES or not scores:
         raise ValueError(f"objective {objective!r} of {len(scores)} views is unknown")
-    n, views = _read_sizes(record["chosen_from"], list(scores))
+    sizes = _read_sizes(record["chosen_from"], list(scores))
+    n = sizes["n"]
     indices = whole_numbers(arrays, "indices")
     k = len(indices)
     if not are_rows(indices, n) or not 1 <= k < n:
@@ -215,7 +216,7 @@ def _read_row(
         proven=None if record["proven"] is None else number(record, "proven"),
         calibration=_read_calibration(record["calibration"], arrays, objective),
         settings=settings,
-        chosen_from={"n": n, "views": views, "shards": record["chosen_from"]["shards"]},
+        chosen_from=sizes,
         trace=tuple(map(_read_step, record["trace"])),
         status=Status[typed(record, "status", str)],
         seconds=number(record, "seconds"),
@@ -226,19 +227,22 @@ def _read_row(
     seen = Survey.unknown(len(scores), k)
     if "nearest" in arrays:
         shape = (len(scores), k + min(SAMPLE, n))
-        nearest = real_numbers(arrays, "nearest", shape)
+        nearest = real_numbers(arrays, "nearest", shape, gaps=True)
         seen = Survey(real_numbers(arrays, "distances", (len(scores),)), nearest)
     return row.knowing(seen)
 
 
-def _read_sizes(record: Mapping[str, Any], names: list[str]) -> tuple[int, dict[str, int]]:
-    """n, and the columns by view."""
+def _read_sizes(record: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """What it was chosen from: n, columns by view, shards, and views in another order."""
     n, views, shards = typed(record, "n", int), dict(record["views"]), record["shards"]
     if list(views) != names or any(type(p) is not int for p in views.values()):
         raise ValueError("it was chosen from other views than it has scores of")
     if shards is not None and type(shards) is not int:
         raise ValueError("its number of shards is no number")
-    return n, views
+    reordered = texts(record, "reordered")
+    if not set(reordered) <= set(names[1:]):
+        raise ValueError("views in another order are none of those behind the first")
+    return {"n": n, "views": views, "shards": shards, "reordered": list(reordered)}
 
 
 def _read_ids(arrays: Arrays, k: int) -> NDArray[Any]:

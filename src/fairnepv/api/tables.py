@@ -66,7 +66,10 @@ def opened(data: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     table = open_table(data, named, options.get("missing"))
     given = {**options, "views": None}
     for option, view, name in _named_options(options):
-        found = _option_values(table, option, name, given)
+        ids = given.get("ids")  # which were read before, as items are called by them
+        if isinstance(ids, Mapping):
+            ids = ids.get(next(iter(views)))  # rows are those of the first view
+        found = _option_values(table, option, name, ids)
         given[option] = found if view is None else {**given[option], view: found}
     return {view: _view_rows(table, view, value) for view, value in views.items()}, given
 
@@ -141,7 +144,7 @@ def _view_rows(table: Table, view: str, value: Any) -> Any:
     return np.hstack([np.asarray(table.rows(name)) for name in names])
 
 
-def _option_values(table: Table, option: str, name: str, given: Mapping[str, Any]) -> Any:
+def _option_values(table: Table, option: str, name: str, ids: Any) -> Any:
     if option not in _CHOICES:
         return table.values(name, gaps=option != "ids")
     marks = table.values(name)
@@ -151,9 +154,6 @@ def _option_values(table: Table, option: str, name: str, given: Mapping[str, Any
             "hand in ids or row numbers instead"
         )
     rows = np.flatnonzero(marks)
-    ids = given.get("ids")  # which were read before, as items are called by them
-    if isinstance(ids, Mapping):
-        ids = next(iter(ids.values()))
     return rows if ids is None else np.asarray(ids)[rows]
 
 

@@ -242,13 +242,16 @@ def whole_numbers(arrays: Arrays, name: str) -> Indices:
     return array.astype(np.int64)
 
 
-def real_numbers(arrays: Arrays, name: str, shape: tuple[int, ...] | None = None) -> Floats:
-    """Finite numbers, of this shape if one is given; -1 there stands for any length."""
+def real_numbers(
+    arrays: Arrays, name: str, shape: tuple[int, ...] | None = None, *, gaps: bool = False
+) -> Floats:
+    """Finite numbers, or NaN where there may be `gaps`; of this shape if one is given, in which -1
+    stands for any length."""
     if arrays[name].dtype.kind not in "fiu":
         raise ValueError(f"{name} must be numbers")
     with np.errstate(over="ignore"):  # of a wider type
         array = arrays[name].astype(np.float64)
-    if not np.isfinite(array).all():
+    if not (np.isfinite(array) | (gaps & np.isnan(array))).all():
         raise ValueError(f"{name} must be finite numbers")
     if shape is not None and (
         array.ndim != len(shape)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairnepv.api.search import carry_out
 from fairnepv.api.selection import Comparison, Selection
@@ -26,7 +25,7 @@ from fairnepv.methods import refusal
 from fairnepv.problem import Problem, Stream
 from fairnepv.search import check_effort
 from fairnepv.views.arrays import plain_array
-from fairnepv.views.base import Indices
+from fairnepv.views.base import Floats, Indices
 
 SHOWN = 50_000  # rows of a map, picks among them
 TIME_LIMIT = 60.0  # seconds
@@ -192,15 +191,18 @@ def _each_once(named: Sequence[Indices]) -> Indices:
 
 
 def _sampled(problem: Problem, named: Indices) -> Indices:
-    """Of the other rows as many as there is room for."""
-    rest = np.setdiff1d(np.arange(problem.n), named, assume_unique=True)
+    """Of the other rows as many as there is room for; none that were left out, as nothing stands
+    for these, nor have they a place."""
+    dropped = problem.pool.dropped
+    gone = named if dropped is None else np.concatenate([named, dropped])
+    rest = np.setdiff1d(np.arange(problem.n), gone, assume_unique=True)
     room = max(0, SHOWN - len(named))
     if len(rest) <= room:
         return rest
     return np.sort(problem.rng(Stream.MAP, 1).choice(rest, room, replace=False))
 
 
-def _checked(coordinates: Any, problem: Problem) -> dict[str, NDArray[np.float32]]:
+def _checked(coordinates: Any, problem: Problem) -> dict[str, Floats]:
     """Coordinates by view, or common ones under the empty name."""
     by_view = dict(coordinates) if isinstance(coordinates, Mapping) else {"": coordinates}
     unknown = [name for name in by_view if name not in ("", *problem.pool.names)]
@@ -211,7 +213,7 @@ def _checked(coordinates: Any, problem: Problem) -> dict[str, NDArray[np.float32
     return {name: _checked_array(name, value, problem.n) for name, value in by_view.items()}
 
 
-def _checked_array(name: str, value: Any, n: int) -> NDArray[np.float32]:
+def _checked_array(name: str, value: Any, n: int) -> Floats:
     what = f"coordinates of view {name!r}" if name else "coordinates"
     array = plain_array(value, what)
     if array.shape != (n, 2) or array.dtype.kind not in "fiub":
@@ -221,4 +223,4 @@ def _checked_array(name: str, value: Any, n: int) -> NDArray[np.float32]:
         )
     if not np.isfinite(array).all():
         raise InputError(f"{what} have a value that is not finite; drop or fill such rows")
-    return array.astype(np.float32)
+    return array.astype(np.float64)  # they may be far from zero beside their spread

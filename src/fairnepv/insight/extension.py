@@ -21,6 +21,7 @@ from fairnepv.views import Pool, View
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.centered_sparse import CenteredSparseView
 from fairnepv.views.dense import DenseView
+from fairnepv.views.ids import check_ids
 from fairnepv.views.intake import as_view, named_views
 from fairnepv.views.sparse import SparseView
 
@@ -128,9 +129,10 @@ def _joined(
     if missing is None:
         return None
     expected = "extend expects the old rows and the new ones in one pool, or new ones alone"
-    pool = None if old.problem is None else old.problem.pool
-    if pool is None:
+    problem = old.posed  # whose rows are refused if they are others by now
+    if problem is None:
         raise InputError(f"{missing}; {expected}, for which a stored selection has no rows")
+    pool = problem.pool
     if _are_old(old, pool, views):
         raise InputError(f"{missing}, and has rows of the old pool in their places; {expected}")
     if options.get("quality") is not None:
@@ -140,9 +142,10 @@ def _joined(
     if pool.ids is None or ids is None:
         return joined, {**options, "views": None}
     each = ids if isinstance(ids, Mapping) else {"": ids}
-    new = {name: plain_array(own, "ids") for name, own in each.items()}
+    given = {name: plain_array(own, "ids") for name, own in each.items()}
+    new = {name: check_ids(own, own.size, "ids") for name, own in given.items()}
     known = set(pool.ids.tolist())
-    if any(item in known for own in new.values() for item in own.ravel().tolist()):
+    if any(item in known for own in new.values() for item in own.tolist()):
         raise InputError(f"{missing}, but for others of the old pool; {expected}")
     if not all(same_kind(own, pool.ids) for own in new.values()):
         raise InputError(f"{missing}, and its ids are of another type; {expected}")

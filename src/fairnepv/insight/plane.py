@@ -26,24 +26,24 @@ _NO_RANK = 1e-10  # of the largest eigenvalue: what is below is rounding
 class Plane(NamedTuple):
     """Rows in two dimensions."""
 
-    coordinates: NDArray[np.float32]  # (m, 2)
+    coordinates: NDArray[np.floating]  # (m, 2)
     shares: tuple[float, float] | None  # of the variance, along either axis; None: somebody else's
 
 
 def planes(problem: Problem, rows: Indices) -> dict[str, Plane]:
     """Per view the calibrated rows at `rows` (m,), about the mean of the sample."""
-    rng, n = problem.rng(Stream.MAP), problem.n
-    drawn = rng.permutation(n)[:SAMPLE].astype(np.int64)
-    landmarks, sample = np.sort(drawn[:LANDMARKS]), np.sort(drawn)
+    shuffled = problem.rng(Stream.MAP).permutation(problem.n).astype(np.int64)
     with block_threads(problem.work()):
         return {
-            name: _plane(problem.pool.only(name), landmarks, sample, rows)
-            for name in problem.pool.names
+            name: _plane(problem.pool.only(name), shuffled, rows) for name in problem.pool.names
         }
 
 
-def _plane(pool: Pool, landmarks: Indices, sample: Indices, rows: Indices) -> Plane:
+def _plane(pool: Pool, shuffled: Indices, rows: Indices) -> Plane:
     (view,) = pool.views
+    # Rows that lack the view are zero rows, which are in no mean and in no variance.
+    drawn = (shuffled if view.absent is None else shuffled[~view.absent[shuffled]])[:SAMPLE]
+    landmarks, sample = np.sort(drawn[:LANDMARKS]), np.sort(drawn)
     anchor = view.anchor(landmarks)
     near = _products(pool, anchor, sample, len(landmarks))
     mean = view.combined(view.anchor(sample), np.full((len(sample), 1), 1.0 / len(sample)))

@@ -302,7 +302,8 @@ def column_values(column: Any, what: str, *, gaps: bool = False) -> NDArray[Any]
             f"{row:,}; drop or fill them"
         )
     chunks = [_plain(chunk) for chunk in column.chunks]
-    chunks = [c.cast(pa.large_string()) if c.type.id in VIEWS else c for c in chunks]
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    chunks = [chunk.cast(plain.get(chunk.type, chunk.type)) for chunk in chunks]
     arrays = [np.asarray(chunk.to_numpy(zero_copy_only=False)) for chunk in chunks]
     return as_texts(np.concatenate(arrays), what) if arrays else np.empty(0)
 

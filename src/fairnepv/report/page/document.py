@@ -268,12 +268,13 @@ def _aside(seen: Overview, rival: Selection) -> Document:
 def _points(seen: Overview, material: Material, described: int) -> Document:
     problem = seen.selection.problem
     assert problem is not None, "an overview has it"
+    left_out = 0 if problem.pool.dropped is None else len(problem.pool.dropped)
     nearest = None
     if seen.assignment is not None:
         nearest = _packed(seen.assignment.pick[seen.rows])
     return {
         "count": len(seen.rows),
-        "sampled": len(seen.rows) < problem.n,
+        "sampled": len(seen.rows) < problem.n - left_out,
         "rows": _packed(seen.rows),
         "pick": nearest,
         "names": _other_names(material, problem, seen.rows[described:]),

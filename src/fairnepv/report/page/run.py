@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import platform
 from collections import Counter
 from collections.abc import Iterator
@@ -55,7 +56,8 @@ def _certainty(selection: Selection) -> Iterator[tuple[str, str]]:
     else:
         yield "bound", f"{units.rounded_up(selection.upper_bound)}: no set scores above it"
         yield "gap", units.shown(selection.gap)
-        yield "efficiency", f"{100 * selection.efficiency:.2f}% of {units.best}, at least"
+        share = math.floor(10_000 * selection.efficiency) / 100  # it holds as it is printed
+        yield "efficiency", f"{share:.2f}% of {units.best}, at least"
     if selection.random_efficiency is not None and certificate is not None:
         draws = len(certificate.random_scores)
         yield "random sets", f"{100 * selection.random_efficiency:.2f}%, the mean of {draws}"
