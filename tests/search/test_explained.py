@@ -360,6 +360,15 @@ def test_what_float32_hides_of_a_variance_counts():
     assert found.scores["v"] >= max(reached) - 1e-9
 
 
+@pytest.mark.torch
+def test_few_rows_of_a_device_are_chosen_from_on_the_host():
+    """A shortlist of more rows than run at once, whose second moments are on the device."""
+    X = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
+    options = {"objective": NAME, "method": "nepv", "effort": "fast", "certify": False}
+    here, there = (fairnepv.select({"v": X}, 100, engine=e, **options) for e in (None, "torch:cpu"))
+    assert here.indices.tolist() == there.indices.tolist()
+
+
 @pytest.mark.parametrize("engine", ["local", pytest.param("torch:cpu", marks=pytest.mark.torch)])
 def test_more_rows_may_be_nearly_as_good_than_run(engine):
     """A thousand rows within the slack of each other, of which two hundred are tied."""

@@ -105,7 +105,8 @@ class ExplainedFrontier:
         known = all(moments.norms is not None for moments in own)
         if single is None or known or any(moments.gram is None for moments in own):
             return None
-        grams = tuple((m.gram / m.trace).astype(np.float32) for m in own)
+        place = pool.place  # moments may have stayed where the rows of all came from
+        grams = tuple(place.single(place.put(m.gram) / m.trace) for m in own)
         found = pool.map(single_seconds, grams, single, width=pool.width, fixed=True)
         sizes = [float(np.linalg.norm(gram)) for gram in grams]
         errors = [view.coarse_error * size for view, size in zip(pool.views, sizes, strict=True)]
