@@ -855,3 +855,25 @@ def test_no_score_of_a_graded_kernel_passes_its_bound(large, ridge):
         bound = fairnepv.certify(data, 3, **options).upper_bound
         for rows in combinations(range(5), 3):
             assert fairnepv.score(data, rows, **options).fair_score <= bound + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:k = 3 exceeds the rank")
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+@pytest.mark.parametrize("seed", [0, 1, 3, 5, 6, 7])
+def test_no_set_of_sparse_rows_far_from_zero_passes_the_bound(seed, objective):
+    """Their products are less those with the mean, and rounded as what is taken off is large."""
+    rng = np.random.default_rng(seed)
+    X, eps = rng.standard_normal((8, 2)), 10.0 ** rng.uniform(-8, -5)
+    X[:, 0] += 10.0 ** rng.uniform(1.5, 2.5)
+    options = {"objective": objective, "calibration": "none", "center": True}
+    bound = fairnepv.certify({"v": sp.csr_array(X)}, 3, eps=eps, gap=1e-9, **options)
+    Phi, sets = reference.centered(X), combinations(range(8), 3)
+    if objective == "diverse":
+        best = max(reference.row_scores([Phi], [eps], S)[0] for S in sets)
+    else:
+        C, best = Phi.T @ Phi / np.sum(Phi**2), 0.0
+        for S in sets:
+            _, singular, V = np.linalg.svd(Phi[list(S)], full_matrices=False)
+            shares = singular**2 / (singular**2 + eps)
+            best = max(best, shares @ np.einsum("ij,jk,ik->i", V, C, V))
+    assert bound.upper_bound >= best

@@ -1,6 +1,7 @@
 """A step of the bound's solver from a stored state is that of a run that was not interrupted."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,22 @@ def test_a_view_that_gains_weight_on_the_way_is_looked_at_alike_after_a_resumpti
     np.testing.assert_array_equal(again.rows, expected.rows)
     np.testing.assert_array_equal(again.x, expected.x)
     assert (again.bound, again.value) == (expected.bound, expected.value)
+
+
+def test_a_bound_of_float32_keeps_its_proof_where_that_was_given_up_later() -> None:
+    """The best dual variables may be those of a step before float32 was found to be too coarse."""
+    rng = np.random.default_rng(1)
+    data = {name: rng.standard_normal((60, p)) for name, p in (("narrow", 5), ("wide", 40))}
+    problem = pose(data, 4)
+    solver = Concave(problem, gap=2e-3)
+    state = solver.prove(solver.step(solver.init()))
+    expected = solver.dual(state)
+    assert not state.best_double
+    later = pickle.loads(pickle.dumps(replace(state, double=True)))
+    found = Concave(problem, gap=2e-3).dual(later)
+    np.testing.assert_array_equal(found.weights, expected.weights)
+    for own, other in zip(found.views, expected.views, strict=True):
+        np.testing.assert_array_equal(own.combine, other.combine)
 
 
 def _rows(rng: np.random.Generator, topics: NDArray[np.int64], p: int) -> NDArray[np.float32]:

@@ -344,6 +344,31 @@ def test_sparse_rows_are_chosen_as_dense_ones():
     assert sparse.indices.tolist() == dense.indices.tolist()
 
 
+def test_what_float32_hides_of_a_variance_counts():
+    """Rows that a pick leaves with little variance, of which next to nothing is to be explained
+    along it: in b float32 then hides nothing, and in c it hides which row is the best."""
+    n, eps = 2000, 1e-3
+    across = 0.03 * (1.0 + 1e-5 * np.random.default_rng(1).random(n))
+    X = np.zeros((n + 50, 3))
+    X[:n, 0], X[:n, 1] = across, np.sqrt(1.0 - across**2)
+    X[n, 1], X[n + 1 :, 0] = 1.0, 1.0
+    quality = np.where(np.arange(n + 50) <= n, 1e-9, 1.0)
+    rules = {"include": [n], "exclude": np.arange(n + 1, n + 50), "quality": quality}
+    found = fairnepv.select({"v": sp.csr_array(X)}, 3, eps=eps, **rules, **ALONE)
+    first, longest = found.indices.tolist()[:2], np.argsort(across)[-20:].tolist()
+    reached = [scores([X], (eps,), [*first, i], quality)[0] for i in longest if i not in first]
+    assert found.scores["v"] >= max(reached) - 1e-9
+
+
+@pytest.mark.torch
+def test_few_rows_of_a_device_are_chosen_from_on_the_host():
+    """A shortlist of more rows than run at once, whose second moments are on the device."""
+    X = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
+    options = {"objective": NAME, "method": "nepv", "effort": "fast", "certify": False}
+    here, there = (fairnepv.select({"v": X}, 100, engine=e, **options) for e in (None, "torch:cpu"))
+    assert here.indices.tolist() == there.indices.tolist()
+
+
 @pytest.mark.parametrize("engine", ["local", pytest.param("torch:cpu", marks=pytest.mark.torch)])
 def test_more_rows_may_be_nearly_as_good_than_run(engine):
     """A thousand rows within the slack of each other, of which two hundred are tied."""

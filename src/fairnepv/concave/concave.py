@@ -93,8 +93,10 @@ class Concave:
             with self._threads(rows):
                 weights = topk.rough_weights(x)
         held = self._held_origin(Origin(weights, (None,) * len(weights)))
-        value = self._at(rows, x, held).value
-        return ConcaveState(rows, x, x, value, np.inf, rows, x, weights, *held, *held, *held)
+        value, origins = self._at(rows, x, held).value, (*held, *held, *held)
+        double = self._dtype == np.float64
+        begun = ConcaveState(rows, x, x, value, np.inf, rows, x, weights, *origins)
+        return replace(begun, best_double=double)
 
     def step(self, state: ConcaveState) -> ConcaveState:
         self._take_up(state)
@@ -131,6 +133,7 @@ class Concave:
             evaluations=state.evaluations + found.evaluations + 1,
             spent=state.spent + (found.evaluations + 1) * one,
             double=state.double,
+            best_double=self._dtype == np.float64 if better else state.best_double,
         )
         slow = state.slow + 1 if successor.gap > _SLOW * state.gap else 0
         exhausted = slow >= _PATIENCE or found.eta == 0 or solved
@@ -201,18 +204,27 @@ class Concave:
         """The dual variables at the best x, and what they prove: in the solver's precision, or
         exactly where that would prove less than the state says."""
         if self._best is None or self._best[0] is not state.best_x:
-            point = self._at(state.best_rows, state.best_x, state.best_origin)
+            point = self._best_point(state)
             self._best = state.best_x, self._dual_at(state.best_rows, point), None
         x, dual, bound = self._best
         if bound is None:
             bound = self._prove(dual)
             expected = state.bound + (0.0 if state.proven else _MISLED * self.gap)
-            if not bound <= expected and self._dtype == np.float32:
+            if not bound <= expected and not state.best_double:
                 point = self._hold(state.best_rows, np.float64).at(x)
                 exact = self._dual_at(state.best_rows, point)
                 dual, bound = min((dual, bound), (exact, self._prove(exact)), key=itemgetter(1))
             self._best = x, dual, bound
         return dual, bound
+
+    def _best_point(self, state: ConcaveState) -> ConcavePoint:
+        """As it was made, which may have been before float32 was found to be too coarse."""
+        rows, x, origin = state.best_rows, state.best_x, state.best_origin
+        if state.best_double or self._dtype == np.float32:
+            return self._at(rows, x, origin)
+        with self._threads(rows):
+            topk = self._hold(rows, np.float32, self._roughness(np.float32))
+            return topk.at(x, origin.beside(topk.views))
 
     def _prove(self, dual: Dual) -> float:
         with np.errstate(over="ignore", invalid="ignore"):  # a vanishing ridge proves nothing
@@ -241,7 +253,10 @@ class Concave:
     @property
     def _rough(self) -> float:
         """What values may be too large by."""
-        rough = self._dtype == np.float32 and utility_of(self.problem).may_be_rough
+        return self._roughness(self._dtype)
+
+    def _roughness(self, dtype: DTypeLike) -> float:
+        rough = dtype == np.float32 and utility_of(self.problem).may_be_rough
         return _ROUGH * self.gap if rough else 0.0
 
     def _threads(self, rows: Indices) -> contextlib.AbstractContextManager[None]:

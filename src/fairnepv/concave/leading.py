@@ -157,7 +157,7 @@ def _rank(view: View) -> int:
 
 def _unsure(view: View) -> float:
     """What rounding may make of a sum over rows and columns, relative to it."""
-    return 8.0 * (view.n + view.p) * _UNIT
+    return 8.0 * (view.n + view.p) * _UNIT * view.cancellation
 
 
 def _squares_work(view: View) -> float:

@@ -79,6 +79,7 @@ class ConcaveState:
     evaluations: int = 0
     spent: float = 0.0  # multiply-adds of them
     double: bool = False  # whether float32 was found to be too coarse on the way
+    best_double: bool = False  # whether that at `best_x` is a point in float64
 
     @property
     def x_origin(self) -> HeldOrigin:

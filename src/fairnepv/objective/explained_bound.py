@@ -274,7 +274,7 @@ class VarianceDual:
         the solver will do."""
         if self._spans(view):
             return self._spanned(view, rows).pricing(share)
-        eps, unit = view.ridge, 4.0 * (view.p + 16) * HALF_UNIT
+        eps, unit = view.ridge, 4.0 * (view.p + 16) * HALF_UNIT * view.cancellation
         if not self.axes:
             return VariancePricing(share, None, (eps / (self.mass + eps)) / np.sqrt(eps), unit)
         if coarse and "_rough" in vars(self):
@@ -361,7 +361,8 @@ def norm_bound(view: View, k: int) -> float:
     M (M + eps I)^-1 is larger, and the trace of C is 1."""
     t = _most_norm(view, k)
     share = t / (t + view.ridge) if t > 0 else 0.0
-    return float(share * (1.0 + 8.0 * (view.p + k + 8) * HALF_UNIT)) + view.offset
+    rounding = 8.0 * (view.p + k + 8) * HALF_UNIT * view.cancellation
+    return float(share * (1.0 + rounding)) + view.offset
 
 
 def _most_norm(view: View, k: int) -> float:

@@ -144,7 +144,9 @@ class LogDet:
         it lacks.
         """
         logs = np.log(view.largest_norms(k) + view.lack() + view.ridge)
-        rounding = (view.p + 8) + (k + 8) * np.abs(logs).mean() + abs(view.offset)
+        rounding = (
+            (view.p + 8) * view.cancellation + (k + 8) * np.abs(logs).mean() + abs(view.offset)
+        )
         return float(logs.mean() + view.offset + rounding * np.finfo(np.float64).eps)
 
     def spectral_gram(self, view: View) -> Any:
@@ -158,7 +160,7 @@ class LogDet:
         """
         top = np.zeros(k)
         top[: min(k, len(lam))] = np.maximum(lam[:k], 0.0)
-        allowance = len(lam) * np.finfo(np.float64).eps * top[0]
+        allowance = len(lam) * np.finfo(np.float64).eps * top[0] * view.cancellation
         return float(np.log(top + allowance + view.tail + view.ridge).mean() + view.offset)
 
 

@@ -273,4 +273,4 @@ def conjugate(w: Floats, eps: float) -> Floats:
 
 def _slack(view: View, rows: Indices) -> float:
     """Relative rounding error of phi_i . A_j: sums of m and of p terms, in whatever order."""
-    return 4.0 * (view.p + len(rows) + 16) * HALF_UNIT
+    return 4.0 * (view.p + len(rows) + 16) * HALF_UNIT * view.cancellation

@@ -55,7 +55,7 @@ class Spanned:
         """|R (I - D)|_k^2, with what rounding may hide of it."""
         m = len(self.rows)
         expect(EIGENVECTORS * float(m) ** 3)
-        unit, total = 4.0 * (self.view.p + m + 16) * HALF_UNIT, float(np.trace(self.K))
+        unit, total = _unit(self.view, m), float(np.trace(self.K))
         raised = self.K + 4.0 * unit * total * np.eye(m)  # not below K, however that was rounded
         with few_threads(float(m) ** 3):
             L, failed = dpotrf(raised, lower=1)
@@ -75,7 +75,7 @@ class Spanned:
         lengths = np.sqrt(view.squared_norms_at(self.rows))
         sizes = float(np.linalg.norm(np.abs(through).T @ lengths))
         made = float(np.linalg.norm(self.S) * np.linalg.norm(self.H) * np.linalg.norm(lengths))
-        unit = 4.0 * (view.p + m + 16) * HALF_UNIT
+        unit = _unit(view, m)
         own, eps = view.moments, view.ridge
         error = unit * (1.0 + sizes + made) / np.sqrt(eps)
         root = np.sqrt(eps)
@@ -120,6 +120,11 @@ class SpannedPricing(NamedTuple):
         v -= K @ through
         lengths = np.sqrt(HOST.square_sums(v)) + self.error * np.sqrt(norms)
         return np.asarray(self.share * lengths.astype(np.float64) ** 2 * (1.0 + 8.0 * self.unit))
+
+
+def _unit(view: View, m: int) -> float:
+    """Relative rounding error of products of rows with m others and with what is made of these."""
+    return 4.0 * (view.p + m + 16) * HALF_UNIT * view.cancellation
 
 
 def span(K: Floats) -> tuple[Floats, Floats]:

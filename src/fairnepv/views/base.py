@@ -168,6 +168,12 @@ class View(ABC):
         return self.coarse_error
 
     @property
+    def cancellation(self) -> float:
+        """Products of two rows are rounded like numbers that are at most so many times as large as
+        the product of their lengths."""
+        return 1.0
+
+    @property
     def stored(self) -> int:
         """How many numbers a product with a vector touches."""
         return self.n * self.p

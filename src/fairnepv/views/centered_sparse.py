@@ -8,6 +8,7 @@ they are equal, so that one column more stands for these.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple, Self
 
@@ -61,6 +62,13 @@ class CenteredSparseView(View):
             return self.coarse_error
         terms = given.fullest + 2  # and what is taken off
         return SURE * math.sqrt(terms) * 2.0**-24 * max(1.0, longest / left)
+
+    @functools.cached_property
+    def cancellation(self) -> float:  # type: ignore[override]
+        """An entry of the kernel is a sum of four: of those of a row as it came and of the mean."""
+        left = self._norms > 0
+        given = np.sqrt(self.given.raw_squared_norms()[left]) + np.linalg.norm(self.mean)
+        return float((given**2 / self._norms[left]).max(initial=1.0))
 
     def raw_squared_norms(self) -> Floats:
         return self._norms

@@ -65,6 +65,10 @@ class SumView(View):
     def coarse_error(self) -> float:
         return max(part.coarse_error for part in self.parts)
 
+    @property
+    def cancellation(self) -> float:
+        return max(part.cancellation for part in self.parts)
+
     def smallest_eigenvalue(self, margin: float = 1.0) -> float:
         own = [part.smallest_eigenvalue(margin) for part in self.parts]
         return float(np.dot(self.weights, own))

@@ -105,7 +105,8 @@ class ExplainedFrontier:
         known = all(moments.norms is not None for moments in own)
         if single is None or known or any(moments.gram is None for moments in own):
             return None
-        grams = tuple((m.gram / m.trace).astype(np.float32) for m in own)
+        place = pool.place  # moments may have stayed where the rows of all came from
+        grams = tuple(place.single(place.put(m.gram) / m.trace) for m in own)
         found = pool.map(single_seconds, grams, single, width=pool.width, fixed=True)
         sizes = [float(np.linalg.norm(gram)) for gram in grams]
         errors = [view.coarse_error * size for view, size in zip(pool.views, sizes, strict=True)]
@@ -240,8 +241,9 @@ class ExplainedFrontier:
         d, blur = self.totals + problem.offsets, self._blur(field.drift)
         slack = _SLACK + self.unsure
         if blur.any():
-            most = place.get(place.xp.max(gains, axis=1)) + blur
-            slack += float(steepest_weights(d, most, problem.tau) @ blur)
+            most = place.get(place.xp.max(gains, axis=1))
+            blur = blur + self._blurred * most
+            slack += float(steepest_weights(d, most + blur, problem.tau) @ blur)
         return merit(place.put(d[:, None]) + gains, problem.tau, least, place.xp), slack
 
     def _picks_among(self, level: int, field: Field, rows: Any, most: int) -> list[_Pick]:
@@ -285,6 +287,13 @@ class ExplainedFrontier:
         """(M,) how far a gain may be off for what float32 has added up in b."""
         return np.asarray(np.sqrt(drift) / self.problem.pool.eps)
 
+    @property
+    def _blurred(self) -> Floats:
+        """(M,) what share of a gain may be off for what float32 has added up in c. A coordinate f
+        is off by the error of a product, and the squares of all f sum to at most the row's."""
+        pool = self.problem.pool
+        return 2.0 * self._errors * pool.largest_norms / pool.eps * self._coarse
+
     def _held(
         self, field: Field, look: Look, told: Told, picks: list[_Pick], beside: Any, blur: Floats
     ) -> int:
@@ -300,8 +309,10 @@ class ExplainedFrontier:
             some = near[first : first + self._sizes[0]]
             gains = self._place.get(field.gains_before(look, some, told))  # (M, m, s)
             scores = merit(before[:, None] + gains, self.problem.tau, lifted_floors(self.problem))
-            slopes = steepest_weights(before, gains.max(axis=1), self.problem.tau)
-            beaten |= (scores >= values - blur @ slopes).any(axis=0)
+            most = gains.max(axis=1)
+            off = blur[:, None] + self._blurred[:, None] * most
+            slopes = steepest_weights(before, most + off, self.problem.tau)
+            beaten |= (scores >= values - (off * slopes).sum(axis=0)).any(axis=0)
         return int(beaten.argmax()) if beaten.any() else len(picks)
 
     # --- what rows know -------------------------------------------------------------------------
@@ -313,7 +324,8 @@ class ExplainedFrontier:
         weights, least = np.zeros((M, s)), np.full(s, np.inf)
         if picks:
             weights = np.array([pick.weights for pick in picks]).T
-            least = np.array([pick.weights @ (pick.gains - blur) for pick in picks])
+            sure = 1.0 - self._blurred.max()
+            least = np.array([pick.weights @ (sure * pick.gains - blur) for pick in picks])
             least -= _SLACK + self.unsure
             least[0] = np.inf  # the runners were the best when they began
         columns = tuple(trail.columns(start, stop) for trail in self.trails)
