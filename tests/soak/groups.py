@@ -8,6 +8,8 @@ GROUPS = {
     "cross-product": "cross_product",
     "local-optima": "local_optima",
     "numerics": "numerics",
+    "determinism": "determinism",
+    "fuzz": "fuzz",
 }
 
 
