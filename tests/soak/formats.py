@@ -48,7 +48,7 @@ def rows_of(given: str) -> None:
         fairnepv.select({"a": rows}, 2, calibration="none", **ASKED)
         return
     np.asarray(rows[:])
-    rows[[0, len(rows) - 1]]
+    rows[list({0, len(rows) - 1} & set(range(len(rows))))]
     if rows.shape[0] < 1000 and rows.shape[1] < 1000:
         fairnepv.select({"a": rows}, 2, **ASKED)
 

@@ -9,6 +9,7 @@ GROUPS = {
     "local-optima": "local_optima",
     "numerics": "numerics",
     "determinism": "determinism",
+    "hostile-files": "hostile_files",
     "fuzz": "fuzz",
 }
 

@@ -87,6 +87,8 @@ def member(rng: Rng, content: bytes) -> bytes:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             held = {name: archive.read(name) for name in archive.namelist()}
     except Exception:
+        held = {}
+    if not held:
         return token(rng, content)
     name = sorted(held)[rng.integers(len(held))]
     held[name] = PLAIN[rng.integers(len(PLAIN))](rng, held[name] or b"\0")
