@@ -1,6 +1,5 @@
 """The same items, whoever computes: by one thread of BLAS or two, in blocks of any size, from
 numbers of any width, by workers of Ray."""
-# cases: determinism
 
 import functools
 from collections.abc import Iterator

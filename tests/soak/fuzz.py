@@ -1,6 +1,5 @@
-"""Mutated files of every format, read by a process that may use so much memory and no more: there is
-an answer or a `FairnepvError`, and never a signal, a hang or another error."""
-# cases: fuzz
+"""Mutated files of every format, read by a process that may use so much memory and no more: there
+is an answer or a `FairnepvError`, and never a signal, a hang or another error."""
 
 import traceback
 import warnings

@@ -1,5 +1,5 @@
-"""A process that may use so much memory and no more carries out what may kill it: whoever asks gets an
-answer, or learns by which signal it has ended or that it hangs."""
+"""A process that may use so much memory and no more carries out what may kill it: whoever asks gets
+an answer, or learns by which signal it has ended or that it hangs."""
 
 import faulthandler
 import importlib

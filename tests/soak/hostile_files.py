@@ -1,7 +1,7 @@
-"""Files that somebody has made to run code, to fill memory, to be read outside of their bounds or to
-reach other files: each is refused in a sentence, or read for what it is and no more."""
-# cases: hostile_files
+"""Files that somebody has made to run code, to fill memory, to be read outside of their bounds or
+to reach other files: each is refused in a sentence, or read for what it is and no more."""
 
+import contextlib
 import io
 import json
 import os
@@ -26,7 +26,7 @@ import row_files
 from fairnepv.errors import FairnepvError
 from fairnepv.io.read import read_ids, read_picks
 from fairnepv.report.page.pictures import thumbnail
-from soak.formats import ASKED, DATA, N, ROWS, rows_of, within
+from soak.formats import ASKED, DATA, ROWS, N, rows_of, within
 from soak.guarded import Guarded
 from soak.runner import Group
 
@@ -91,7 +91,16 @@ def _written(name: str, content: bytes) -> str:
 
 
 PICKLED = pickle.dumps(Payload())
-for _name in ("a.npy", "a.npz", "a.csv", "a.json", "a.parquet", "a.arrow", "a.safetensors", "a.txt"):
+for _name in (
+    "a.npy",
+    "a.npz",
+    "a.csv",
+    "a.json",
+    "a.parquet",
+    "a.arrow",
+    "a.safetensors",
+    "a.txt",
+):
 
     @hostile(f"a pickle called {_name}")
     def _(name: str = _name) -> None:
@@ -238,9 +247,10 @@ TENSORS = {
     "a negative shape": _tensor(_at(0, 64, (-2, -4))),
     "a type that nobody has": _tensor(_at(0, 64, kind="PICKLE")),
     "nesting without end": _tensor(b"[" * 100_000),
-    "one name twice": _tensor(b'{"rows": {"dtype": "F64", "shape": [2, 4], "data_offsets": [0, 64]}, '
-                              b'"rows": {"dtype": "F64", "shape": [1, 1], "data_offsets": [0, 8]}}'),
-}  # fmt: skip
+    "one name twice": _tensor(
+        json.dumps(_at(0, 64)).encode()[:-1] + b", " + json.dumps(_at(0, 8, (1, 1))).encode()[1:]
+    ),
+}
 for _name, _content in TENSORS.items():
 
     @hostile(f"safetensors: {_name}")
@@ -256,11 +266,13 @@ def _bomb(megabytes: int) -> bytes:
     made = io.BytesIO()
     rows = megabytes << 17
     header = _headed(_shape(f"({rows // 8}, 8)").ljust(118) + "\n", b"")
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        with archive.open("rows.npy", "w", force_zip64=True) as member:
-            member.write(header)
-            for _ in range(megabytes):
-                member.write(b"\0" * (1 << 20))
+    with (
+        zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("rows.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(header)
+        for _ in range(megabytes):
+            member.write(b"\0" * (1 << 20))
     return made.getvalue()
 
 
@@ -317,10 +329,8 @@ def _() -> None:
 @hostile("a member that climbs out of its archive")
 def _() -> None:
     given = _written("sub/a.npz", _zip({"../../rows.npy": _npy(ROWS), "/abs.npy": _npy(ROWS)}))
-    try:
+    with contextlib.suppress(FairnepvError):
         rows_of(given)
-    except FairnepvError:
-        pass
     assert sorted(p.name for p in Path().rglob("*")) == ["a.npz", "sub"]  # nothing is unpacked
 
 
@@ -331,7 +341,15 @@ def _manifest(file: str) -> str:
     return _written("folder/manifest.json", json.dumps(about).encode()).rpartition("/")[0]
 
 
-for _file in ("../secret.npy", "/etc/passwd", "..\\secret.npy", "a/../../secret.npy", "", ".", ".."):
+for _file in (
+    "../secret.npy",
+    "/etc/passwd",
+    "..\\secret.npy",
+    "a/../../secret.npy",
+    "",
+    ".",
+    "..",
+):
 
     @hostile(f"a manifest that names {_file!r}")
     def _(file: str = _file) -> None:
@@ -371,7 +389,11 @@ def _() -> None:
 
     Path("secret").write_text("hidden")
     with tarfile.open("p.tar", "w") as archive:
-        for name, kind in (("a.png", tarfile.SYMTYPE), ("b.png", tarfile.LNKTYPE), ("c.png", tarfile.FIFOTYPE)):
+        for name, kind in (
+            ("a.png", tarfile.SYMTYPE),
+            ("b.png", tarfile.LNKTYPE),
+            ("c.png", tarfile.FIFOTYPE),
+        ):
             member = tarfile.TarInfo(name)
             member.type, member.linkname = kind, "secret"
             archive.addfile(member)
@@ -393,7 +415,12 @@ def _() -> None:
 
 @hostile("entities that grow a billionfold")
 def _() -> None:
-    _parsed(b"".join(b'<!ENTITY e%d "%s">' % (i, b"&e%d;" % (i - 1) * 10 if i else b"lol") for i in range(12)), b"&e11;")
+    _parsed(
+        b"".join(
+            b'<!ENTITY e%d "%s">' % (i, b"&e%d;" % (i - 1) * 10 if i else b"lol") for i in range(12)
+        ),
+        b"&e11;",
+    )
 
 
 @hostile("an entity that is another file")
@@ -421,7 +448,12 @@ def _parsed(entities: bytes, text: bytes) -> None:
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )
 
 
 def _png(width: int, height: int, pixels: bytes = b"", *more: bytes) -> bytes:
@@ -438,9 +470,16 @@ PICTURES = {
     "a PNG whose text unpacks to 64 MiB": _png(
         1, 1, b"\0\0\0\0", _chunk(b"zTXt", b"x\0\0" + zlib.compress(b"\0" * (64 << 20)))
     ),
-    "a GIF of 65,535 by 65,535": b"GIF89a" + b"\xff\xff\xff\xff" + b"\x80\0\0" + b"\0" * 6 + b",\0\0\0\0\xff\xff\xff\xff\0\x02\x02L\x01\0;",
-    "a BMP with a negative size": b"BM" + struct.pack("<IHHIIiiHH", 60, 0, 0, 54, 40, -5, -(2**31), 1, 24) + b"\0" * 40,
-    "a TIFF that points into itself": b"II*\0\x08\0\0\0\x01\0\0\x01\x04\0\xff\xff\xff\x7f\x08\0\0\0\x08\0\0\0",
+    "a GIF of 65,535 by 65,535": (
+        b"GIF89a\xff\xff\xff\xff\x80\0\0" + b"\0" * 6
+        + b",\0\0\0\0\xff\xff\xff\xff\0\x02\x02L\x01\0;"
+    ),
+    "a BMP with a negative size": (
+        b"BM" + struct.pack("<IHHIIiiHH", 60, 0, 0, 54, 40, -5, -(2**31), 1, 24) + b"\0" * 40
+    ),
+    "a TIFF that points into itself": (
+        b"II*\0\x08\0\0\0\x01\0\0\x01\x04\0\xff\xff\xff\x7f\x08\0\0\0\x08\0\0\0"
+    ),
     "SVG": b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>",
     "PostScript": b"%!PS-Adobe-3.0 EPSF-3.0\n(%pipe%touch ran) (w) file\n",
     "a pickle": PICKLED,

@@ -1,6 +1,5 @@
 """What is called a local optimum, held against all allowed swaps, whatever the ridge: scores of the
 twin come from singular values of rows, which a small ridge costs no digits."""
-# cases: local_optima
 
 import math
 from collections.abc import Callable, Sequence

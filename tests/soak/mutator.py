@@ -11,8 +11,22 @@ Rng = np.random.Generator
 _BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
 _NUMBERS = (-1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, -(2**63))
 _DIGITS = (b"-1", b"0", b"1", b"99999999", b"9223372036854775808", b"1e999", b"NaN", b"007")
-_TOKENS = (b'"', b"{", b"}", b"[" * 40, b"]", b",", b"\n", b"\x00", b"\xff\xfe", b"\xed\xa0\x80",
-           b"null", b"-", b"=", b"'''", b"\\ud800", b"<f8", b"|O8", b"True", b"..", b"/", b"%00")  # fmt: skip
+_TOKENS = (
+    *(
+        b'"',
+        b"{",
+        b"}",
+        b"[" * 40,
+        b"]",
+        b",",
+        b"\n",
+        b"\x00",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+        b"null",
+    ),
+    *(b"-", b"=", b"'''", b"\\ud800", b"<f8", b"|O8", b"True", b"..", b"/", b"%00"),
+)
 
 
 def _place(rng: Rng, content: bytes) -> int:

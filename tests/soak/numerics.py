@@ -1,6 +1,5 @@
 """Ratios as LAPACK's tests have them, ||Q^T Q - I|| / (eps m) and residuals over what rounding
-allows, against thresholds: where floats end, where views are deficient, and where knobs are extreme."""
-# cases: numerics
+allows, against thresholds: where floats end, views are deficient, and knobs are extreme."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +41,7 @@ def _size(rng: _Rng, n: int) -> int:
 
 
 def frames(rng: _Rng) -> None:
-    """A relaxed frame is orthonormal, its values and its residual are those of the dense formula."""
+    """A relaxed frame is orthonormal; its values and residual are those of the dense formula."""
     n, M = int(rng.integers(5, 40)), int(rng.integers(1, 4))
     k = _size(rng, min(n, 12))
     data = {f"v{q}": _rows(rng, n, int(rng.integers(2, 20))) for q in range(M)}
@@ -110,11 +109,15 @@ def ends(rng: _Rng) -> None:
     rule = str(rng.choice(["unit-diagonal", "trace", "none"]))
     objective = str(rng.choice(["diverse", "representative"]))
     asked: dict[str, Any] = {"calibration": rule, "objective": objective, "effort": "fast"}
-    asked["eps"] = {"far": max(size, 1e-140) ** 2 if rule == "none" and size < 1e140 else 0.1, "near": 0.1}
+    asked["eps"] = {
+        "far": max(size, 1e-140) ** 2 if rule == "none" and size < 1e140 else 0.1,
+        "near": 0.1,
+    }
     try:
         found = fairnepv.select(data, k, **asked)
     except FairnepvError as error:
-        assert "view 'far'" in str(error) or "eps" in str(error), error
+        if "view 'far'" not in str(error) and "eps" not in str(error):
+            raise
         return
     assert math.isfinite(found.fair_score)
     assert found.upper_bound >= found.fair_score - 1e-9 * max(1.0, abs(found.fair_score))
@@ -181,7 +184,7 @@ def storage(rng: _Rng) -> None:
 
 
 def gains(rng: _Rng) -> None:
-    """Gains add up to scores, each is the difference of two determinants, and greedy's never rise."""
+    """Gains add up to scores, and each is the difference of two determinants."""
     n, M = int(rng.integers(6, 60)), int(rng.integers(1, 4))
     k = _size(rng, min(n, 20))
     rows = [_rows(rng, n, int(rng.integers(1, 16))) for _ in range(M)]

@@ -13,7 +13,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,16 +54,13 @@ class TooLong(BaseException):
     """A case has taken more than its group's patience; no handler of errors stops it."""
 
 
-def digest(module: str) -> str:
-    """Of the library and of the files that make up a group: a case that passed with other ones
-    tells nothing."""
-    files = sorted(SOURCES.rglob("*.py")) + sorted(HERE.glob("*.py"))
-    own = {HERE / "__main__.py", Path(__file__)} | {f for f in HERE.glob("test_*.py")}
-    others = {f for f in HERE.glob("*.py") if f"# cases: {f.stem}" in f.read_text()}
+def digest(others: Collection[str] = ()) -> str:
+    """Of the library and of what cases are made of, but for modules of other groups: a case that
+    passed with other sources tells nothing."""
+    apart = {"runner", "groups", "__main__", "test_soak", *others}
+    own = [file for file in HERE.glob("*.py") if file.stem not in apart]
     state = hashlib.sha256()
-    for file in files:
-        if file in own or (file in others and file.stem != module):
-            continue
+    for file in sorted([*SOURCES.rglob("*.py"), *HERE.parent.glob("*.py"), *own]):
         state.update(file.read_bytes())
     return state.hexdigest()[:16]
 
@@ -105,7 +102,7 @@ def _patience(seconds: float) -> Iterator[None]:
 
 
 class Journal:
-    """Outcomes as lines of JSON, each written at once; a line that a killed run has torn is none."""
+    """Outcomes as lines of JSON, each written at once. A line that a kill has torn is none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -125,9 +122,12 @@ class Journal:
         return found
 
     def add(self, outcome: Outcome) -> None:
-        torn = self.path.exists() and not self.path.read_bytes()[-1:] in (b"", b"\n")
-        with self.path.open("a") as file:
-            file.write("\n" * torn + json.dumps(vars(outcome)) + "\n")
+        with self.path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, 2)
+                torn = file.read(1) != b"\n"
+                file.write(b"\n" * torn)
+            file.write(json.dumps(vars(outcome)).encode() + b"\n")
 
 
 def run(
