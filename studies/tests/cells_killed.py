@@ -7,8 +7,9 @@ from pathlib import Path
 from downstream_studies import StandIn
 from killed import MOMENTS, die_at
 
+from fairnepv.io.locks import locked
 from fairnepv_studies.downstream.execution import Execution
-from fairnepv_studies.downstream.folder import StudyFolder, locked
+from fairnepv_studies.downstream.folder import StudyFolder
 from fairnepv_studies.downstream.report import write_report
 
 MOMENTS["work"] = (StandIn, "train_and_write")

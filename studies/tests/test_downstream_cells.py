@@ -16,11 +16,12 @@ import pytest
 from downstream_studies import DOCUMENT, StandIn, carried_out, make_study, prepared
 
 from fairnepv.errors import InputError
+from fairnepv.io.locks import locked
 from fairnepv_studies.downstream.__main__ import Lines, main, said_of
 from fairnepv_studies.downstream.cells import Cell
 from fairnepv_studies.downstream.execution import Turn, agreed, local_model, source_of
 from fairnepv_studies.downstream.export import bring, export
-from fairnepv_studies.downstream.folder import StudyFolder, locked
+from fairnepv_studies.downstream.folder import StudyFolder
 from fairnepv_studies.downstream.plain_rouge import mean_rouge_l
 from fairnepv_studies.downstream.preparation import prepare
 from fairnepv_studies.downstream.recipe import ModelSource
@@ -155,8 +156,9 @@ def test_two_runs_in_one_folder_are_kept_apart(folder):
         os.close(handle)
         code = f"""
 from pathlib import Path
-from fairnepv_studies.downstream.folder import locked
+from fairnepv.io.locks import locked
 from fairnepv.errors import InputError
+from fairnepv.io.locks import locked
 try:
     with locked(Path({str(folder.path)!r})):
         print("both")

@@ -23,6 +23,7 @@ from fairnepv.api.inputs import pool_of
 from fairnepv.api.select import select_posed
 from fairnepv.api.selection import Selection, SubsetScore
 from fairnepv.errors import InputError, NumericalError
+from fairnepv.io.locks import locked
 from fairnepv.loop import Step
 from fairnepv.methods import APART
 from fairnepv_studies.cli import uspto_run
@@ -787,3 +788,12 @@ def test_a_state_that_cannot_be_believed_costs_only_itself(tmp_path, monkeypatch
     expected = fairnepv.select(pool.views, 3, method="greedy", effort="fast")
     assert not run.unfinished.exists()  # nothing is left of it, once all is done
     assert result.rows == pool.rows[expected.indices].tolist()
+
+
+def test_two_runs_in_one_folder_are_refused(folder, command):
+    at = Run.folder_of(Corpus.open(folder), "main")
+    with locked(at):
+        ended = command(LINE.format(folder))
+    assert (ended.code, ended.out) == (2, "")
+    assert f"another run is at work in {at}; wait until it has ended" in ended.err
+    assert list(at.iterdir()) == []

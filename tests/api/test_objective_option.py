@@ -301,3 +301,13 @@ def test_a_proof_that_nobody_asked_for_is_not_waited_for():
     trace = fairnepv.select(data, 7, **ASKED).trace
     spent = [s.details["nodes"] for s in trace if s.stage == "exact"]
     assert max(spent, default=0) <= 150  # 12, and one subtree that is searched to the end
+
+
+@pytest.mark.parametrize(("size", "word"), [(1e100, "divide"), (1e-100, "multiply")])
+def test_rows_whose_second_order_float64_has_no_place_for_are_refused(size, word):
+    """Squares of variances would be infinite or zero, and any set as good as any other."""
+    data = {"text": TEXT * size, "vision": VISION}
+    with pytest.raises(InputError, match=f"view 'text' has a variance of .*; {word} the view by"):
+        fairnepv.select(data, K, calibration="none", **FAST)
+    unit = fairnepv.select(data, K, **FAST)
+    assert unit.fair_score == pytest.approx(found().fair_score, abs=1e-9)

@@ -119,6 +119,17 @@ def test_the_same_items_on_real_pools(load, device):
     same(here, fairnepv.select(load(), 25, engine=f"torch:{device}", **FAST))
 
 
+@pytest.mark.parametrize("method", ["averaged", "concatenated"])
+@pytest.mark.parametrize("stored", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("center", [False, True])
+def test_a_sum_of_views_is_where_its_parts_are(method, stored, center, device):
+    """Directions of picks are multiplied with its rows, and both on the device."""
+    data = {name: stored(rows(30, 5, seed)) for seed, name in enumerate("ab")}
+    asked = {"objective": "representative", "method": method, "center": center, **FAST}
+    there = fairnepv.select(data, 4, engine=f"torch:{device}", **asked)
+    same(fairnepv.select(data, 4, **asked), there)
+
+
 @pytest.mark.parametrize("name", ["float32", "sparse"])
 def test_rows_that_do_not_fit_are_streamed(name, device):
     data = POOLS[name](300)

@@ -87,3 +87,22 @@ def _mask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("kind", [whole_file, whole_folder])
+def test_what_a_kill_has_left_goes_with_the_next_whole_one(kind, tmp_path):
+    """And nothing else: neither what somebody is writing, nor what is called nearly so."""
+    target = tmp_path / "picks.csv"
+    ours = [f".picks.csv.abcd_123{ending}" for ending in (".part", ".part.old")]
+    others = [".picks.csv.original", ".picks.csv.part", ".other.csv.abcd1234.part"]
+    for name in ours[: 1 if kind is whole_file else 2]:
+        path = tmp_path / name
+        path.write_text("torn") if kind is whole_file else (path / "a").mkdir(parents=True)
+    for name in others:
+        (tmp_path / name).write_text("kept")
+    with kind(target) as part:
+        part.write_text("one") if kind is whole_file else (part / "a").write_text("one")
+        with kind(target) as faster:
+            faster.write_text("two") if kind is whole_file else (faster / "a").write_text("two")
+        assert part.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"picks.csv", *others}

@@ -1184,3 +1184,14 @@ def test_picks_outlive_their_file(tmp_path):
 def test_an_empty_name_is_not_this_folder(text):
     with pytest.raises(InputError, match="is empty"):
         read_features(text)
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_a_column_whose_name_is_no_text_is_refused(ending):
+    write = write_parquet if ending == ".parquet" else write_arrow
+    write(f"t{ending}", table(fixed_lists(ROWS), "roxs"))
+    path = Path(f"t{ending}")
+    path.write_bytes(path.read_bytes().replace(b"roxs", b"ro\xffs"))
+    said = refused(fairnepv.open_rows, f"t{ending}:rows")
+    assert said.startswith(f"t{ending} cannot be read as ")
+    assert "can't decode byte 0xff" in said

@@ -211,6 +211,24 @@ def test_identical_rows_are_worth_their_ridge(k, eps):
     assert found.value == pytest.approx((math.log(eps) + math.log(2 + eps)) / 2, abs=1e-12)
 
 
+@pytest.mark.parametrize("power", [-480, -300, 300, 490])
+@pytest.mark.parametrize("k", [2, 4])
+def test_rows_whose_determinants_float64_has_no_place_for(power, k, branching):
+    """The optimum of rows of length one, in units of 2^power."""
+    views = [
+        np.ldexp(Phi, power) for Phi in cases.random_views(np.random.default_rng(0), 9, [4, 6])
+    ]
+    posed = pose(views, k, 0.1, [math.ldexp(0.1, 2 * power)] * 2)
+    rise = 2 * power * math.log(2)
+    best, sets = reference.exhaustive(
+        kernels([np.ldexp(X, -power) for X in views], [0.1] * 2), k, 0.1
+    )
+    found = run(Exact(posed, indices(*range(k))))
+    assert found.status is Status.OPTIMAL
+    assert tuple(sorted(found.state.indices.tolist())) in sets
+    assert found.state.value - rise == pytest.approx(best, abs=1e-9)
+
+
 def test_rows_of_zeros_are_worth_nothing(branching):
     rng = np.random.default_rng(7)
     Phi = rng.standard_normal((11, 4))

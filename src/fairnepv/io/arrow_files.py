@@ -70,7 +70,7 @@ def column_types(source: Source) -> list[tuple[str, Any]]:
             schema = _footer(source).schema.to_arrow_schema()
         else:
             schema = ipc_schema(source)
-    return [(field.name, field.type) for field in schema]
+        return [(field.name, field.type) for field in schema]  # a name may be no UTF-8
 
 
 def open_chunks(column: Column, *, whole: bool = False) -> Chunks:

@@ -5,14 +5,18 @@ Errors of the system pass through as they are; `write_errors` makes one sentence
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from fairnepv.errors import FairnepvError, InputError
+from fairnepv.io.locks import holding, is_held
 
 _PREFIX = 40  # letters of a name before that of the one beside it: names have 255 bytes
+_PART, _OLD = ".part", ".old"
 
 
 def check_writable(folder: Path) -> None:
@@ -30,47 +34,48 @@ def whole_file(
     """A file beside `path` to be written, which takes its place at the end, or vanishes.
 
     Its `mode` is that of the file that it replaces, or what open() would give. Without `replace` a
-    file that appeared in the meantime stays. With `same_name` it is called .NAME.part, so that a
-    run that was killed leaves nothing behind once it is started again.
+    file that appeared in the meantime stays. With `same_name` it is called .NAME.part, so that
+    several runs that write the same may overtake each other.
     """
-    part = path.with_name(f".{path.name}.part")
+    beside = nullcontext(path.with_name(f".{path.name}{_PART}")) if same_name else _part_file(path)
+    with beside as part:
+        try:
+            yield part
+            if mode is None:
+                mode = path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
+            os.chmod(part, mode)
+            if replace:
+                os.replace(part, path)
+            else:
+                with contextlib.suppress(FileExistsError):  # only the first of several gets there
+                    os.link(part, path)
+                part.unlink()
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # it is in its place already
+                part.unlink()
+            overtaken = isinstance(error, FileNotFoundError) and error.filename == str(part)
+            if not (same_name and overtaken and path.exists()):  # by a run that wrote the same
+                raise
     if not same_name:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_PREFIX]}.")
-        os.close(handle)
-        part = Path(name)
-    try:
-        yield part
-        if mode is None:
-            mode = path.stat().st_mode & 0o777 if path.exists() else _allowed(0o666)
-        os.chmod(part, mode)
-        if replace:
-            os.replace(part, path)
-        else:
-            with contextlib.suppress(FileExistsError):  # only the first of several gets its place
-                os.link(part, path)
-            part.unlink()
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # it is in its place already
-            part.unlink()
-        overtaken = isinstance(error, FileNotFoundError) and error.filename == str(part)
-        if not (same_name and overtaken and path.exists()):  # by a run that wrote the same
-            raise
+        _remove_abandoned(path)
 
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """A folder beside `path` to be filled, which takes its place at the end, or vanishes."""
-    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:_PREFIX]}."))
-    try:
-        yield part
-        _put_folder(part, path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=_prefix(path), suffix=_PART))
+    with holding(part):
+        try:
+            yield part
+            _put_folder(part, path)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    _remove_abandoned(path)
 
 
 def _put_folder(part: Path, path: Path) -> None:
     os.chmod(part, _allowed(0o777))  # mkdtemp makes private folders
-    old = part.with_name(part.name + ".old")
+    old = part.with_name(part.name + _OLD)
     if path.exists():
         path.rename(old)
     try:
@@ -80,6 +85,36 @@ def _put_folder(part: Path, path: Path) -> None:
             old.rename(path)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+# --- what a kill leaves behind --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _part_file(path: Path) -> Iterator[Path]:
+    """A fresh file beside `path`, whose lock says that somebody is writing it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path), suffix=_PART)
+    os.close(handle)
+    with holding(Path(name)):
+        yield Path(name)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name[:_PREFIX]}."
+
+
+def _remove_abandoned(path: Path) -> None:
+    """What runs that were killed have left beside `path`, now that a whole one is there: parts that
+    nobody holds, by their names and locks."""
+    name = re.compile(re.escape(_prefix(path)) + rf"[a-z0-9_]{{8}}{_PART}({_OLD})?")
+    with contextlib.suppress(OSError):
+        for found in [p for p in path.parent.iterdir() if name.fullmatch(p.name)]:
+            if is_held(found):
+                continue
+            if found.is_dir():
+                shutil.rmtree(found, ignore_errors=True)
+            else:
+                found.unlink()
 
 
 @contextlib.contextmanager

@@ -66,7 +66,11 @@ class Algebra(Protocol):
 
 
 class Determinants:
-    """Log-determinants, bounded by Hadamard's inequality."""
+    """Log-determinants, bounded by Hadamard's inequality.
+
+    Kernels are held in units of their longest row, a power of two: float64 has no place for the
+    determinant of two rows of length 1e100, nor of 1e-100.
+    """
 
     def __init__(self, problem: Problem) -> None:
         views = problem.pool.views
@@ -75,12 +79,16 @@ class Determinants:
         self.kernels -= shifts[:, None, None] * np.eye(problem.n)
         self.eps = problem.pool.eps + shifts
         self.rounding = set_rounding(problem, self.eps)
+        units = np.exp2(np.rint(np.log2(problem.pool.largest_norms + problem.pool.eps)))
+        self.kernels /= units[:, None, None]
+        self.eps /= units
+        self._units = problem.k * np.log(units)  # what they add to the totals of k items
 
     def branch(self, chosen: Indices, rows: Indices, room: int) -> Branch:
-        K, base = self.kernels[:, rows[:, None], rows], np.zeros(len(self.eps))
+        K, base = self.kernels[:, rows[:, None], rows], self._units
         if len(chosen):
             C = _factor(self.kernels, self.eps, chosen)
-            base = 2.0 * np.log(np.diagonal(C, axis1=1, axis2=2)).sum(axis=1)
+            base = base + 2.0 * np.log(np.diagonal(C, axis1=1, axis2=2)).sum(axis=1)
             V = np.linalg.solve(C, self.kernels[:, chosen[:, None], rows])
             K = K - V.swapaxes(1, 2) @ V
         return Branch(chosen, rows, room, base, K)

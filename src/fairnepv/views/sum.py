@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairnepv.compute import HOST, RowBlock
+from fairnepv.compute import HOST, Place, RowBlock
 from fairnepv.compute.base import Array
 from fairnepv.compute.shifted import ShiftedRows, side_by_side
 from fairnepv.compute.tensors import (
@@ -36,6 +36,11 @@ class SumView(View):
     @property
     def stored(self) -> int:
         return sum(part.stored for part in self.parts)
+
+    @property
+    def block_place(self) -> Place:  # type: ignore[override]
+        """On a device, if that of any part is."""
+        return next((p.block_place for p in self.parts if p.block_place is not HOST), HOST)
 
     def raw_squared_norms(self) -> Floats:
         return self._present(_weigh(self.weights, [part.squared_norms for part in self._bare]))

@@ -194,8 +194,8 @@ def export(study: str, out: str) -> None:
 def score(folder: str, predictions: tuple[str, ...], partial: bool) -> None:
     """Take predictions that were made elsewhere into the tables of a study."""
     from fairnepv.cli.outputs import show
+    from fairnepv.io.locks import locked
     from fairnepv_studies.downstream.export import bring
-    from fairnepv_studies.downstream.folder import locked
     from fairnepv_studies.files import local
 
     opened = _opened(folder)
@@ -327,8 +327,8 @@ def _cells_bar() -> Iterator[Listener]:
 
 def _report(folder: StudyFolder, *, partial: bool) -> None:
     from fairnepv.cli.outputs import show
+    from fairnepv.io.locks import locked
     from fairnepv_studies.cli.progress import steps_bar
-    from fairnepv_studies.downstream.folder import locked
     from fairnepv_studies.downstream.report import write_report
 
     with locked(folder.path), steps_bar() as progress:

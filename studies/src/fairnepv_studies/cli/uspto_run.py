@@ -96,6 +96,7 @@ def run(
     """
     from fairnepv.cli.outputs import Interrupted, show
     from fairnepv.cli.progress import stage_bar
+    from fairnepv.io.locks import locked
     from fairnepv_studies.corpus import Corpus
     from fairnepv_studies.protocol.execution import carry_out
     from fairnepv_studies.protocol.pool import open_pool
@@ -107,17 +108,18 @@ def run(
     pool = open_pool(opened, views)
     sizes = k if isinstance(k, list) else [k]
     settings = make_settings(pool, sizes, methods=methods, seeds=seeds, **problem)
-    begun = Run.start(opened, name, settings)
-    try:
-        with stage_bar() as progress:
-            carry_out(begun, pool, progress, engine=engine)
-    except KeyboardInterrupt as error:
-        done = sum(begun.has(unit) for unit in settings.units)
-        raise Interrupted(
-            f"interrupted; {done} of {len(settings.units)} selections are kept in {begun.folder}, "
-            "and the same command goes on from there"
-        ) from error
-    files = write_report(begun)
+    with locked(Run.folder_of(opened, name)):
+        begun = Run.start(opened, name, settings)
+        try:
+            with stage_bar() as progress:
+                carry_out(begun, pool, progress, engine=engine)
+        except KeyboardInterrupt as error:
+            done = sum(begun.has(unit) for unit in settings.units)
+            raise Interrupted(
+                f"interrupted; {done} of {len(settings.units)} selections are kept in "
+                f"{begun.folder}, and the same command goes on from there"
+            ) from error
+        files = write_report(begun)
     show(*_tables(begun), _seconds(begun))
     show(f"{settings.caption}.", *sentences(settings))
     show(f"Wrote {', '.join(files)} in {begun.folder}.")

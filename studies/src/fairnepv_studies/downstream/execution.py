@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fairnepv.errors import InputError
+from fairnepv.io.locks import locked
 from fairnepv_studies.downstream.cells import Cell, Record, cell_key
-from fairnepv_studies.downstream.folder import TUNING, StudyFolder, locked
+from fairnepv_studies.downstream.folder import TUNING, StudyFolder
 from fairnepv_studies.downstream.items import Item
 from fairnepv_studies.downstream.plain_rouge import mean_rouge_l
 from fairnepv_studies.downstream.recipe import ModelSource, Recipe

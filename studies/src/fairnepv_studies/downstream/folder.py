@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.documents import read_document
+from fairnepv.io.locks import held
 from fairnepv_studies.downstream.cells import Cell, Record, cells_to_test, tuning_cells
 from fairnepv_studies.downstream.items import Item
 from fairnepv_studies.downstream.packing import Packed, read_pack
@@ -169,9 +169,9 @@ class StudyFolder:
         """
         file = self.path / "unfinished" / f".{cell.name}.lock"
         file.parent.mkdir(exist_ok=True)
-        with _held(file, os.O_RDONLY | os.O_CREAT) as held:
-            yield held and not self.has(cell)
-            if held and self.has(cell):
+        with held(file, make=True) as is_ours:
+            yield is_ours and not self.has(cell)
+            if is_ours and self.has(cell):
                 file.unlink(missing_ok=True)
 
     def clean(self) -> None:
@@ -187,35 +187,3 @@ class StudyFolder:
                 torn.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # it is not there, or a cell is unfinished
             states.rmdir()
-
-
-@contextlib.contextmanager
-def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Refuse a folder in which another run is at work; the system frees it when that ends, however
-    that ends. Runs that share it refuse only one that wants it for itself."""
-    with _held(path, os.O_RDONLY, shared=shared) as held:
-        if not held:
-            raise InputError(
-                f"another run is at work in {path}; wait until it has ended, or use another folder"
-            )
-        yield
-
-
-@contextlib.contextmanager
-def _held(path: Path, flags: int, *, shared: bool = False) -> Iterator[bool]:
-    """Whether the lock of this file or folder could be had, for as long as the body runs."""
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        yield True
-        return
-    handle = os.open(path, flags)
-    try:
-        try:
-            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)

@@ -18,6 +18,7 @@ import numpy as np
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
+from fairnepv.io.locks import locked
 from fairnepv.loop import Progress, Step
 from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.downstream.candidates import Candidates, candidates_of
@@ -29,7 +30,6 @@ from fairnepv_studies.downstream.folder import (
     PRETRAIN,
     Picks,
     StudyFolder,
-    locked,
     picks_name,
 )
 from fairnepv_studies.downstream.items import Item

@@ -39,7 +39,9 @@ from fairnepv_studies.protocol.settings import Settings
 
 FOLDER = "runs"
 _PARTS = ("bounds", "done", "seconds", "unfinished")
-_TORN = re.compile(r"\..+\.(json|npz|csv|tex|png|seconds)\.([a-z0-9_]{8}|part)")  # see `io.atomic`
+_TORN = re.compile(
+    r"\..+\.(json|npz|csv|tex|png|seconds)\.([a-z0-9_]{8}|([a-z0-9_]{8}\.)?part)"
+)  # see `io.atomic`
 _PACKAGES = ("fairnepv", "numpy", "scipy", "scikit-learn", "pyarrow", "matplotlib", "pillow")
 _REMEDY = "remove it and run again"
 
@@ -48,6 +50,13 @@ _REMEDY = "remove it and run again"
 class Run:
     folder: Path
     settings: Settings
+
+    @classmethod
+    def folder_of(cls, corpus: Corpus, name: str) -> Path:
+        """Where the run of this name is, or will be, for whoever takes its lock."""
+        folder = corpus.folder / FOLDER / _check_name(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     @classmethod
     def start(cls, corpus: Corpus, name: str, settings: Settings) -> Run:

@@ -1,0 +1,20 @@
+"""The groups by name, each with its module, in the order in which the full run has them."""
+
+import importlib
+
+from soak.runner import Group
+
+GROUPS = {
+    "cross-product": "cross_product",
+    "local-optima": "local_optima",
+    "numerics": "numerics",
+    "determinism": "determinism",
+    "hostile-files": "hostile_files",
+    "fuzz": "fuzz",
+}
+
+
+def group_of(name: str) -> Group:
+    """Loaded when it is asked for: some need what others do without."""
+    group: Group = importlib.import_module(f"soak.{GROUPS[name]}").GROUP
+    return group
