@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0  # an unpinned one may bring gigabytes for GPUs that tests do not need
 
-SOURCES := src studies tests benchmarks examples docs conftest.py
+SOURCES := src studies tests benchmarks examples $(wildcard docs/*.py) conftest.py
 # A file's tests stay on one worker, so that what they share is made once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.

@@ -1,9 +1,11 @@
 """What MkDocs has to be told of this repository, so that its pages are the same files as those of
-the site: links that leave docs/ lead to copies under repository/, and formulas become MathML, which
-browsers draw without a script."""
+the site: links that leave docs/ lead to copies under repository/, links that are called by the name
+of a file are called by the page's title, and formulas become MathML, which browsers draw without a
+script."""
 
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +35,31 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    here = page.file.src_uri
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    here, titles = page.file.src_uri, dict(_titles(config.nav))
 
     def link(match: re.Match[str]) -> str:
         label, path, heading = match[1], match[2], match[3] or ""
         target = _uri(_resolved(path, _name(here)))
         if (ROOT / _name(target)).is_dir():
             return label[1:-1]  # a folder is no page
+        if label[1:-1].endswith(".md"):
+            label = f"[{titles.get(target, label[1:-1])}]"
         return f"{label}({posixpath.relpath(target, posixpath.dirname(here))}{heading})"
 
     parts = _FENCED.split(markdown)
     parts[::2] = [_FORMULA.sub(_mathml, _LINK.sub(link, part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def _titles(navigation: list[Any]) -> Iterator[tuple[str, str]]:
+    """What the navigation calls every page."""
+    for entry in navigation:
+        ((title, content),) = entry.items()
+        if isinstance(content, str):
+            yield content, title
+        else:
+            yield from _titles(content)
 
 
 def _mathml(match: re.Match[str]) -> str:

@@ -1,12 +1,14 @@
-"""Docstrings on the site: those of functions with options are made when the function is defined, so
-they are taken from the function itself; and options, lines `name: what it is`, become a list."""
+"""Docstrings on the site. Those of functions with options are made when the function is defined, so
+they are taken from the function itself; options, lines `name: what it is`, become a list; and the
+comment behind a field of a record is what is said of it."""
 
 import importlib
 import inspect
+import itertools
 import re
 from typing import Any
 
-from griffe import Docstring, Extension, Function, Object
+from griffe import Attribute, Docstring, Extension, Function, Object
 
 _OPTION = re.compile(r"^(\w+): (.+(?:\n {4}\S.*)*)", re.M)
 
@@ -18,8 +20,24 @@ class OptionsAsList(Extension):
             func.docstring = Docstring(inspect.getdoc(function) or "", parent=func)
         _as_list(func)
 
+    def on_attribute(self, *, attr: Attribute, **_: Any) -> None:
+        if attr.docstring is None and attr.parent is not None and attr.parent.is_class:
+            comment = _comment_behind(attr)
+            if comment:
+                attr.docstring = Docstring(comment[0].upper() + comment[1:] + ".", parent=attr)
+
     def on_class(self, *, cls: Object, **_: Any) -> None:
         _as_list(cls)
+
+
+def _comment_behind(field: Attribute) -> str:
+    """What stands behind a field, and goes on in the lines below it."""
+    lines = field.lines_collection[field.filepath][field.endlineno - 1 :]
+    first = re.search(r"  # (.+)$", lines[0])
+    if first is None:
+        return ""
+    below = itertools.takewhile(bool, (re.match(r"    # (.+)$", line) for line in lines[1:]))
+    return " ".join(match[1] for match in (first, *below) if match)
 
 
 def _as_list(documented: Object) -> None:
@@ -31,4 +49,5 @@ def _as_list(documented: Object) -> None:
 
 
 def _item(match: re.Match[str]) -> str:
-    return f"- **{match[1]}**: {' '.join(match[2].split())}"
+    text = re.sub(r"(?<=\w)-\n +", "-", match[2])  # a word with a hyphen at the end of a line
+    return f"- **{match[1]}**: {' '.join(text.split())}"

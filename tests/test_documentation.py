@@ -196,7 +196,8 @@ def test_commands_have_these_options(line):
 
 def found(words):
     """The command of a line, and what is handed to it."""
-    command, context = commands, click.Context(commands)
+    command: click.Command = commands
+    context = click.Context(command)
     while isinstance(command, click.Group):
         name, *words = words
         try:
