@@ -5,6 +5,7 @@
 #   make test-slow  what the fast suite leaves out
 #   make test-all   lint, types, imports and every test (twenty minutes)
 #   make cover      line and branch coverage of the library
+#   make docs       all pages as a site, in site/; every link is checked
 #   make dist       wheels and source distributions, each tried in an empty environment
 # and `make bench` writes every table of BENCHMARKS.md anew (two hours, and 20 GB of disk for a while).
 PYTHON ?= python3
@@ -12,13 +13,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0  # an unpinned one may bring gigabytes for GPUs that tests do not need
 
-SOURCES := src studies tests benchmarks examples conftest.py
+SOURCES := src studies tests benchmarks examples $(wildcard docs/*.py) conftest.py
 # A file's tests stay on one worker, so that what they share is made once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
 BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-fast test-slow test-all tests cover dist lint format bench clean
+.PHONY: demo test test-fast test-slow test-all tests cover docs dist lint format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
@@ -40,6 +41,9 @@ tests: $(VENV)/.installed-dev
 
 cover: $(VENV)/.installed-dev
 	$(PYTEST) -m "not slow" --cov --cov-report=term-missing:skip-covered
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 dist: $(VENV)/.installed-dev
 	release/wheels $(CURDIR)/$(BIN)/python
@@ -69,7 +73,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/usefulness.py --write
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -79,10 +83,14 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml studies/pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,ray,torch]" -e "./studies[encoders,downstream]" $(TORCH)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,docs,ray,torch]" -e "./studies[encoders,downstream]" $(TORCH)
 	test -x /usr/bin/chromium || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
 	  echo "Chromium could not be installed: tests of the report page will skip"
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

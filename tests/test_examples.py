@@ -41,17 +41,6 @@ def test_snippets_of_contributing_run(number, tmp_path):
     assert done.stdout
 
 
-def test_page_of_tables_runs(tmp_path):
-    """Its blocks one after the other, as a reader would type them."""
-    for package in ("pandas", "polars", "torch"):
-        pytest.importorskip(package)
-    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tables.md").read_text(), re.S)
-    command = [sys.executable, "-W", "error", "-c", "\n".join(snippets)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "near-duplicates" in done.stdout
-
-
 def test_links_into_the_docs_resolve():
     """Pages and headings that code cites, and links between the pages."""
     folders = ("src", "studies", "tests")

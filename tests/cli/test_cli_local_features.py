@@ -70,7 +70,7 @@ def test_the_ridge_stands_once():
     """In the code; the pages that name it have the same."""
     said = f"eps={LOCAL_EPS}"
     assert said in fairnepv.local_features.__doc__
-    for page in ("README.md", "docs/choosing.md", "docs/insight.md"):
+    for page in ("README.md", "docs/choosing.md", "docs/insight.md", "docs/python.md"):
         calls = re.findall(
             r"select\(fairnepv\.local_features\(data\).*?\)`", (ROOT / page).read_text()
         )

@@ -22,9 +22,9 @@ class Score(Tabular):
     objective 'diverse', the share of variance explained for 'representative'."""
 
     objective: str
-    scores: Mapping[str, float]
-    fair_score: float
-    view_weights: Mapping[str, float]
+    scores: Mapping[str, float]  # d_q(S) by view
+    fair_score: float  # F_tau(S), the soft minimum of them
+    view_weights: Mapping[str, float]  # of the soft minimum; they sum to one
 
     if TYPE_CHECKING:  # a value here, and there what a pass finds when it is asked for
 
@@ -39,10 +39,12 @@ class Score(Tabular):
 
     @property
     def worst_view(self) -> str:
+        """The view with the lowest score."""
         return min(self.scores, key=self.scores.__getitem__)
 
     @property
     def minimum(self) -> float:
+        """The score of the worst view."""
         return min(self.scores.values())
 
     @property

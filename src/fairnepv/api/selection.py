@@ -74,13 +74,13 @@ class Selection(Score):
     ids: NDArray[Any]  # of the same items; row numbers where the data had no ids
     gains: Mapping[str, Floats]  # (k,) per view what each item in turn added to log det, or to the
     # share: the mean of them is the score, or the sum
-    certificate: Certificate | None
+    certificate: Certificate | None  # the bound with its proof, if one was asked for
     proven: float | None  # what branch and bound proved that no set exceeds
     calibration: Calibration
     settings: Mapping[str, Any]  # select(data, **settings) finds the same again
     chosen_from: Mapping[str, Any]  # rows n, columns by view, shards of a first tier, reordered
     trace: tuple[Step, ...]
-    status: Status
+    status: Status  # how the search ended
     seconds: float  # of the search; reading, calibration and the bound come on top
     run_notes: tuple[str, ...] = ()  # what stages wanted to be known
     problem: Problem | None = None
