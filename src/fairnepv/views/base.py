@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from fairnepv.checks import check_positive
-from fairnepv.compute import HOST, Place, RowBlock, in_order
-from fairnepv.views.blocks import DenseBlock, squared_norms
+from fairnepv.compute import HOST, Place, RowBlock
+from fairnepv.views.blocks import DenseBlock, measured, squared_norms
 from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import (
     check_attributes,
@@ -33,7 +32,6 @@ from fairnepv.views.validity import (
 # Rounding errors of a dot product of p terms are as good as never larger than this many sqrt(p)
 # units; the bound without probabilities has p in place of it [HighamMary].
 SURE = 8.0
-_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 WELL_CONDITIONED = 2e4  # condition number of K + eps I that costs a score no more than 1e-12
 
 Floats = NDArray[np.float64]
@@ -276,14 +274,7 @@ class View(ABC):
 
     @functools.cached_property
     def _raw_squared_norms(self) -> Floats:
-        return self._measured(squared_norms)
-
-    def _measured(self, norms: Callable[[Any], Floats]) -> Floats:
-        """(n,) norms of the rows as given, in chunks, on all cores."""
-        size = max(1, _CHUNK_NUMBERS // self.p)
-        chunks = [slice(s, min(s + size, self.n)) for s in range(0, self.n, size)]
-        tasks = [functools.partial(lambda chunk: norms(self.raw_rows(chunk)), c) for c in chunks]
-        return np.concatenate(list(in_order(tasks)))
+        return measured(self.n, self.p, lambda rows: squared_norms(self.raw_rows(rows)))
 
     def raw_squared_norms(self) -> Floats:
         """(n,) squared norms of the rows as given."""

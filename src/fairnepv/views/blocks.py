@@ -1,14 +1,16 @@
 """Dense rows of one view as blocks of a pass, and the lengths of rows."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import Place, RowBlock
+from fairnepv.compute import Place, RowBlock, in_order
 from fairnepv.compute.place import Floats
 
+_CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 _LOT = 8  # columns: in float32 BLAS takes longer for 31 of them than for 32
 _THIN, _STRIP = 24, 16  # up to so many columns BLAS is quicker with so few rows at a time
@@ -137,6 +139,14 @@ def squared_norms(rows: NDArray[Any], center: Center | None = None) -> Floats:
 def inverse_norms(squared_norms: Floats) -> Floats:
     """1 / sqrt of squared norms, and 0 where these are 0."""
     return np.asarray(1.0 / np.sqrt(np.where(squared_norms > 0, squared_norms, np.inf)))
+
+
+def measured(n: int, p: int, norms: Callable[[slice], Floats]) -> Floats:
+    """(n,) norms of rows of p numbers, in chunks, on all cores."""
+    size = max(1, _CHUNK_NUMBERS // p)
+    chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    tasks = [functools.partial(norms, chunk) for chunk in chunks]
+    return np.concatenate(list(in_order(tasks)))
 
 
 def column_sums(rows: NDArray[Any], origin: Floats) -> Floats:

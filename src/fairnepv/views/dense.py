@@ -17,7 +17,7 @@ from fairnepv.errors import InputError
 from fairnepv.io.rows import FilledRows, Reordered, RowFile
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices, View
-from fairnepv.views.blocks import Center, DenseBlock, squared_norms
+from fairnepv.views.blocks import Center, DenseBlock, measured, squared_norms
 from fairnepv.views.tensor_rows import TensorRows
 from fairnepv.views.validity import check_numeric
 
@@ -83,8 +83,11 @@ class DenseView(View):
     def _raw_squared_norms(self) -> Floats:
         if isinstance(self.data, TensorRows):
             return self._present(self.data.squared_norms(self.center))
-        measure = functools.partial(squared_norms, center=self.center)
-        return self._present(self._measured(measure))
+
+        def norms(rows: slice) -> Floats:
+            return squared_norms(self.raw_rows(rows), self.center)
+
+        return self._present(measured(self.n, self.p, norms))
 
     @functools.cached_property
     def single(self) -> bool:  # type: ignore[override]
