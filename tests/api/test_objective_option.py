@@ -251,6 +251,13 @@ def test_views_whose_second_moments_overflow_or_vanish_are_refused(scale):
         fairnepv.select(data, K, calibration="none", **FAST | {"eps": ridges})
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_calibration_brings_such_views_to_a_scale_that_a_bound_is_verified_on(scale):
+    data = {"far": TEXT * scale}
+    bound = fairnepv.certify(data, K, **ASKED)
+    assert fairnepv.verify_bound(data, bound, k=K, **ASKED).holds
+
+
 @pytest.mark.parametrize("least", [1.01, -0.1])
 def test_floors_are_shares(least):
     with pytest.raises(InputError, match="floors of view 'text' must be a share of variance"):
