@@ -243,6 +243,21 @@ def test_a_view_without_variance_is_named(center, calibration):
         fairnepv.select(data, K, center=center, calibration=calibration, **FAST)
 
 
+@pytest.mark.parametrize("scale", [1e-90, 1e77, 1e100])
+def test_views_whose_second_moments_overflow_or_vanish_are_refused(scale):
+    """Gains would be no numbers or zero, and every set a local optimum."""
+    data, ridges = {"text": TEXT, "far": TEXT * scale}, {"text": 1.0, "far": scale**2}
+    with pytest.raises(InputError, match="view 'far' has values whose second moments"):
+        fairnepv.select(data, K, calibration="none", **FAST | {"eps": ridges})
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_calibration_brings_such_views_to_a_scale_that_a_bound_is_verified_on(scale):
+    data = {"far": TEXT * scale}
+    bound = fairnepv.certify(data, K, **ASKED)
+    assert fairnepv.verify_bound(data, bound, k=K, **ASKED).holds
+
+
 @pytest.mark.parametrize("least", [1.01, -0.1])
 def test_floors_are_shares(least):
     with pytest.raises(InputError, match="floors of view 'text' must be a share of variance"):

@@ -315,6 +315,21 @@ def test_no_one_swap_improves_a_local_optimum(seed, eps):
         assert best <= outcome.state.value + 1e-8
 
 
+@pytest.mark.parametrize("seed", [4, 6, 12, 25])
+def test_more_items_than_the_rank_are_no_local_optimum_where_swaps_have_too_few_digits(seed):
+    """At such a ridge an inverse costs a swap eight digits, which improvements hid behind."""
+    rng, eps, k = np.random.default_rng(seed), 1e-4, 14
+    views = [rng.standard_normal((40, 2)) @ rng.standard_normal((2, p)) for p in (9, 6)]
+    views = [reference.unit_diagonal(Phi) for Phi in views]
+    problem = posed(views, k, (eps, eps))
+    outcome = run(ExplainedLocal(problem, np.arange(k)))
+    S = outcome.state.indices.tolist()
+    if outcome.status is Status.LOCAL_OPTIMUM:
+        swaps = ([*S[:j], i, *S[j + 1 :]] for i in range(40) if i not in S for j in range(k))
+        best = max(subset_merit(problem, np.array(T)) for T in swaps)
+        assert best <= outcome.state.value + 1e-9
+
+
 @examples(15)
 @given(st.integers(0, 10_000))
 def test_refined_sets_are_mostly_the_optimum(seed):

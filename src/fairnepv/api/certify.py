@@ -23,7 +23,7 @@ from fairnepv.concave import (
 from fairnepv.errors import InputError
 from fairnepv.loop import Context
 from fairnepv.loop.bars import telling
-from fairnepv.options import CertifyOptions, ProblemOptions, SelectOptions
+from fairnepv.options import DIVERSE, CertifyOptions, ProblemOptions, SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.signatures import checked, completed, part, takes
 from fairnepv.views import Pool
@@ -123,7 +123,9 @@ def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions
     expected -= {"center"} if options.get("center") is None else set()
     if k is None and not expected:
         return
-    plain: ProblemOptions = {**options, "calibration": "none"}
+    # Scales do not matter here, but of shares second moments are made, which ask for moderate ones.
+    diverse = options.get("objective", DIVERSE) == DIVERSE
+    plain: ProblemOptions = {**options, "calibration": "none" if diverse else "trace"}
     posed = Terms.of(pose(data, terms.k if k is None else k, **plain))
     expected |= {"k"} if k is not None else set()
     expected |= {"exclude"} if expected & {"deduplicate"} else set()

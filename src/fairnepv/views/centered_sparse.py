@@ -64,7 +64,7 @@ class CenteredSparseView(View):
         return SURE * math.sqrt(terms) * 2.0**-24 * max(1.0, longest / left)
 
     @functools.cached_property
-    def cancellation(self) -> float:  # type: ignore[override]
+    def cancellation(self) -> float:
         """An entry of the kernel is a sum of four: of those of a row as it came and of the mean."""
         left = self._norms > 0
         given = np.sqrt(self.given.raw_squared_norms()[left]) + np.linalg.norm(self.mean)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairnepv.compute import HOST, Block, Place, portable
 from fairnepv.compute.clock import check_time
+from fairnepv.errors import InputError
 
 if TYPE_CHECKING:
     from fairnepv.views.base import Floats, Indices, View
@@ -23,6 +24,7 @@ WIDEST_MOMENTS = 4096  # columns of a view whose G is held: 128 MiB
 TARGETS = 20_000  # rows of a wider view up to which all of them count
 SAMPLE = 4096  # and so many are drawn of more
 _CHUNK = 1024  # rows that G acts through at a time
+_SMALLEST, _LARGEST = 1e-260, 1e290  # kernel entries of second order, with digits to spare
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +65,22 @@ def with_moments(pool: Pool, weights: Any = None) -> Pool:
     for name in missing:
         own = None if weights is None else weights[name]
         made = _held(grams[name]) if name in grams else _through_rows(views[name], own)
+        _check_size(name, views[name], made.trace)
         views[name] = views[name]._with(moments=made)
     return replace(pool, views=tuple(views.values()))
+
+
+def _check_size(name: str, view: View, trace: float) -> None:
+    """Kernel entries of second order are the squares of squared norms."""
+    size = trace * float(view.largest_norms(1)[0])
+    if size == 0.0 and not trace > 0.0:  # nothing to explain, which is for others to say
+        return
+    if not _SMALLEST < size < _LARGEST:
+        change = "multiply" if size < 1.0 else "divide"
+        raise InputError(
+            f"view {name!r} has values whose second moments float64 cannot compute with; {change} "
+            "the view by a constant, or use calibration 'trace' or 'unit-diagonal'"
+        )
 
 
 def second_norms_left(pool: Pool) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +34,7 @@ class ExplainedLocal(LocalSearch):
             indices, swaps = self._made(chosen, best, state.value)
         value = self._score(indices) if swaps else state.value
         if value <= state.value + 0.5 * self._gain:
-            unsure = best.crowded or chosen.rounding > self._gain
+            unsure = best.crowded or chosen.doubt > self._gain
             return replace(state, passes=state.passes + 1, finished=True, unsure=unsure)
         return LocalState(indices, value, state.passes + 1, state.swaps + swaps)
 
@@ -44,6 +45,8 @@ class ExplainedLocal(LocalSearch):
         moves = moves[: max(1, int(_FEW * len(chosen.indices)))]
         if not moves:
             return chosen.indices, 0
+        if chosen.strained:
+            return self._scored(chosen.indices, moves, value)
         come = np.array([row for _, rows in moves for row in rows], dtype=np.int64)
         rows = np.union1d(chosen.indices, come)
         few, rules, swaps = self.problem.take(rows), self.problem.constraints, 0
@@ -67,3 +70,22 @@ class ExplainedLocal(LocalSearch):
                         value, swaps = reached, swaps + 1
                         break
         return rows[arena.indices], swaps
+
+    def _scored(
+        self, indices: Indices, moves: Sequence[tuple[int, tuple[int, ...]]], value: float
+    ) -> tuple[Indices, int]:
+        """The same by the function that scores: the inverses of an arena have too few digits."""
+        quotas, swaps = self.problem.constraints.quotas, 0
+        for slot, rows in moves:
+            check_time()
+            for row in rows:
+                after = indices.copy()
+                after[slot] = row
+                met = quotas is None or self.problem.constraints.is_met(after)
+                if row in indices or not met:
+                    continue
+                reached = self._score(after)
+                if reached > value + self._gain:
+                    indices, value, swaps = after, reached, swaps + 1
+                    break
+        return indices, swaps

@@ -110,6 +110,11 @@ class ExplainedSet(Chosen):
         """How far the gain of a swap may be off in float64."""
         return 16.0 * _UNIT * self.strain
 
+    @property
+    def doubt(self) -> float:
+        """The same at worst: a product with an inverse errs by the square of what strains it."""
+        return _UNIT * self.strain**2 if self.strained else self.rounding
+
     def look(self, coarse: bool) -> Look:
         return Look(self.views, self.standing, self.problem.pool.eps, coarse)
 
