@@ -71,6 +71,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/selection.py --write
 	$(BIN)/python benchmarks/ablations.py --write
 	$(BIN)/python benchmarks/usefulness.py --write
+	$(BIN)/python benchmarks/choosing_pictures.py --write
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

@@ -11,6 +11,7 @@ from typing import Any
 from griffe import Attribute, Docstring, Extension, Function, Object
 
 _OPTION = re.compile(r"^(\w+): (.+(?:\n {4}\S.*)*)", re.M)
+_PAGE = re.compile(r"(?<![`\w/])docs/([\w-]+)\.md(#[\w-]+)?")  # they lie beside the page of the API
 
 
 class OptionsAsList(Extension):
@@ -45,7 +46,7 @@ def _as_list(documented: Object) -> None:
         return
     text = _OPTION.sub(_item, documented.docstring.value)
     text = re.sub(r"^(?!- )(.+)\n(?=- )", r"\1\n\n", text, flags=re.M)  # a list needs a gap
-    documented.docstring.value = text
+    documented.docstring.value = _PAGE.sub(r"[\1](\1.html\2)", text)
 
 
 def _item(match: re.Match[str]) -> str:
