@@ -297,6 +297,14 @@ def test_torch_data_sets():
     assert len(list(groups.sampler())) == K
 
 
+@pytest.mark.parametrize("other", [IDS[:-1], [*IDS, "more"], np.array([*IDS, "more"])])
+def test_columns_of_other_rows_are_refused(other):
+    """Longer ones too, whose rows are no longer those that were chosen."""
+    message = refused(EXPECTED.apply, {"t": TEXT, "id": other})
+    assert f"data['id'] has {len(other)} rows, but the items were chosen from 60" in message
+    assert "data[1] has 59 rows" in refused(EXPECTED.apply, [TEXT, VISION[:-1]])
+
+
 def test_other_rows_are_refused():
     assert "data has 59 rows, but the items were chosen from 60" in refused(
         EXPECTED.apply, _arrow()[:-1]
