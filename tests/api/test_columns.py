@@ -406,6 +406,16 @@ HOSTILE = {
         {"ids": "id"},
         ["ids must be all integers below 2^63 or all strings"],
     ),
+    "masked group": (
+        lambda: {"t": TEXT, "v": VISION, "g": np.ma.array(JUNK, mask=np.arange(N) == 3)},
+        {"groups": "g"},
+        ["groups have no label in 1 row(s)", "row 3"],
+    ),
+    "masked weight": (
+        lambda: {"t": TEXT, "v": VISION, "w": np.ma.array(WEIGHT, mask=np.arange(N) == 3)},
+        {"quality": "w"},
+        ["finite", "row 3"],
+    ),
     "list as ids": (_arrow, {"ids": "t"}, ["column 't' must hold one value per row"]),
     "no marks": (_arrow, {"exclude": "class"}, ["exclude: column 'class' must say true or false"]),
     "column twice": (_arrow, {"views": {"text": ["t", "t"]}}, ["names column 't' twice"]),
