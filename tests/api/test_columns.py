@@ -210,6 +210,23 @@ def test_large_chunks_stay_apart(monkeypatch):
     assert found.fair_score == expected.fair_score
 
 
+@pytest.mark.parametrize("kind", ["lists", "series", "tensors", "arrow"])
+def test_several_columns_of_a_mapping_are_one_view(kind):
+    numbers = {"junk": np.array(JUNK, dtype=float), "weight": WEIGHT}
+    if kind == "series":
+        pandas = pytest.importorskip("pandas")
+        columns = {n: pandas.Series(own, index=range(9, 9 + N)) for n, own in numbers.items()}
+    elif kind == "tensors":
+        columns = {n: pytest.importorskip("torch").tensor(own) for n, own in numbers.items()}
+    else:
+        columns = {n: own.tolist() for n, own in numbers.items()}
+        columns = {n: pa.array(own) for n, own in columns.items()} if kind == "arrow" else columns
+    plain = {"calibration": "none", "certify": False}
+    found = fairnepv.select(columns, 1, views={"w": "weight", "both": list(numbers)}, **plain)
+    arrays = {"w": WEIGHT[:, None], "both": np.stack(list(numbers.values()), axis=1)}
+    assert found == fairnepv.select(arrays, 1, **plain)
+
+
 @pytest.mark.parametrize("order", [("text", "vision"), ("vision", "text")])
 def test_marked_rows_are_those_of_the_first_view(order):
     """Also where another view has ids of its own in another column, in whatever order."""
@@ -438,7 +455,7 @@ HOSTILE = {
     "objects of texts": (
         lambda: {"t": np.array(CLASS, dtype=object), "v": VISION},
         {},
-        ["view 'text' holds text"],
+        ["column 't' holds text"],
     ),
     "no table": (lambda: 3, {}, ["views= names columns of a table", "data is int"]),
     "no file": (lambda: "nowhere.parquet", {}, ["nowhere.parquet does not exist"]),
