@@ -210,6 +210,23 @@ def test_large_chunks_stay_apart(monkeypatch):
     assert found.fair_score == expected.fair_score
 
 
+@pytest.mark.parametrize("kind", ["lists", "series", "tensors", "arrow"])
+def test_several_columns_of_a_mapping_are_one_view(kind):
+    numbers = {"junk": np.array(JUNK, dtype=float), "weight": WEIGHT}
+    if kind == "series":
+        pandas = pytest.importorskip("pandas")
+        columns = {n: pandas.Series(own, index=range(9, 9 + N)) for n, own in numbers.items()}
+    elif kind == "tensors":
+        columns = {n: pytest.importorskip("torch").tensor(own) for n, own in numbers.items()}
+    else:
+        columns = {n: own.tolist() for n, own in numbers.items()}
+        columns = {n: pa.array(own) for n, own in columns.items()} if kind == "arrow" else columns
+    plain = {"calibration": "none", "certify": False}
+    found = fairnepv.select(columns, 1, views={"w": "weight", "both": list(numbers)}, **plain)
+    arrays = {"w": WEIGHT[:, None], "both": np.stack(list(numbers.values()), axis=1)}
+    assert found == fairnepv.select(arrays, 1, **plain)
+
+
 @pytest.mark.parametrize("order", [("text", "vision"), ("vision", "text")])
 def test_marked_rows_are_those_of_the_first_view(order):
     """Also where another view has ids of its own in another column, in whatever order."""
@@ -295,6 +312,14 @@ def test_torch_data_sets():
     np.testing.assert_allclose(shares, groups.counts / N, atol=0.02)
     assert list(groups.sampler(random_state=3)) == list(groups.sampler(random_state=3))
     assert len(list(groups.sampler())) == K
+
+
+@pytest.mark.parametrize("other", [IDS[:-1], [*IDS, "more"], np.array([*IDS, "more"])])
+def test_columns_of_other_rows_are_refused(other):
+    """Longer ones too, whose rows are no longer those that were chosen."""
+    message = refused(EXPECTED.apply, {"t": TEXT, "id": other})
+    assert f"data['id'] has {len(other)} rows, but the items were chosen from 60" in message
+    assert "data[1] has 59 rows" in refused(EXPECTED.apply, [TEXT, VISION[:-1]])
 
 
 def test_other_rows_are_refused():
@@ -398,6 +423,16 @@ HOSTILE = {
         {"ids": "id"},
         ["ids must be all integers below 2^63 or all strings"],
     ),
+    "masked group": (
+        lambda: {"t": TEXT, "v": VISION, "g": np.ma.array(JUNK, mask=np.arange(N) == 3)},
+        {"groups": "g"},
+        ["groups have no label in 1 row(s)", "row 3"],
+    ),
+    "masked weight": (
+        lambda: {"t": TEXT, "v": VISION, "w": np.ma.array(WEIGHT, mask=np.arange(N) == 3)},
+        {"quality": "w"},
+        ["finite", "row 3"],
+    ),
     "list as ids": (_arrow, {"ids": "t"}, ["column 't' must hold one value per row"]),
     "no marks": (_arrow, {"exclude": "class"}, ["exclude: column 'class' must say true or false"]),
     "column twice": (_arrow, {"views": {"text": ["t", "t"]}}, ["names column 't' twice"]),
@@ -420,7 +455,7 @@ HOSTILE = {
     "objects of texts": (
         lambda: {"t": np.array(CLASS, dtype=object), "v": VISION},
         {},
-        ["view 'text' holds text"],
+        ["column 't' holds text"],
     ),
     "no table": (lambda: 3, {}, ["views= names columns of a table", "data is int"]),
     "no file": (lambda: "nowhere.parquet", {}, ["nowhere.parquet does not exist"]),

@@ -75,6 +75,7 @@ def test_widened_rows_are_near_as_the_kernel_has_it():
     median = np.median(np.sqrt(squares[np.triu_indices(30, 1)]))
     np.testing.assert_allclose(usual @ usual.T, np.exp(-squares / (2 * median**2)), atol=0.04)
     assert "most rows are equal" in refused(fairnepv.widened, np.ones((9, 2)), 8)
+    assert "features must be an even number, not 65" in refused(fairnepv.widened, rows, 65)
 
 
 def test_texts_are_tf_idf():

@@ -214,6 +214,7 @@ def test_init_finds_columns_keys_and_folders(folder):
         "text_emb": lists,
         "img_emb": lists,
         "name": ["x"] * N,
+        "label": list(range(N)),
     }
     sub = folder / "photos"
     sub.mkdir()
@@ -233,6 +234,7 @@ def test_init_finds_columns_keys_and_folders(folder):
         "a": "photos/z.npz:a",
     }
     assert recipe["ids"] == "photos/t.parquet:id"
+    assert f'# "label" = "photos/t.parquet:label"  # {N} x 1' in Path("r.toml").read_text()
     run("select r.toml --effort fast")
 
 

@@ -23,7 +23,13 @@ def png(colour="red"):
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 @pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),  # as Polars writes them
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
 )
 def test_texts_of_a_table_with_gaps(tmp_path, kind, ending):
     column = (

@@ -139,6 +139,8 @@ def widened(
     """
     view = as_view("rows", rows).checked("rows")
     count, seed = check_count("features", features, 2), check_seed("random_state", random_state)
+    if count % 2:
+        raise InputError(f"features must be an even number, not {count}; add one")
     rng = np.random.default_rng(seed)
     if bandwidth is None:
         some = np.sort(rng.choice(view.n, min(view.n, 1000), replace=False))
@@ -146,7 +148,7 @@ def widened(
     else:
         width = check_positive("bandwidth", bandwidth)
     waves = rng.standard_normal((view.p, count // 2)) / width
-    found = np.empty((view.n, 2 * (count // 2)), dtype=np.float32)
+    found = np.empty((view.n, count), dtype=np.float32)
     for start in range(0, view.n, 4096):
         angles = np.asarray(view.raw_rows(slice(start, min(start + 4096, view.n))) @ waves)
         found[start : start + 4096] = np.hstack([np.cos(angles), np.sin(angles)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,34 @@ def rows_of(indices: Indices, n: int, data: Any, reordered: Sequence[str] = ()) 
                 f"rows of view {name!r} were found by their ids and stand in another order than "
                 "those of the first view; apply to data in the order of that, or look ids up"
             )
-    _check_count(data, n)
+    for what, found in _counts(data):
+        _check_count(found, n, what)
     return rows_at(data, indices)
 
 
 def subset_of(indices: Indices, n: int, dataset: Any) -> Any:
     """The same items of a data set of PyTorch."""
-    _check_count(dataset, n)
+    _check_count(count_rows(dataset), n, "data")
     return _subset(dataset, indices)
 
 
-def _check_count(data: Any, n: int) -> None:
-    found = count_rows(data)
+def _counts(data: Any) -> Iterator[tuple[str, int | None]]:
+    """How many rows data has, or each of its views or columns."""
+    if isinstance(data, Mapping) and data:
+        for name, column in data.items():
+            listed = isinstance(column, list | tuple)  # of which every item is a row
+            yield f"data[{name!r}]", len(column) if listed else count_rows(column)
+    elif _is_list_of_views(data):
+        yield from ((f"data[{q}]", count_rows(view)) for q, view in enumerate(data))
+    else:
+        yield "data", count_rows(data)
+
+
+def _check_count(found: int | None, n: int, what: str) -> None:
     if found is not None and found != n:
         raise InputError(
-            f"data has {found:,} rows, but the items were chosen from {n:,}; pass the same rows in "
-            "the same order"
+            f"{what} has {found:,} rows, but the items were chosen from {n:,}; pass the same rows "
+            "in the same order"
         )
 
 

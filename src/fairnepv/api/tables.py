@@ -210,11 +210,13 @@ class _Mapped:
         self.data = data
 
     def rows(self, name: str) -> Any:
-        """As they are, where a view takes them so; views know columns."""
-        value = self._column(name)
+        """As they are, where they have rows and columns; else as any column is read."""
+        from fairnepv.io.capsules import as_column, column_rows
+
+        value, what = self._column(name), f"column {name!r}"
         if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype != object:
             return value[:, None]
-        return value
+        return column_rows(as_column(value, what), what) if _is_flat(value) else value
 
     def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
         from fairnepv.io.capsules import as_column, column_values
@@ -227,6 +229,14 @@ class _Mapped:
 
         check_name(name, list(self.data))
         return self.data[name]
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether this is a column of Arrow or of objects, or has one value per row."""
+    if isinstance(value, list | tuple):
+        first = next((row for row in value if row is not None), None)
+        return not isinstance(first, list | tuple) and np.ndim(first) == 0
+    return is_column(value) or getattr(value, "ndim", 0) == 1
 
 
 class _FileTable:

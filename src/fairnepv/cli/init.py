@@ -51,14 +51,15 @@ def init(folder: str, report: Report) -> None:
     if not where.is_dir():
         raise InputError(f"FOLDER {folder} is no folder; name one that has the files of the views")
     found = list(_matrices(where))
-    if not found:
+    wide = [view for view in found if view.p > 1]  # one number per row is a label, or an id
+    if not wide:
         raise InputError(
             f"FOLDER {folder} has no file of rows and columns of numbers that could be a view "
             f"({', '.join(_ENDINGS)})"
         )
-    n, _ = Counter(view.n for view in found).most_common(1)[0]
-    views = _named_once([view for view in found if view.n == n])
-    others = [view for view in found if view.n != n]
+    n, _ = Counter(view.n for view in wide).most_common(1)[0]
+    views = _named_once([view for view in wide if view.n == n])
+    others = [view for view in found if view.n != n or view.p == 1]
     ids = next(_ids(where, n), None)
     report.write(output, recipe_text(views, others, ids).encode())
     report.tell()
@@ -87,7 +88,7 @@ def recipe_text(views: list[Found], others: list[Found], ids: str | None) -> str
             lines += [f"# {key} = {_example(option)}", ""]
     lines.append("[view]  # last, as all keys below belong to it")
     lines += [f"{_quoted(v.name)} = {_quoted(v.source)}  # {v.n:,} x {v.p:,}" for v in views]
-    lines += [f"# {_quoted(v.name)} = {_quoted(v.source)}  # has {v.n:,} rows" for v in others]
+    lines += [f"# {_quoted(v.name)} = {_quoted(v.source)}  # {v.n:,} x {v.p:,}" for v in others]
     return "\n".join(lines) + "\n"
 
 

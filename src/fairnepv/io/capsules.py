@@ -122,7 +122,8 @@ def as_column(value: Any, what: str) -> Any:
         if hasattr(value, "__arrow_c_stream__"):
             return pa.chunked_array(value)
         if not hasattr(value, "__arrow_c_array__"):  # objects, of which Arrow finds out the kind
-            held = np.asarray(value) if hasattr(value, "__array__") else list(value)
+            # A masked array stays one: Arrow takes what is masked for missing.
+            held = np.asanyarray(value) if hasattr(value, "__array__") else list(value)
             starts = range(0, max(1, len(held)), _AT_ONCE)
             parts = [pa.array(held[s : s + _AT_ONCE], from_pandas=True) for s in starts]
             same = all(part.type.equals(parts[0].type) for part in parts)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairnepv.errors import InputError
 from fairnepv.io.arrow_files import BINARIES, TEXTS, choose_column, open_chunks, reading_table
+from fairnepv.io.capsules import taken
 from fairnepv.io.places import local_path
 from fairnepv.io.read import read_picks
 from fairnepv.io.source import TABLE_ENDINGS, Source, choose_part, parse_source, reading
@@ -99,7 +100,7 @@ def _of_table(source: Source, rows: NDArray[np.int64], n: int) -> list[Any]:
             wanted = rows[(rows >= first) & (rows < ends[chunk])]
             whole = pa.chunked_array(chunks.arrays(int(chunk), 0))
             whole.validate(full=True)
-            values = whole.take(pa.array(wanted - first)).to_pylist()
+            values = taken(whole, wanted - first).to_pylist()
             found.update(zip(wanted.tolist(), values, strict=True))
     return [found[row] for row in rows.tolist()]
 
