@@ -234,7 +234,7 @@ class _Mapped:
 def _is_flat(value: Any) -> bool:
     """Whether this is a column of Arrow or of objects, or has one value per row."""
     if isinstance(value, list | tuple):
-        first = next((row for row in value if row is not None), None)
+        first: Any = next((row for row in value if row is not None), None)
         return not isinstance(first, list | tuple) and np.ndim(first) == 0
     return is_column(value) or getattr(value, "ndim", 0) == 1
 
