@@ -154,7 +154,7 @@ def test_greedy_is_the_twin(seed, few, monkeypatch):
 def test_a_device_makes_the_same_picks_at_once(seed, few, monkeypatch):
     """Also where some of them do not hold, and leave directions behind that are no picks."""
     torch_engine = pytest.importorskip("fairnepv.compute.device").TorchEngine("cpu")
-    monkeypatch.setattr(frontiers, "_FEW_THERE", (few,))
+    monkeypatch.setitem(frontiers.FEW_THERE, "cpu", (few,))
     views, eps = views_of(seed), [(1.0, 1.0), (0.1, 0.02)][seed % 2]
     w = np.linspace(0.5, 2.0, 18) if seed > 3 else None
     problem = posed(views, 7, eps, w)

@@ -23,7 +23,8 @@ from fairnepv.views.base import Floats
 from fairnepv.views.trail import Trail
 
 CLOSED = -1e30  # in place of the logarithm for rows that are chosen
-_ROWS, _FEW_ROWS = 4096, 96  # that are raced among on a device, and on the host
+_ROWS = {"cuda": 4096, "cpu": 512}  # that are raced among on a device of PyTorch
+_FEW_ROWS = 96  # the same on the host
 _STRETCH = 8  # picks between questions to a device
 _MOST = 128  # picks among the same rows
 
@@ -45,7 +46,8 @@ class Sprint:
         self._xp, self._utility = place.xp, determinant_of(problem)
         self._k, self._tau, self._rounding = k, problem.tau, rounding
         self._stretch = _STRETCH if place.asynchronous else 1
-        self._m = m = min(_ROWS if place.asynchronous else _FEW_ROWS, pool.n)
+        rows = _ROWS[place.device.type] if place.asynchronous else _FEW_ROWS
+        self._m = m = min(rows, pool.n)
         M, most = len(pool.views), min(_MOST, k)
         self._kernels = [self._zeros(m, m) for _ in pool.views]  # given the picks before
         self._coordinates = [self._zeros(most, m) for _ in pool.views]  # along those of the sprint

@@ -27,9 +27,9 @@ from fairnepv.views.base import Floats, Indices
 from fairnepv.views.moments import second_shares
 from fairnepv.views.pool import Pool
 
-# Rows that hear of picks before all others do, and of these the rows that picks are made among; on
-# a device.
-FEW, _FEW_THERE = (4096, 256), (8192,)
+# Rows that hear of picks before all others do, and of these the rows that picks are made among; and
+# on a device of PyTorch, of which the host itself is one.
+FEW, FEW_THERE = (4096, 256), {"cuda": (8192,), "cpu": (2048,)}
 _TAKEN = 1 << 23  # numbers that the first of these may have
 MOST, _MOST_THERE = 32, 64  # picks between two passes
 _FIRST = 4  # picks before the first pass
@@ -71,7 +71,7 @@ class ExplainedFrontier:
         self._coarse = coarse and quicker and coarse_error(problem, looks=True) <= COARSEST
         self._rough: tuple[Any, Floats] | None = None  # b of all rows alone in float32, its drift
         # By level: rows of the fields, and picks that are made before a field hears of them.
-        few = _FEW_THERE if place.asynchronous else FEW
+        few = FEW_THERE[place.device.type] if place.asynchronous else FEW
         self._sizes = field_sizes(pool.n, pool.row_width, few)
         self._batches = [_FIRST for _ in self._sizes]
         self._field = self._all_rows()
