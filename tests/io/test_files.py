@@ -38,7 +38,7 @@ from fairnepv.io.numpy_files import read_archive
 from fairnepv.io.read import read_features, read_ids, read_picks
 from fairnepv.io.rows import MappedRows, RowFile, Shards
 from fairnepv.io.source import Source
-from fairnepv.views import Pool, base
+from fairnepv.views import Pool, blocks
 from refusals import refused_rows as refused
 from row_files import (
     FORMATS,
@@ -1117,7 +1117,7 @@ def test_views_in_another_order_are_aligned_without_loading_them():
 def test_a_pool_of_files_is_never_held_as_a_whole(name, monkeypatch):
     """Not by the checks, by a pass over its blocks, or by another order of rows."""
     monkeypatch.setattr(table_rows, "KEPT_BYTES", 0)
-    monkeypatch.setattr(base, "_CHUNK_NUMBERS", 1 << 12)
+    monkeypatch.setattr(blocks, "_CHUNK_NUMBERS", 1 << 12)
     large = np.random.default_rng(0).standard_normal((2000, 128)).astype(np.float32)  # 1 MB
     monkeypatch.setattr(row_files, "GROUP", 100)
     read = fairnepv.open_rows(FORMATS[name](large))

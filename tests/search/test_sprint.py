@@ -47,10 +47,15 @@ def test_the_picks_are_those_of_the_literal_greedy(seed):
     literal = [view.astype(float) for view in views]
     expected = reference.fair_greedy(kernels(literal, eps), k, tau)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sprint, "_ROWS", int(rng.integers(1, 30)))
+        among(patch, int(rng.integers(1, 30)))
         patch.setattr(sprint, "_STRETCH", int(rng.integers(1, 9)))
         patch.setattr(sprint, "_MOST", int(rng.integers(1, 20)))
         assert picks(views, k, tau, eps) == expected
+
+
+def among(patch, rows):
+    """So many rows are raced among."""
+    patch.setattr(sprint, "_ROWS", dict.fromkeys(sprint._ROWS, rows))
 
 
 def counted(patch) -> list[int]:
@@ -84,7 +89,7 @@ def test_rules_and_floors_hold_in_a_sprint(options):
     here = fairnepv.select(data, 25, **plan)
     with pytest.MonkeyPatch.context() as patch:
         lengths = counted(patch)
-        patch.setattr(sprint, "_ROWS", 100)
+        among(patch, 100)
         there = fairnepv.select(data, 25, engine=TorchEngine(DEVICE), **plan)
     assert there.indices.tolist() == here.indices.tolist()
     assert sum(lengths) > 12, "most picks are foreseen"
@@ -104,7 +109,7 @@ def test_groups_that_fill_up_are_for_the_ordinary_way():
 def test_rows_that_are_all_alike_end_a_sprint_and_not_the_search():
     data = [np.vstack([np.tile(np.eye(6), (40, 1)), 0.5 * np.eye(6)])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sprint, "_ROWS", 10)  # of which forty are tied
+        among(patch, 10)  # of which forty are tied
         there = fairnepv.select(data, 5, engine=TorchEngine(DEVICE), certify=False, effort="fast")
     assert there.indices.tolist() == [0, 1, 2, 3, 4]
 
@@ -113,7 +118,7 @@ def test_sprints_that_lead_nowhere_become_rare():
     data = [np.tile(np.eye(40), (30, 1))]  # whatever is raced among, as many are tied beside it
     with pytest.MonkeyPatch.context() as patch:
         lengths = counted(patch)
-        patch.setattr(sprint, "_ROWS", 10)
+        among(patch, 10)
         there = fairnepv.select(data, 36, engine=TorchEngine(DEVICE), certify=False, effort="fast")
     assert there.indices.tolist() == list(range(36))
     assert set(lengths) == {0}
@@ -128,7 +133,7 @@ def test_a_bound_beside_that_is_higher_is_not_overlooked():
     views = [np.vstack([crowd, rng.standard_normal((80, 20)) / 4])]
     expected = reference.fair_greedy(kernels(views, [0.1]), 12, 0.05)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sprint, "_ROWS", 40)
+        among(patch, 40)
         assert picks(views, 12, 0.05, [0.1]) == expected
 
 

@@ -71,12 +71,13 @@ def with_moments(pool: Pool, weights: Any = None) -> Pool:
 
 
 def _check_size(name: str, view: View, trace: float) -> None:
-    """Kernel entries of second order are the squares of squared norms."""
-    size = trace * float(view.largest_norms(1)[0])
-    if size == 0.0 and not trace > 0.0:  # nothing to explain, which is for others to say
+    """Kernel entries of second order are the squares of squared norms: the trace has their usual
+    size, and with it the longest row the largest."""
+    usual, largest = trace * trace, trace * float(view.largest_norms(1)[0])
+    if not trace > 0.0:  # nothing to explain, which is for others to say
         return
-    if not _SMALLEST < size < _LARGEST:
-        change = "multiply" if size < 1.0 else "divide"
+    if not (usual > _SMALLEST and largest < _LARGEST):
+        change = "multiply" if largest < 1.0 else "divide"
         raise InputError(
             f"view {name!r} has values whose second moments float64 cannot compute with; {change} "
             "the view by a constant, or use calibration 'trace' or 'unit-diagonal'"
