@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, print_json, show
@@ -47,6 +48,7 @@ def relax(
     steps = trace_table(relaxation, {**problem.settings, **settings})
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
     drawn = draw_traces({relaxation.solver.name: steps.columns}) if picture else steps
+    log.tell("result", found=steps.about)
     report.write(trace_file, drawn)
     report.write(basis_file, relaxation.basis)
     if report.as_json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, looked_around, print_json, show, show_plan
@@ -119,6 +120,8 @@ def _show_all(
     from fairnepv.report import score_table, selection_summary, selection_table
 
     made = {size: selection_table(selection) for size, selection in chosen.items()}
+    for table in made.values():
+        log.tell("result", found=table.about)
     written = {size: report.write(tables[size], table) for size, table in made.items()}
     try:
         if report.as_json:

@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, unquote
 
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
+from fairnepv.io.touched import READ, touched
 
 _URI = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://[^/]*)(?P<path>.*)", re.I | re.S)
 _LOST_SLASH = re.compile(r"(s3|gs|gcs|abfss?|hdfs|file):/(?!/)", re.I)  # what `Path` makes of a URI
@@ -145,6 +146,7 @@ def regular_file(path: SomePath) -> SomePath:
         with _opening(path):
             mode = path.stat().st_mode
         _refuse_other_kinds(path, mode)
+    touched(READ, path)
     return path
 
 
