@@ -7,6 +7,7 @@
 #   make cover      line and branch coverage of the library
 #   make docs       all pages as a site, in site/; every link is checked
 #   make soak       many cases of every kind, under faults too (an hour); the same command goes on
+#   make audit      known holes of every package that is installed
 #   make dist       wheels and source distributions, each tried in an empty environment
 # and `make bench` writes every table of BENCHMARKS.md anew (two hours, and 20 GB of disk for a while).
 PYTHON ?= python3
@@ -20,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
 BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-fast test-slow test-all tests cover soak docs dist lint format bench clean
+.PHONY: demo test test-fast test-slow test-all tests cover soak audit docs dist lint format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
@@ -47,6 +48,11 @@ cover: $(VENV)/.installed-dev
 # Afterwards, `make soak SOAK=--write` writes the table of BENCHMARKS.md.
 soak: $(VENV)/.installed-dev
 	PYTHONPATH=tests:tests/contracts:studies/tests:benchmarks:src:studies/src OMP_NUM_THREADS=1 $(BIN)/python -m soak $(SOAK)
+
+# Known holes of what is installed; pip-audit has an environment of its own, so that it audits ours.
+audit: $(VENV)/.installed-dev
+	test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9"; }
+	release/audit $(BIN)/python $(VENV)/audit/bin/python
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
