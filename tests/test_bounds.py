@@ -15,9 +15,8 @@ ROOT = Path(__file__).parents[1]
 HOLES = {  # the first version without
     # Arrow files: memory that was freed (CVE-2026-25087); before 14.0.1 code (CVE-2023-47248).
     "pyarrow": "23.0.1",
-    # A JPEG writes beyond its memory (CVE-2026-112403, whose advisory has no version in what could be
-    # read here: 13 came out with it); before 12.3 CVE-2026-59199, 12.2 CVE-2026-40192, 11.3
-    # CVE-2025-48379.
+    # A JPEG writes beyond its memory (CVE-2026-112403; what could be read of it has no version, but
+    # 13 came out that week); before 12.3 CVE-2026-59199, 12.2 CVE-2026-40192, 11.3 CVE-2025-48379.
     "pillow": "13",
     # XML reads local files (CVE-2026-41066).
     "lxml": "6.1",
