@@ -9,6 +9,7 @@
 #   make soak       many cases of every kind, under faults too (an hour); the same command goes on
 #   make audit      known holes of every package that is installed
 #   make dist       wheels and source distributions, each tried in an empty environment
+#   make bench-gate  five minutes: has anything become slower, by a quarter of what was recorded?
 # and `make bench` writes every table of BENCHMARKS.md anew (two hours, and 20 GB of disk for a while).
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +22,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
 BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-fast test-slow test-all tests cover soak audit docs dist lint format bench clean
+.PHONY: demo test test-fast test-slow test-all tests cover soak audit docs dist lint format bench bench-gate clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
@@ -84,6 +85,9 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/ablations.py --write
 	$(BIN)/python benchmarks/usefulness.py --write
 	$(BIN)/python benchmarks/choosing_pictures.py --write
+
+bench-gate: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/gate.py
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
