@@ -95,9 +95,7 @@ def judged(
         try:
             pair = make()
         except ImportError as error:
-            bad.append(
-                f"{name} was not measured: {error}; `make bench-gate` installs what it needs"
-            )
+            bad.append(f"{name} was not measured ({error}); `make bench-gate` installs all")
             continue
         before = recorded.get(name)
         found[name] = measure(pair, REPEATS)
@@ -106,10 +104,8 @@ def judged(
         if before is None:
             bad.append(f"{name} is not recorded; add --record")
         elif is_slower(found[name], before):
-            much = found[name] / before
-            bad.append(
-                f"{name} takes {found[name]:.3g}, {much:.2f} times the {before:.3g} recorded"
-            )
+            much = f"{found[name] / before:.2f} times the {before:.3g} recorded"
+            bad.append(f"{name} takes {found[name]:.3g}, {much}")
         beside = "" if before is None else f" ({found[name] / before:.2f} of {before:.3g})"
         say(f"{name}: {found[name]:.3g}{beside}")
     return found, bad
@@ -248,16 +244,15 @@ def main() -> int:
     warnings.simplefilter("ignore")
     cases = {name: CASES[name] for name in asked.only or CASES}
     known = json.loads(RECORDED.read_text())["ratios"] if RECORDED.exists() else {}
-    recorded = (
-        {} if asked.record else {n: v for n, v in known.items() if n in cases or not asked.only}
-    )
-    found, bad = judged(cases, recorded, say=partial(print, flush=True))
+    others = {name: v for name, v in known.items() if asked.only and name not in cases}
+    compared = {} if asked.record else {n: v for n, v in known.items() if n not in others}
+    found, bad = judged(cases, compared, say=partial(print, flush=True))
     if asked.record:
         unmeasured = [name for name in cases if name not in found]
         if unmeasured:
             print(*bad, sep="\n", file=sys.stderr)
             return 1
-        RECORDED.write_text(json.dumps(record_of({**known, **found}), indent=1) + "\n")
+        RECORDED.write_text(json.dumps(record_of({**others, **found}), indent=1) + "\n")
         return 0
     print(*(f"SLOWER OR NOT COMPARED: {sentence}" for sentence in bad), sep="\n", file=sys.stderr)
     return int(bool(bad))

@@ -24,9 +24,8 @@ HOLES = {  # the first version without
     "click": "8.3.3",
     # Texts stay in a vectorizer (CVE-2024-5206).
     "scikit-learn": "1.5",
-    # torch.jit, which we do not use (CVE-2025-3000); torch.load, by which we read the weights of one
-    # pinned package (before 2.10 CVE-2026-24747,
-    # before 2.6 CVE-2025-32434).
+    # torch.jit, which we do not use (CVE-2025-3000); torch.load, by which we read the weights of a
+    # pinned package alone (before 2.10 CVE-2026-24747, before 2.6 CVE-2025-32434).
     "torch": "2.13",
     # Code by files of Ray Data, which we do not use (CVE-2026-57516, before 2.55 CVE-2026-41486);
     # before 2.52 code from a web page (CVE-2025-62593). CVE-2023-48022 is how a cluster works:

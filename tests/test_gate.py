@@ -55,9 +55,8 @@ def test_quicker_is_no_failure():
 
 def test_no_case_passes_without_a_comparison():
     assert "one is not recorded" in gated({"one": [1.0]}, {})[1][0]
-    assert (
-        "two is recorded and is no case any more" in gated({"one": [1.0]}, {"one": 1, "two": 1})[1]
-    )
+    (sentence,) = gated({"one": [1.0]}, {"one": 1.0, "two": 1.0})[1]
+    assert sentence == "two is recorded and is no case any more"
 
 
 def test_a_peer_that_is_not_installed_is_said():
@@ -66,10 +65,8 @@ def test_a_peer_that_is_not_installed_is_said():
 
     found, bad = judged({"peer": make}, {"peer": 1.0}, measuring({}), print)
     assert found == {}
-    assert bad == [
-        "peer was not measured: No module named 'pyversity'; `make bench-gate` installs "
-        "what it needs"
-    ]
+    (sentence,) = bad
+    assert sentence.startswith("peer was not measured (No module named 'pyversity')")
 
 
 def test_a_ratio_is_the_median_of_runs_each_beside_its_units():
