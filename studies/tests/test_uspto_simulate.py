@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -311,6 +312,20 @@ def test_a_chunk_that_lost_its_end_is_made_anew(tmp_path, monkeypatch):
         file.write_bytes(file.read_bytes()[:-9])
     simulate(8, 0, tmp_path / "out")
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+
+
+def test_no_bulk_file_appears_before_it_is_whole(tmp_path, monkeypatch):
+    seen = []
+    copy = shutil.copyfile
+
+    def copied(source, target):
+        copy(source, target)
+        seen.append(sorted(p.name for p in (tmp_path / "out").glob("applications-*.xml")))
+
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    simulate(4, 0, tmp_path / "out")
+    assert seen == [[]]
+    assert len(list((tmp_path / "out").glob("applications-*.xml"))) > 0
 
 
 # --- Killed ---------------------------------------------------------------------------------------

@@ -55,16 +55,17 @@ class FileVersion:
         """With an absolute path, since a worker may run in another folder."""
         return {**vars(self), "path": self.path.absolute()}
 
-    def check(self, start: int, stop: int) -> None:
-        """Refuse to read rows `start:stop` of a file that is not what it was."""
+    def check(self, start: int = 0, stop: int | None = None) -> None:
+        """Refuse to read rows `start:stop`, or all, of a file that is not what it was."""
         try:
             unchanged = self._now(self.path) == self
         except OSError:
             unchanged = False
         if not unchanged:
+            where = "" if stop is None else f" (at {row_range(start, stop)})"
             raise InputError(
-                f"{self.path} was changed or removed while it was being read (at "
-                f"{row_range(start, stop)}); run this again once it is written"
+                f"{self.path} was changed or removed while it was being read{where}; run this "
+                "again once it is written"
             )
 
 
