@@ -43,6 +43,7 @@ def certify(
         return
     with stage_bar(options["time_limit"]) as progress:
         certificate = fairnepv.certify(k=k, **problem.read(), **options, progress=progress)
+    problem.check()
     log.tell("result", found=certificate.record)
     written = report.write(output, proof_arrays(certificate.proof))
     if report.as_json:
@@ -98,6 +99,7 @@ def verify_bound(
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
             del terms[name]
     verified = fairnepv.verify_bound(certificate=proof, k=k, **terms)
+    problem.check()
     log.tell("result", found=verified_record(verified))
     sources = problem.checksums()
     if report.as_json:

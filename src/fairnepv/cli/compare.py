@@ -59,6 +59,7 @@ def compare(
         found = fairnepv.compare(k=k, **given, **options)
         deadline = None if limit is None else began + limit
         comparison = replace(found, rows=tuple(looked_around(found, deadline)))
+    problem.check()
     for row in comparison:
         log.tell("result", method=row.method, found=reports.selection_record(row))
     report.write(table_file, reports.comparison_columns(comparison))

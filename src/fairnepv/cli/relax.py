@@ -44,6 +44,7 @@ def relax(
     basis_file = report.output("out", (".npy",))
     with stage_bar(options["time_limit"]) as progress:
         relaxation = fairnepv.relax(k=k, **problem.read(), **options, progress=progress)
+    problem.check()
     settings = {name: options[name] for name in ("start", "random_state")}
     steps = trace_table(relaxation, {**problem.settings, **settings})
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"

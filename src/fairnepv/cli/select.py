@@ -72,6 +72,7 @@ def select(
         whole = _by_size(found, sizes) if sizes else {None: found}
         seen = looked_around(whole.values(), _deadline(began, found, options))
         chosen = dict(zip(whole, seen, strict=True))
+    problem.check()
     _show_all(chosen, tables, others, report)
     if not any(selection.status is Status.INTERRUPTED for selection in chosen.values()):
         write_report(pages, next(iter(chosen.values())), page, problem, report)

@@ -42,12 +42,13 @@ class FileVersion:
     @classmethod
     def of(cls, path: AnyPath) -> FileVersion:
         try:
-            return cls._now(regular_file(path))
+            return cls.seen(regular_file(path))
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
 
     @classmethod
-    def _now(cls, path: AnyPath) -> FileVersion:
+    def seen(cls, path: AnyPath) -> FileVersion:
+        """What the system says of it, with its own errors."""
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
@@ -58,7 +59,7 @@ class FileVersion:
     def check(self, start: int = 0, stop: int | None = None) -> None:
         """Refuse to read rows `start:stop`, or all, of a file that is not what it was."""
         try:
-            unchanged = self._now(self.path) == self
+            unchanged = self.seen(self.path) == self
         except OSError:
             unchanged = False
         if not unchanged:
