@@ -89,7 +89,10 @@ class Story:
         self._file.close()
 
     def _touched(self, how: str, path: Any) -> None:
-        """The first time that a file is read, and every state in which one was written."""
+        """The first time that a file is read, and every state in which one was written; what the
+        run wrote itself is no input."""
+        if how == READ and (WRITTEN, str(path)) in self._files:
+            return
         with self._lock, contextlib.suppress(OSError):
             found = path.stat()
             modified = 0 if how == READ else found.st_mtime_ns

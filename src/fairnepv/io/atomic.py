@@ -76,6 +76,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
     _remove_abandoned(path)
 
 
+def put_in_place(whole: Path, path: Path) -> None:
+    """A file or a new folder that is whole already takes its place."""
+    os.replace(whole, path)
+    touched(WRITTEN, path)
+
+
 def _put_folder(part: Path, path: Path) -> None:
     os.chmod(part, _allowed(0o777))  # mkdtemp makes private folders
     old = part.with_name(part.name + _OLD)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
+from fairnepv.io.atomic import put_in_place
 from fairnepv.io.places import sha256_of
 from fairnepv_studies.files import appearing, local, write_whole
 from fairnepv_studies.progress import StageProgress
@@ -253,7 +253,7 @@ def _assemble(
         with appearing(out / _name(number, "xml")) as part:
             shutil.copyfile(work / _name(number, "xml"), part)
     for name in (LATER, IMAGES, TRUTH, LABEL):
-        os.replace(work / name, out / name)
+        put_in_place(work / name, out / name)
     shutil.rmtree(work)
     return rows
 
