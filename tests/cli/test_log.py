@@ -157,6 +157,11 @@ def test_an_error_that_nobody_has_foreseen_has_no_code(command, monkeypatch):
     assert log.path_of_log() is None
 
 
+def test_help_ends_well(command):
+    assert command("select --log-file run.log --help").code == 0
+    assert story()[-1]["code"] == 0
+
+
 def test_a_run_out_of_time_says_so(command):
     assert command(f"{SELECT} --effort thorough --time-limit 0.2").code == 0
     assert story()[-1]["status"] in ("TIME_LIMIT", "LOCAL_OPTIMUM", "OPTIMAL")

@@ -185,6 +185,8 @@ def ending_of(error: BaseException) -> tuple[int, str] | None:
         return 2, f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}"
     if isinstance(error, MemoryError):
         return 2, "there is not enough memory for this; try fewer rows, or float32 views"
+    if isinstance(error, click.exceptions.Exit):  # of --help
+        return error.exit_code, ""
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         return error.code, ""
     return None
