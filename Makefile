@@ -6,7 +6,10 @@
 #   make test-all   lint, types, imports and every test (twenty minutes)
 #   make cover      line and branch coverage of the library
 #   make docs       all pages as a site, in site/; every link is checked
+#   make soak       many cases of every kind, under faults too (an hour); the same command goes on
+#   make audit      known holes of every package that is installed
 #   make dist       wheels and source distributions, each tried in an empty environment
+#   make bench-gate  five minutes: has anything become slower, by a quarter of what was recorded?
 # and `make bench` writes every table of BENCHMARKS.md anew (two hours, and 20 GB of disk for a while).
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +22,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
 BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-fast test-slow test-all tests cover docs dist lint format bench clean
+.PHONY: demo test test-fast test-slow test-all tests cover soak audit docs dist lint format bench bench-gate clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
@@ -41,6 +44,16 @@ tests: $(VENV)/.installed-dev
 
 cover: $(VENV)/.installed-dev
 	$(PYTEST) -m "not slow" --cov --cov-report=term-missing:skip-covered
+
+# Cases that passed are kept in soak.jsonl, and are not run again before the sources change.
+# Afterwards, `make soak SOAK=--write` writes the table of BENCHMARKS.md.
+soak: $(VENV)/.installed-dev
+	PYTHONPATH=tests:tests/contracts:studies/tests:benchmarks:src:studies/src OMP_NUM_THREADS=1 $(BIN)/python -m soak $(SOAK)
+
+# Known holes of what is installed; pip-audit has an environment of its own, so that it audits ours.
+audit: $(VENV)/.installed-dev
+	test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9"; }
+	release/audit $(BIN)/python $(VENV)/audit/bin/python
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -72,6 +85,9 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/ablations.py --write
 	$(BIN)/python benchmarks/usefulness.py --write
 	$(BIN)/python benchmarks/choosing_pictures.py --write
+
+bench-gate: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/gate.py
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

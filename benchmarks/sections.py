@@ -33,15 +33,16 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def provenance(*packages: str) -> str:
-    """The command as it was given, the machine, the versions and the day."""
+def provenance(*packages: str, command: str | None = None, day: datetime.date | None = None) -> str:
+    """The command, as it was given or as it is called, the machine, the versions and the day."""
     names = ("numpy", "scipy", "fairnepv", *packages)
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     blas = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    arguments = shlex.join(a for a in sys.argv[1:] if a != "--write")
+    arguments = [a for a in sys.argv[1:] if a != "--write"]
+    given = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
     return (
-        f"`python benchmarks/{Path(sys.argv[0]).name}{' ' + arguments if arguments else ''}`, "
-        f"{datetime.date.today()}. {os.cpu_count()} shared cores ({platform.machine()}, "
+        f"`{command or given}`, {day or datetime.date.today()}. "
+        f"{os.cpu_count()} shared cores ({platform.machine()}, "
         f"{platform.system()}), Python {platform.python_version()}, {versions}; BLAS threads: "
         f"{max(blas, default=1)}."
     )

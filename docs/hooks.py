@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = "repository/"  # the part of the site that is not in docs/
-PAGES = ("BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md")  # of the navigation
+PAGES = ("BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # of the navigation
 
 _LINK = re.compile(r"(!?\[[^\]]*\])\((?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)

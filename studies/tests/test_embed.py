@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from test_corpora import Pixels
 from test_encoders import minilm_installed
 from test_encoding import Counting, expected
 
+from fairnepv.errors import InputError
 from fairnepv_studies import embedding, encoders, encoding
 from fairnepv_studies.feature_files import checksum_of
+from fairnepv_studies.stores import open_pictures
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +87,37 @@ def test_zip_and_column_give_the_same_rows(command):
     for name in "bc":
         assert Path(f"{name}.npy").read_bytes() == Path("a.npy").read_bytes()
         assert Path(f"{name}.ids.txt").read_bytes() == Path("a.ids.txt").read_bytes()
+
+
+@pytest.mark.parametrize("source", ["images.zip", "images.tar", "t.parquet"])
+def test_pictures_in_a_file_that_is_written_to_meanwhile_are_refused(source):
+    pictures = write_images()
+    with zipfile.ZipFile("images.zip", "w") as archive, tarfile.open("images.tar", "w") as other:
+        for file in Path("images").rglob("*.png"):
+            archive.write(file, file.relative_to("images"))
+            other.add(file, file.relative_to("images"))
+    pq.write_table(pa.table({"logo": pictures}), "t.parquet")
+
+    def read(after):
+        with open_pictures(source) as found:
+            assert isinstance(found.fetch(0), bytes)
+            os.utime(source, ns=(after, after))
+
+    read(Path(source).stat().st_mtime_ns)
+    with pytest.raises(InputError, match="was changed"):
+        read(1)
+
+
+def test_a_column_is_not_read_once_its_file_was_cut(tmp_path):
+    pq.write_table(pa.table({"logo": [png(n) for n in range(3)]}), "t.parquet", row_group_size=1)
+
+    def read():
+        with open_pictures("t.parquet") as found:
+            os.truncate("t.parquet", 10)  # of which a map kills the process that looks
+            found.fetch(2)
+
+    with pytest.raises(InputError, match=r"t\.parquet was changed or removed"):
+        read()
 
 
 def test_a_column_without_ids_is_numbered(command):

@@ -2,7 +2,9 @@
 
 import hashlib
 import io
+import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -311,6 +313,34 @@ def test_a_chunk_that_lost_its_end_is_made_anew(tmp_path, monkeypatch):
         file.write_bytes(file.read_bytes()[:-9])
     simulate(8, 0, tmp_path / "out")
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+
+
+def test_no_bulk_file_appears_before_it_is_whole(tmp_path, monkeypatch):
+    seen = []
+    copy = shutil.copyfile
+
+    def copied(source, target):
+        copy(source, target)
+        seen.append(sorted(p.name for p in (tmp_path / "out").glob("applications-*.xml")))
+
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    simulate(4, 0, tmp_path / "out")
+    assert seen == [[]]
+    assert len(list((tmp_path / "out").glob("applications-*.xml"))) > 0
+
+
+def test_the_log_tells_of_the_files_that_are_left(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("uspto simulate --n 4 --out raw --log-file run.log").code == 0
+    line = "uspto ingest raw/applications-00000.xml --images raw/images.zip --out corpus"
+    assert command(f"{line} --log-file run.log").code == 0
+    lines = [json.loads(line) for line in Path("run.log").read_text().splitlines()]
+    told = {event: [x for x in lines if x["event"] == event] for event in ("output", "rows", "end")}
+    written = {Path(line["path"]) for line in told["output"]}
+    assert {file.relative_to(tmp_path) for file in (tmp_path / "raw").iterdir()} <= written
+    assert {Path("corpus") / name for name in ("items.parquet", "corpus.json")} <= written
+    assert {line["what"] for line in told["rows"]} >= {"drawing", "assembling", "reading XML"}
+    assert [line["code"] for line in told["end"]] == [0, 0]
 
 
 # --- Killed ---------------------------------------------------------------------------------------

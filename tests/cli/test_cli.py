@@ -2349,3 +2349,35 @@ def test_the_package_runs_as_a_program():
     bad = subprocess.run([*module, "nope"], capture_output=True, text=True, check=False)
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "fairnepv: No such command 'nope'.\n"
+
+
+# --- Files that change ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "verb"),
+    [
+        (f"select {POSED} --out picks.csv", "select"),
+        (f"compare {POSED} --method greedy --out table.csv", "compare"),
+        (f"certify {POSED} --out bound.npz", "certify"),
+        (f"relax {POSED} --out V.npy", "relax"),
+        (f"local-features {VIEWS} --out near.npy", "local_features"),
+    ],
+)
+@pytest.mark.parametrize("name", ["text.npy", "pool.npz"])
+def test_nothing_is_written_of_views_that_were_written_to_in_the_end(
+    line, verb, name, run, folder, monkeypatch
+):
+    whole = getattr(fairnepv, verb)
+
+    def called(*arguments, **options):
+        result = whole(*arguments, **options)
+        os.utime(name, ns=(1, 1))  # behind the last pass over it
+        return result
+
+    monkeypatch.setattr(fairnepv, verb, called)
+    before = contents(folder)
+    code, out, err = run(line)
+    assert (code, out) == (2, "")
+    assert f"{name} was changed or removed while it was being read; run this again" in err
+    assert contents(folder) == before

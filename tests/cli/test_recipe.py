@@ -174,7 +174,7 @@ def test_what_is_no_recipe_is_refused(folder, recipe, words):
 
 
 def test_files_that_are_none_are_refused(folder):
-    assert "no.toml cannot be read" in refused("select no.toml")
+    assert "no.toml does not exist; check the path" in refused("select no.toml")
     assert "must end in .toml" in refused("select text.npy -k 3")
     Path("r.toml").write_bytes(b"\xff\xfe")
     assert "cannot be read" in refused("select r.toml")

@@ -1,4 +1,4 @@
-"""The full run: `make soak`, or with tests/ and src/ on PYTHONPATH `python -m soak`."""
+"""The full run: `make soak`, or with tests, src and benchmarks on PYTHONPATH `python -m soak`."""
 
 import argparse
 import json
@@ -21,9 +21,12 @@ def main() -> int:
     add(
         "--journal", type=Path, default=Path("soak.jsonl"), help="how the cases ended (%(default)s)"
     )
+    add("--write", action="store_true", help="run nothing; what the journal has, to BENCHMARKS.md")
     given = parser.parse_args()
     os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="fairnepv-soak-state-"))
     names = given.group or list(GROUPS)
+    if given.write:
+        return write_table(given.journal)
     if given.case is not None:
         group = group_of(names[0])
         outcome = carry_out(group, given.case, "")
@@ -32,13 +35,28 @@ def main() -> int:
     records = []
     for name in names:
         options = {
-            "source": digest({*GROUPS.values()} - {GROUPS[name]}),
+            "source": source_of(name),
             "count": given.count,
             "seconds": given.seconds,
         }
         records.append(run(group_of(name), Journal(given.journal), say=say_on_stderr, **options))
         print(json.dumps(records[-1]), flush=True)
     return int(any(record["failures"] for record in records))
+
+
+def source_of(name: str) -> str:
+    return digest({*GROUPS.values()} - {GROUPS[name]})
+
+
+def write_table(journal: Path) -> int:
+    from soak import table
+
+    if not journal.is_file():
+        say_on_stderr(f"{journal} does not exist; run `make soak` first, or name another --journal")
+        return 2
+    sources = {name: source_of(name) for name in GROUPS}
+    table.write(journal, {name: group_of(name) for name in GROUPS}, sources)
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
+import sections
 from fairnepv import InputError
-from soak import groups, runner
+from soak import groups, runner, table
 from soak.groups import GROUPS, group_of
 from soak.runner import Group, Journal, carry_out, digest, how_to_repeat, run
 
@@ -106,6 +108,43 @@ def test_a_group_is_of_its_sources():
     one, other = digest({"numerics"}), digest({"cross_product"})
     assert one != other
     assert one == digest({"numerics"})
+
+
+def test_the_table_tells_the_last_outcome_of_every_case(journal, tmp_path, monkeypatch):
+    run(ODD, journal, source="old")
+    run(ODD, journal, source="new", count=4)
+    run(Group("odd", lambda number, folder: None, 2, [0]), journal, source="new")
+    journal.path.write_text(journal.path.read_text() + '{"group": "odd", "ca')
+    told = table.told_of(journal.path)
+    groups_ = {"odd": replace(ODD, known={3: "why"}), "apart": ODD}
+    text = table.table(told, groups_, {"odd": "new", "apart": "new"})
+    (row,) = [line for line in text.splitlines() if line.startswith("| odd |")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:5] == ["odd", "4 of 6", "3", "0", "1"]  # case 1 passed when it was repeated
+    assert "| apart | 0 of 6 | 0 | 0 | 0 |" in text
+    assert "earlier sources" not in text
+    changed = table.table(told, groups_, {"odd": "newer", "apart": "newer"})
+    assert "commit: odd." in changed
+
+
+def test_the_table_goes_between_its_marks(journal, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "BENCHMARKS.md"
+    page.write_text("above\n<!-- soak -->\nold\n<!-- /soak -->\nbelow\n")
+    monkeypatch.setattr(sections, "_FILE", page)
+    run(ODD, journal, source="a")
+    table.write(journal.path, {"odd": ODD}, {"odd": "a"})
+    written = page.read_text()
+    assert written.startswith("above\n<!-- soak -->\n`make soak`, ")
+    assert written.endswith("|\n<!-- /soak -->\nbelow\n")
+    assert "| odd | 6 of 6 | 3 | 3 | 0 |" in written
+
+
+def test_a_journal_that_is_not_there_has_no_table(tmp_path, monkeypatch, capsys):
+    from soak.__main__ import main
+
+    monkeypatch.setattr("sys.argv", ["soak", "--write", "--journal", str(tmp_path / "none")])
+    assert main() == 2
+    assert "run `make soak` first" in capsys.readouterr().err
 
 
 @pytest.mark.slow

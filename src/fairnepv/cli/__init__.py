@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from fairnepv import __version__
+from fairnepv.cli import log
 from fairnepv.cli.certify import certify, verify_bound
 from fairnepv.cli.compare import compare
 from fairnepv.cli.convert import convert
@@ -80,11 +81,26 @@ class Commands(click.Group):
             )
         return None
 
-    def make_context(self, *arguments: Any, **others: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], *others: Any, **more: Any
+    ) -> click.Context:
+        typed = [*args]
         with _readers_may_leave():  # --help and --version are printed here
-            return super().make_context(*arguments, **others)
+            context = super().make_context(info_name, args, *others, **more)
+        context.meta[log.ARGUMENTS] = typed
+        return context
 
     def invoke(self, context: click.Context) -> Any:
+        try:
+            result = self._invoke(context)
+        except BaseException as error:
+            code, message = ending_of(error) or (None, f"{type(error).__name__}: {error}")
+            log.tell_end(code, message)
+            raise
+        log.tell_end(0)
+        return result
+
+    def _invoke(self, context: click.Context) -> Any:
         try:
             with _readers_may_leave():
                 result = super().invoke(context)
@@ -146,22 +162,34 @@ def main() -> None:
     _open_streams()
     try:
         commands(standalone_mode=False)
-    except Interrupted as error:
-        _leave(130, str(error))
-    except NumericalError as error:
-        _leave(1, str(error))
-    except FairnepvError as error:
-        _leave(2, str(error))
-    except click.ClickException as error:
-        _leave(2, error.format_message())
-    except click.Abort:
-        _leave(130, "interrupted")
-    except OSError as error:
+    except Exception as error:
+        ending = ending_of(error)
+        if ending is None:
+            raise
+        _leave(*ending)
+
+
+def ending_of(error: BaseException) -> tuple[int, str] | None:
+    """The exit code and the sentence of an error; None of one that nobody has foreseen."""
+    if isinstance(error, Interrupted):
+        return 130, str(error)
+    if isinstance(error, FairnepvError):
+        return (1 if isinstance(error, NumericalError) else 2), str(error)
+    if isinstance(error, click.ClickException):
+        return 2, error.format_message()
+    if isinstance(error, click.Abort):
+        return 130, "interrupted"
+    if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "make room on the disk" if full else "check the path and its rights"
-        _leave(2, f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}")
-    except MemoryError:
-        _leave(2, "there is not enough memory for this; try fewer rows, or float32 views")
+        return 2, f"{error.filename or 'a file'}: {error.strerror or error}; {remedy}"
+    if isinstance(error, MemoryError):
+        return 2, "there is not enough memory for this; try fewer rows, or float32 views"
+    if isinstance(error, click.exceptions.Exit):  # of --help
+        return error.exit_code, ""
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        return error.code, ""
+    return None
 
 
 def _leave(code: int, message: str) -> None:
@@ -173,6 +201,7 @@ def _leave(code: int, message: str) -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    log.tell("warning", kind=category.__name__, text=str(message))
     _say(f"fairnepv: {category.__name__}: {message}")
 
 

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles, reading
 from fairnepv.cli.outputs import Report, print_json, show, show_plan
@@ -42,6 +43,8 @@ def certify(
         return
     with stage_bar(options["time_limit"]) as progress:
         certificate = fairnepv.certify(k=k, **problem.read(), **options, progress=progress)
+    problem.check()
+    log.tell("result", found=certificate.record)
     written = report.write(output, proof_arrays(certificate.proof))
     if report.as_json:
         print_json({**certificate.record, "settings": problem.settings})
@@ -96,6 +99,8 @@ def verify_bound(
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
             del terms[name]
     verified = fairnepv.verify_bound(certificate=proof, k=k, **terms)
+    problem.check()
+    log.tell("result", found=verified_record(verified))
     sources = problem.checksums()
     if report.as_json:
         print_json({**verified_record(verified), "views": sources})

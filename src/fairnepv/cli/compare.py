@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, looked_around, print_json, show
@@ -58,6 +59,9 @@ def compare(
         found = fairnepv.compare(k=k, **given, **options)
         deadline = None if limit is None else began + limit
         comparison = replace(found, rows=tuple(looked_around(found, deadline)))
+    problem.check()
+    for row in comparison:
+        log.tell("result", method=row.method, found=reports.selection_record(row))
     report.write(table_file, reports.comparison_columns(comparison))
     if plot_file is not None:
         report.write(plot_file, reports.draw_comparison(comparison))

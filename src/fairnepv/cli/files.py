@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from fairnepv.cli import words
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
+from fairnepv.io.touched import READ, listening
 from fairnepv.options import default
 
 if TYPE_CHECKING:
+    from fairnepv.io.rows import FileVersion
     from fairnepv.io.source import Source
 
 
@@ -31,6 +33,7 @@ class ProblemFiles:
     workers: int | None = None  # that it starts
     device: str | None = None  # of these
     _sources: dict[str, Source] = field(default_factory=dict, init=False, repr=False)
+    _versions: dict[Path, FileVersion] = field(default_factory=dict, init=False, repr=False)
 
     def source(self, text: str) -> Source:
         """Where a text points to, taken apart once: that may take round trips, and a source keeps
@@ -88,7 +91,8 @@ class ProblemFiles:
         read_view = read_features
         if "missing" in self.knobs:
             from fairnepv.io.taken import read_with_gaps as read_view
-        data = self._read_each(read_view, "--view", self.views)
+        with listening(self._remember):
+            data = self._read_each(read_view, "--view", self.views)
         ids = self._read_each(read_ids, "--ids", self.ids) or self._own_ids()
         quality = self._read_each(read_numbers, "--quality", self.quality)
         item = "id" if ids else "row"
@@ -108,6 +112,21 @@ class ProblemFiles:
             **self.knobs,
             **({"engine": named} if named else {}),
         }
+
+    def _remember(self, how: str, path: Any) -> None:
+        from fairnepv.io.rows import FileVersion
+
+        if how == READ and isinstance(path, Path) and path not in self._versions:
+            with contextlib.suppress(
+                OSError
+            ):  # what cannot be asked about is refused by its reader
+                self._versions[path] = FileVersion.seen(path)
+
+    def check(self) -> None:
+        """Refuse what was computed if the file of a view is not what it was when it was opened;
+        those on other machines are asked when they are read."""
+        for version in self._versions.values():
+            version.check()
 
     def _read_each(
         self, read: Callable[[Source], Any], option: str, files: Mapping[str, str]

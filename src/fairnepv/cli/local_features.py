@@ -36,6 +36,7 @@ def local_features(problem: ProblemFiles, report: Report) -> None:
     given = problem.read()
     rows = {name: given[name] for name in ("data", "ids", "engine") if name in given}
     features = fairnepv.local_features(**rows)
+    problem.check()
     written = {name: str(report.write(outputs[name], F)) for name, F in features.items()}
     report.finish(fairnepv.Status.COMPLETE)
     if report.as_json:

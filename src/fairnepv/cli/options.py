@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fairnepv.cli import log
 from fairnepv.cli.files import problem_of
 from fairnepv.cli.outputs import Report
 from fairnepv.cli.words import SHARDS_OF_THE_POOL, Shards
@@ -129,6 +130,15 @@ posing_with_rules = functools.partial(_posing, _POSING | _RULES)
 debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
 )
+# Eager, so that the log has begun before any other option is looked at.
+log_option = click.option(
+    "--log-file",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=log.begin,
+    help="Append the story of this run: a JSON object per line.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
 
@@ -137,7 +147,7 @@ def reporting(
     *, strict: bool = False, force: bool = False, **files: str
 ) -> Callable[[Command], Command]:
     """Files that a command may write, with their help, --force, --json and perhaps --strict, handed
-    on as one `Report`; and --debug. With `force` it writes where another option says."""
+    on as one `Report`; --log-file and --debug. With `force` it writes where another option says."""
     outputs = [click.option(f"--{name}", metavar="FILE", help=files[name]) for name in files]
     outputs += [force_option] if files or force else []
     outputs.append(json_option)
@@ -152,7 +162,7 @@ def reporting(
             marks = {name: given.pop(name, False) for name in ("force", "as_json", "strict")}
             command(report=Report(wanted, **marks), **given)
 
-        return together(*outputs, debug_option)(wrapped)  # type: ignore[no-any-return]
+        return together(*outputs, log_option, debug_option)(wrapped)  # type: ignore[no-any-return]
 
     return decorate
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairnepv.cli import log
 from fairnepv.cli.sayings import in_our_words, is_of_ours
 from fairnepv.display import shown
 from fairnepv.errors import FairnepvError, InputError, NumericalError, Status
@@ -51,6 +52,9 @@ class Report:
         for read in self.inputs:
             if _is_same(read, path) or (read.exists() and path.exists() and read.samefile(path)):
                 raise InputError(f"{option}: {read} is also read; write to another file")
+        story = log.path_of_log()
+        if story is not None and _is_same(story, path):
+            raise InputError(f"{option}: {path} is the log file; give each its own file")
         if any(_is_same(other, path) for other in self.claimed):
             raise InputError(f"{option}: {path} is named twice; give each output its own file")
         self.claimed.append(path)
@@ -89,6 +93,7 @@ class Report:
         """Exit 130 after an interruption, 1 under --strict unless all went well, and with the first
         reason why a file was not written, if there is one; `written` is a file that says itself how
         the run ended."""
+        log.tell_status(status)
         self.tell()
         if self.failures:
             raise self.failures[0]
@@ -153,7 +158,9 @@ def show(*parts: Any) -> None:
             show(*part)
         elif isinstance(part, str):
             told = part.startswith(_OF_THE_LIBRARY) and is_of_ours()
-            click.echo(shown(in_our_words(part) if told else part))
+            said = in_our_words(part) if told else part
+            log.tell("said", text=said)
+            click.echo(shown(said))
         else:
             console.print(part)
 

@@ -17,6 +17,7 @@ import click
 from fairnepv.cli.words import SHARDS_OF_THE_POOL, Shards, Sizes
 from fairnepv.display import shown
 from fairnepv.errors import InputError
+from fairnepv.io.places import open_regular
 
 _LARGEST = 1 << 20  # bytes of a recipe
 _NOT_IN_RECIPES = {"help", "debug", "recipe"}
@@ -75,7 +76,7 @@ def _document(path: str) -> dict[str, Any]:
     if not path.endswith(".toml"):
         raise InputError(f"{path} is no recipe: its name must end in .toml")
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise InputError(f"{path} has more than 1 MiB, which no recipe has")

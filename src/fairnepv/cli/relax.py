@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, print_json, show
@@ -43,10 +44,12 @@ def relax(
     basis_file = report.output("out", (".npy",))
     with stage_bar(options["time_limit"]) as progress:
         relaxation = fairnepv.relax(k=k, **problem.read(), **options, progress=progress)
+    problem.check()
     settings = {name: options[name] for name in ("start", "random_state")}
     steps = trace_table(relaxation, {**problem.settings, **settings})
     picture = trace_file is not None and trace_file.path.suffix.lower() == ".png"
     drawn = draw_traces({relaxation.solver.name: steps.columns}) if picture else steps
+    log.tell("result", found=steps.about)
     report.write(trace_file, drawn)
     report.write(basis_file, relaxation.basis)
     if report.as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles, reading
 from fairnepv.cli.outputs import Report, print_json, show
@@ -52,6 +53,8 @@ def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> Non
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", RankWarning)
         result = fairnepv.score(indices=chosen, by_id=by_id, **posed)
+    problem.check()
+    log.tell("result", k=len(chosen), found=score_record(result))
     if report.as_json:
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fairnepv
+from fairnepv.cli import log
 from fairnepv.cli import options as cli
 from fairnepv.cli.files import ProblemFiles
 from fairnepv.cli.outputs import Report, looked_around, print_json, show, show_plan
@@ -71,6 +72,7 @@ def select(
         whole = _by_size(found, sizes) if sizes else {None: found}
         seen = looked_around(whole.values(), _deadline(began, found, options))
         chosen = dict(zip(whole, seen, strict=True))
+    problem.check()
     _show_all(chosen, tables, others, report)
     if not any(selection.status is Status.INTERRUPTED for selection in chosen.values()):
         write_report(pages, next(iter(chosen.values())), page, problem, report)
@@ -119,6 +121,8 @@ def _show_all(
     from fairnepv.report import score_table, selection_summary, selection_table
 
     made = {size: selection_table(selection) for size, selection in chosen.items()}
+    for table in made.values():
+        log.tell("result", found=table.about)
     written = {size: report.write(tables[size], table) for size, table in made.items()}
     try:
         if report.as_json:

@@ -7,7 +7,7 @@ began, and ragged lists reshape without a word when their total happens to fit.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,18 +83,29 @@ def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
 
 def counted_chunks(column: Column) -> Iterator[Any]:
     """The arrays of a column, refused before anybody repeats what their values share."""
-    stored, expanded = file_version(column.source).size, 0
+    version, expanded = file_version(column.source), 0
+    stored = version.size
     chunks = open_chunks(column, whole=True)
     for s in range(len(chunks.lengths)):
         for array in chunks.arrays(s, 0):
             expanded += decoded_bytes(array)
             refuse_expansion(str(column), stored, expanded, REPEATED)
             yield array
+    if not column.source.is_remote:  # where nobody writes in place, and a question takes a while
+        version.check()
 
 
-def reading_table(source: Source, where: str = "") -> AbstractContextManager[None]:
-    kind = "Parquet" if source.ending == ".parquet" else "Arrow IPC"
-    return reading(source.path, kind, where)
+@contextmanager
+def reading_table(source: Source, where: str = "") -> Iterator[None]:
+    """Whatever Arrow makes of broken bytes becomes one sentence, and so does a file that was
+    written to meanwhile, which may look broken."""
+    version = None if source.is_remote else file_version(source)
+    try:
+        with reading(source.path, "Parquet" if source.ending == ".parquet" else "Arrow IPC", where):
+            yield
+    finally:
+        if version is not None:
+            version.check()
 
 
 # --- Parquet --------------------------------------------------------------------------------------

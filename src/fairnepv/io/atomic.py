@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fairnepv.errors import FairnepvError, InputError
 from fairnepv.io.locks import holding, is_held
+from fairnepv.io.touched import WRITTEN, touched
 
 _PREFIX = 40  # letters of a name before that of the one beside it: names have 255 bytes
 _PART, _OLD = ".part", ".old"
@@ -56,6 +57,7 @@ def whole_file(
             overtaken = isinstance(error, FileNotFoundError) and error.filename == str(part)
             if not (same_name and overtaken and path.exists()):  # by a run that wrote the same
                 raise
+    touched(WRITTEN, path)
     if not same_name:
         _remove_abandoned(path)
 
@@ -70,7 +72,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
             _put_folder(part, path)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+    touched(WRITTEN, path)
     _remove_abandoned(path)
+
+
+def put_in_place(whole: Path, path: Path) -> None:
+    """A file or a new folder that is whole already takes its place."""
+    os.replace(whole, path)
+    touched(WRITTEN, path)
 
 
 def _put_folder(part: Path, path: Path) -> None:

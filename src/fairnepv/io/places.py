@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, unquote
 
 from fairnepv.display import shown_uri
 from fairnepv.errors import InputError
+from fairnepv.io.touched import READ, touched
 
 _URI = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://[^/]*)(?P<path>.*)", re.I | re.S)
 _LOST_SLASH = re.compile(r"(s3|gs|gcs|abfss?|hdfs|file):/(?!/)", re.I)  # what `Path` makes of a URI
@@ -145,6 +146,7 @@ def regular_file(path: SomePath) -> SomePath:
         with _opening(path):
             mode = path.stat().st_mode
         _refuse_other_kinds(path, mode)
+    touched(READ, path)
     return path
 
 
@@ -155,13 +157,37 @@ def open_regular(path: AnyPath) -> io.BufferedReader:
     if not isinstance(path, Path):
         return io.BufferedReader(path.opened(), _BUFFER)
     with _opening(path):
-        local = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
+        local = io.FileIO(path, opener=_open_at_once)
     try:
         _refuse_other_kinds(path, os.fstat(local.fileno()).st_mode)
     except InputError:
         local.close()
         raise
-    return local
+    return _WholeFile(local, path)
+
+
+class _WholeFile(io.BufferedReader):
+    """A local file that is asked when it is closed whether it was written to meanwhile. One that
+    another has taken the place of stays what it was, and is as whole as that."""
+
+    def __init__(self, raw: io.FileIO, path: Path) -> None:
+        super().__init__(raw)
+        self._path, self._opened_as = path, self._state()
+
+    def _state(self) -> tuple[int, int]:
+        found = os.fstat(self.fileno())
+        return found.st_size, found.st_mtime_ns
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        changed = self._state() != self._opened_as
+        super().close()
+        if changed:
+            raise InputError(
+                f"{self._path} was changed while it was being read; run this again once it is "
+                "written"
+            )
 
 
 def open_text(path: AnyPath, newline: str | None = None) -> IO[str]:

@@ -42,12 +42,13 @@ class FileVersion:
     @classmethod
     def of(cls, path: AnyPath) -> FileVersion:
         try:
-            return cls._now(regular_file(path))
+            return cls.seen(regular_file(path))
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror})") from error
 
     @classmethod
-    def _now(cls, path: AnyPath) -> FileVersion:
+    def seen(cls, path: AnyPath) -> FileVersion:
+        """What the system says of it, with its own errors."""
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
@@ -55,16 +56,17 @@ class FileVersion:
         """With an absolute path, since a worker may run in another folder."""
         return {**vars(self), "path": self.path.absolute()}
 
-    def check(self, start: int, stop: int) -> None:
-        """Refuse to read rows `start:stop` of a file that is not what it was."""
+    def check(self, start: int = 0, stop: int | None = None) -> None:
+        """Refuse to read rows `start:stop`, or all, of a file that is not what it was."""
         try:
-            unchanged = self._now(self.path) == self
+            unchanged = self.seen(self.path) == self
         except OSError:
             unchanged = False
         if not unchanged:
+            where = "" if stop is None else f" (at {row_range(start, stop)})"
             raise InputError(
-                f"{self.path} was changed or removed while it was being read (at "
-                f"{row_range(start, stop)}); run this again once it is written"
+                f"{self.path} was changed or removed while it was being read{where}; run this "
+                "again once it is written"
             )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairnepv.errors import InputError
 from fairnepv.io.arrow_files import BINARIES, TEXTS, choose_column, open_chunks, reading_table
 from fairnepv.io.capsules import taken
-from fairnepv.io.places import local_path
+from fairnepv.io.places import local_path, open_regular
 from fairnepv.io.read import read_picks
 from fairnepv.io.source import TABLE_ENDINGS, Source, choose_part, parse_source, reading
 from fairnepv.io.tables import csv_rows
@@ -70,7 +70,10 @@ def check_pictures(given: str) -> None:
 
 
 def _bytes_of(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() and path.stat().st_size <= _LARGEST else None
+    if not path.is_file() or path.stat().st_size > _LARGEST:
+        return None
+    with open_regular(path) as file:
+        return file.read()
 
 
 def _content(value: Any, source: Source) -> bytes | None:

@@ -141,8 +141,8 @@ def _settings_beside(path: AnyPath) -> dict[str, Any]:
     """Of a table on a local disk; nothing where there is none, or none of ours."""
     if not isinstance(path, Path) or not beside(path).is_file():
         return {}
-    with contextlib.suppress(OSError, UnicodeError):
-        return _settings(beside(path).read_text())
+    with contextlib.suppress(OSError, UnicodeError), open_text(beside(path)) as file:
+        return _settings(file.read())
     return {}
 
 

@@ -29,7 +29,7 @@ DELAY = 2.0  # seconds after which a bar appears that nobody has asked for
 _PAINTED = 0.25  # seconds between two pictures of a bar in a notebook
 _PREPARING = "preparing"  # before the first stage: rows are read, checked and calibrated
 # Stages that have others within: the heading of their line, and which detail says what is running.
-_OVERALL = {
+OVERALL = {
     "compare": ("selectors", "selector"),
     "stability": ("variants", "variant"),
     "tradeoff": ("floors", "floor"),
@@ -247,7 +247,7 @@ class StageBar:
         self._first_residual: float | None = None
 
     def __call__(self, row: Step) -> None:
-        if row.stage in _OVERALL:
+        if row.stage in OVERALL:
             self._turn(row)
             return
         if self._name != row.stage or row.step == 0:
@@ -261,7 +261,7 @@ class StageBar:
         self._bar.update(self._stage, total=total, completed=share or 0.0, said=said, **end)
 
     def _turn(self, row: Step) -> None:
-        heading, running = _OVERALL[row.stage]
+        heading, running = OVERALL[row.stage]
         said = f"now: {row.details[running]}"
         if self._overall is None:
             self._overall = self._bar.add_task(heading, said=said)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
+from fairnepv.io.atomic import put_in_place
 from fairnepv.io.write import csv_line
 from fairnepv_studies import pictures
 from fairnepv_studies.corpus import (
@@ -121,7 +121,7 @@ def move_in(work: Path, out: Path) -> None:
     """corpus.json goes first and comes last, since a folder that has it is a whole corpus."""
     (out / ABOUT).unlink(missing_ok=True)
     for name in (ITEMS, IMAGES, REJECTS, ABOUT):
-        os.replace(work / name, out / name)
+        put_in_place(work / name, out / name)
     shutil.rmtree(work)
 
 

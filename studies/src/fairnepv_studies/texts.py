@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnepv.errors import InputError
+from fairnepv.io.places import open_text
 from fairnepv.io.source import Source, choose_part, split_source, unreadable
 from fairnepv.io.tables import csv_rows
 from fairnepv_studies.files import local
@@ -67,7 +68,8 @@ class Table:
 
 
 def _lines(path: Path) -> Table:
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    with open_text(path) as file:
+        lines = file.read().split("\n")
     return Table(["text"], lambda _: [line for line in lines if line.strip()], {})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option
+from fairnepv.cli.options import debug_option, force_option, log_option
 
 if TYPE_CHECKING:
     from fairnepv_studies.downstream.execution import Listener, Turn
@@ -52,6 +52,7 @@ partial_option = click.option(
 @downstream.command()
 @click.argument("study", metavar="STUDY.TOML")
 @force_option
+@log_option
 @debug_option
 def init(study: str, force: bool) -> None:
     """Write a commented study file."""
@@ -70,6 +71,7 @@ def init(study: str, force: bool) -> None:
 @out_option
 @model_option
 @limit_option
+@log_option
 @debug_option
 def run(study: str, out: str, model: str | None, time_limit: float | None) -> None:
     """Carry out a study: prepare, cells, report. The same command goes on after an interruption."""
@@ -89,6 +91,7 @@ def run(study: str, out: str, model: str | None, time_limit: float | None) -> No
 @downstream.command()
 @click.argument("study", metavar="STUDY.TOML")
 @out_option
+@log_option
 @debug_option
 def prepare(study: str, out: str) -> None:
     """Choose by every selector, and pack all items that cells need into one folder."""
@@ -113,6 +116,7 @@ def prepare(study: str, out: str) -> None:
 @click.option("--at-once", type=click.IntRange(min=1), help="Of which are held.  [default: 256]")
 @click.option("--learning-rate", type=float, help="The highest.  [default: 0.001]")
 @click.option("--seed", type=click.IntRange(min=0), help="Of weights and order.  [default: 0]")
+@log_option
 @debug_option
 def pretrain(folder: str, out: str, **settings: Any) -> None:
     """Make a small model on what a prepared study sets apart (pretrain in [data]).
@@ -138,6 +142,7 @@ def pretrain(folder: str, out: str, **settings: Any) -> None:
 @click.argument("folder", metavar="FOLDER")
 @model_option
 @limit_option
+@log_option
 @debug_option
 def cells(folder: str, model: str | None, time_limit: float | None) -> None:
     """Train and write every cell of a prepared study that is not done yet.
@@ -156,6 +161,7 @@ def cells(folder: str, model: str | None, time_limit: float | None) -> None:
 @downstream.command()
 @click.argument("folder", metavar="FOLDER")
 @partial_option
+@log_option
 @debug_option
 def report(folder: str, partial: bool) -> None:
     """Score what the cells wrote, and write tables, figure and checksums."""
@@ -165,6 +171,7 @@ def report(folder: str, partial: bool) -> None:
 @downstream.command()
 @click.argument("study", metavar="STUDY.TOML")
 @out_option
+@log_option
 @debug_option
 def export(study: str, out: str) -> None:
     """Write the chosen items as chat turns with images, for those who train elsewhere.
@@ -190,6 +197,7 @@ def export(study: str, out: str) -> None:
 @click.argument("folder", metavar="FOLDER")
 @click.argument("predictions", metavar="PREDICTIONS...", nargs=-1, required=True)
 @partial_option
+@log_option
 @debug_option
 def score(folder: str, predictions: tuple[str, ...], partial: bool) -> None:
     """Take predictions that were made elsewhere into the tables of a study."""
@@ -209,6 +217,7 @@ def score(folder: str, predictions: tuple[str, ...], partial: bool) -> None:
 @click.argument("folder", metavar="FOLDER")
 @click.argument("corpus", metavar="[CORPUS]", required=False)
 @click.option("--choose-again", is_flag=True, help="Run every selector again, which takes long.")
+@log_option
 @debug_option
 def verify(folder: str, corpus: str | None, choose_again: bool) -> None:
     """Check a study: every score from its texts, every table from its scores.
@@ -303,6 +312,7 @@ def _cells(folder: StudyFolder, model: str | None, time_limit: float | None, bas
 @contextlib.contextmanager
 def _cells_bar() -> Iterator[Listener]:
     """A line for the study, whose time left is that of its cells, and one for the cell at hand."""
+    from fairnepv.cli import log
     from fairnepv.cli.progress import progress_bar
     from fairnepv_studies.downstream.__main__ import in_minutes
 
@@ -313,6 +323,8 @@ def _cells_bar() -> Iterator[Listener]:
         def listen(turn: Turn) -> None:
             left = "" if turn.seconds_left is None else f", {in_minutes(turn.seconds_left)} left"
             said = f"{turn.number + 1} of {turn.of}{left}"
+            log.tell_rows("cells", turn.number, turn.of)
+            log.tell_rows(f"{turn.cell}: {turn.stage}", turn.done, turn.stage_of)
             bar.update(study, total=turn.of, completed=turn.number, said=said)
             bar.update(
                 cell,

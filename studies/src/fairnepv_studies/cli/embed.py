@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option, json_option
+from fairnepv.cli.options import debug_option, force_option, json_option, log_option
 from fairnepv.errors import InputError
 from fairnepv_studies.cli.encoding import Computing, encoder_options, encoding, said_of
 
@@ -45,6 +45,7 @@ class Sources(TypedDict):
 @encoder_options
 @force_option
 @json_option
+@log_option
 @debug_option
 def embed(
     encoder: str | None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from rich.progress import TaskID
 
+from fairnepv.cli import log
 from fairnepv.cli.progress import progress_bar
 
 
@@ -17,6 +18,7 @@ def steps_bar() -> Iterator[Callable[[str, int, int], None]]:
     with progress_bar() as bar:
 
         def listen(step: str, done: int, of: int) -> None:
+            log.tell_rows(step, done, of)
             if step not in tasks:
                 tasks[step] = bar.add_task(step, total=of, said="")
             bar.update(tasks[step], total=of, completed=done, said=f"{done:,} of {of:,}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option, json_option
+from fairnepv.cli.options import debug_option, force_option, json_option, log_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--plot", metavar="FILE", help="Figure 3 of the paper, .png.")
 @force_option
 @json_option
+@log_option
 @debug_option
 def synthetic(seeds: int, plot: str | None, force: bool, as_json: bool) -> None:
     """The paper's quality-conflict instance: 15 candidates, 5 to choose, two views (simulated)."""

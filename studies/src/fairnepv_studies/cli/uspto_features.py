@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairnepv.cli.options import debug_option, json_option
+from fairnepv.cli.options import debug_option, json_option, log_option
 from fairnepv_studies.cli.encoding import Computing, encoder_options, encoding, said_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @encoder_options
 @json_option
+@log_option
 @debug_option
 def features(
     corpus: str,

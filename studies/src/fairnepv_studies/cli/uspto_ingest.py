@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option, json_option
+from fairnepv.cli.options import debug_option, force_option, json_option, log_option
 from fairnepv.errors import InputError
 from fairnepv_studies.cli.embed import Sources
 from fairnepv_studies.cli.uspto_corpora import ingest_other
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--max-words", type=int, help="Words of the longest description.  [default: 100]")
 @force_option
 @json_option
+@log_option
 @debug_option
 def ingest(
     files: tuple[str, ...],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option
+from fairnepv.cli.options import debug_option, force_option, log_option
 
 
 @click.command()
@@ -13,6 +13,7 @@ from fairnepv.cli.options import debug_option, force_option
 @click.option("--out", required=True, metavar="FOLDER", help="Where to; it must not exist yet.")
 @click.option("--features", is_flag=True, help="The features of the run, too, beside the indices.")
 @force_option
+@log_option
 @debug_option
 def publish(corpus: str, name: str, out: str, features: bool, force: bool) -> None:
     """Publish a run: identifiers, features, split, selections, scores, bounds, checksums."""
@@ -37,6 +38,7 @@ def publish(corpus: str, name: str, out: str, features: bool, force: bool) -> No
 @click.command()
 @click.argument("published", metavar="PUBLISHED")
 @click.argument("corpus", metavar="CORPUS")
+@log_option
 @debug_option
 def verify(published: str, corpus: str) -> None:
     """Check a publication against its corpus: every score and bound is computed again.

@@ -12,6 +12,7 @@ from fairnepv.cli.options import (
     effort_option,
     gap_option,
     library_option,
+    log_option,
     rounding_options,
 )
 from fairnepv.options import CALIBRATIONS, OBJECTIVES, default
@@ -76,6 +77,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
     help="Who computes, as for fairnepv select: local, torch:cuda, ...  [default: local]",
 )
 @click.option("--name", default="main", show_default=True, help="Goes into CORPUS/runs/NAME.")
+@log_option
 @debug_option
 def run(
     corpus: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option, seed_option
+from fairnepv.cli.options import debug_option, force_option, log_option, seed_option
 
 
 @click.command()
@@ -12,6 +12,7 @@ from fairnepv.cli.options import debug_option, force_option, seed_option
 @seed_option
 @click.option("--out", required=True, metavar="PATH", help="Folder to write to.")
 @force_option
+@log_option
 @debug_option
 def simulate(n: int, seed: int, out: str, force: bool) -> None:
     """Drawn marks with descriptions, as bulk XML and a zip of images (simulated)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fairnepv.cli.options import debug_option, force_option, seed_option
+from fairnepv.cli.options import debug_option, force_option, log_option, seed_option
 from fairnepv_studies.protocol import SHARE
 
 
@@ -14,6 +14,7 @@ from fairnepv_studies.protocol import SHARE
 @click.option("--test", default=SHARE, show_default=True, help="Share that tests.")
 @seed_option
 @force_option
+@log_option
 @debug_option
 def split(corpus: str, validation: float, test: float, seed: int, force: bool) -> None:
     """Split a corpus, stratified by the length of its descriptions, into CORPUS/split.json."""

@@ -20,6 +20,7 @@ from typing import Any
 from fairnepv.checks import brief
 from fairnepv.errors import InputError
 from fairnepv.io.documents import parse_document
+from fairnepv.io.places import open_regular
 from fairnepv_studies.downstream.cells import Cell, Record, cell_key
 from fairnepv_studies.downstream.folder import StudyFolder, picks_name
 from fairnepv_studies.downstream.items import Item
@@ -108,12 +109,14 @@ def bring(folder: StudyFolder, files: Sequence[Path]) -> list[Cell]:
 
 def _lines(file: Path) -> Iterator[tuple[str, Any]]:
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             for number, line in enumerate(stream, 1):
                 if len(line) > _LARGEST_LINE:
                     raise ValueError(f"line {number} has more than a megabyte")
                 if line.strip():
                     yield f"{file}, line {number}", parse_document(line)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read ({error}); expected JSON lines") from error
 

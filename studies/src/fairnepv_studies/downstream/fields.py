@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from fairnepv.checks import brief
 from fairnepv.errors import InputError
+from fairnepv.io.places import open_regular
 
 Record = TypeVar("Record")
 LARGEST = 1 << 20  # bytes of a file of settings
@@ -21,7 +22,7 @@ LARGEST = 1 << 20  # bytes of a file of settings
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise InputError(f"{path} has more than a megabyte: it is no file of settings")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from fairnepv.checks import check_count, check_positive
 from fairnepv.errors import InputError
+from fairnepv.io.atomic import put_in_place
 from fairnepv_studies.downstream.cell_work import checksum_of
 from fairnepv_studies.downstream.dialogue import Dialogue
 from fairnepv_studies.downstream.examples import Example, Examples, description_loss
@@ -275,5 +275,5 @@ def _save(base: Any, recipe: Recipe, record: Pretrained, work: Path, out: Path) 
         base.to(kind).save_pretrained(whole, max_shard_size=SHARD)
     text = json.dumps(asdict(record), indent=1)
     (whole / RECORD).write_text(text + "\n", encoding="utf-8")
-    os.replace(whole, out)
+    put_in_place(whole, out)
     shutil.rmtree(work)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fairnepv.errors import InputError
 from fairnepv.io.places import fingerprint
+from fairnepv.io.rows import FileVersion
 from fairnepv.io.source import Source, choose_part, unreadable
 from fairnepv_studies.stores.base import Pictures, if_allowed
 
@@ -28,6 +29,8 @@ def pictures_in_column(
 
     from fairnepv.io.arrow_files import Column, counted_chunks
 
+    version = FileVersion.of(path)
+    stack.callback(version.check)  # once all pictures were read
     try:
         file = stack.enter_context(pq.ParquetFile(path, memory_map=True))
         names = file.schema_arrow.names
@@ -55,7 +58,7 @@ def pictures_in_column(
     return Pictures(
         ["" if id is None else str(id) for id in found],
         "row {}".format,
-        _Column(once, column).fetch,
+        _Column(once, column, version).fetch,
         functools.partial(fingerprint, path),
     )
 
@@ -63,8 +66,8 @@ def pictures_in_column(
 class _Column:
     """One column, read forward some rows at a time, however large its row groups are."""
 
-    def __init__(self, file: Any, column: str) -> None:
-        self._file, self._column = file, column
+    def __init__(self, file: Any, column: str, version: FileVersion) -> None:
+        self._file, self._column, self._version = file, column, version
         rows = (file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
         self._starts = list(itertools.accumulate(rows, initial=0))[:-1]
         self._group, self._batches = -1, iter(())
@@ -72,6 +75,7 @@ class _Column:
         self._first = 0  # their place
 
     def fetch(self, place: int) -> bytes | str:
+        self._version.check(place, place + 1)  # a map of a file that is cut kills the process
         try:
             cell = self._cell(place)
         except Exception as error:  # PyArrow's words for damaged pages are of many kinds

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -21,8 +20,9 @@ import pyarrow.parquet as pq
 
 from fairnepv import __version__
 from fairnepv.errors import InputError
+from fairnepv.io.atomic import put_in_place
 from fairnepv.io.places import sha256_of
-from fairnepv_studies.files import local, write_whole
+from fairnepv_studies.files import appearing, local, write_whole
 from fairnepv_studies.progress import StageProgress
 from fairnepv_studies.uspto.applications import Case, case_xml, document
 from fairnepv_studies.uspto.drawing import draw_picture
@@ -250,9 +250,10 @@ def _assemble(
     for old in out.glob("applications-*.xml"):  # of another size
         old.unlink()
     for number in range(chunks):
-        shutil.copyfile(work / _name(number, "xml"), out / _name(number, "xml"))
+        with appearing(out / _name(number, "xml")) as part:
+            shutil.copyfile(work / _name(number, "xml"), part)
     for name in (LATER, IMAGES, TRUTH, LABEL):
-        os.replace(work / name, out / name)
+        put_in_place(work / name, out / name)
     shutil.rmtree(work)
     return rows
 
