@@ -213,6 +213,46 @@ def test_every_call_ends_in_time(products, name):
         assert isinstance(found, TimeLimitError) or not isinstance(found, FairnepvError)
 
 
+LONG = {"time_limit": 1e6}  # so that the clock is asked wherever it may be
+IN_HAND = {
+    "select": lambda: fairnepv.select(rows(), K, effort="fast", **LONG),
+    "certify": lambda: fairnepv.certify(rows(), K, **LONG),
+    "compare": lambda: fairnepv.compare(rows(), K, methods=["greedy", "random"], **LONG),
+    "curve": lambda: fairnepv.curve(rows(), K, bounds=True, **LONG),
+    "sizes": lambda: fairnepv.select(rows(), [2, K], effort="fast", certify=False, **LONG),
+    "tradeoff": lambda: fairnepv.tradeoff(rows(), K, "a", points=3, effort="fast", **LONG),
+}
+
+
+@pytest.mark.parametrize("name", IN_HAND)
+def test_once_there_is_something_ctrl_c_never_loses_it(monkeypatch, name):
+    """Wherever the clock is asked, also between two stages and while results are written down."""
+    asked, turn = 0, 0
+
+    def monotonic():
+        nonlocal asked
+        asked += 1
+        if asked == turn:
+            raise KeyboardInterrupt
+        return 0.0
+
+    told = {"monotonic": monotonic, "time": time.time, "perf_counter": time.perf_counter}
+    monkeypatch.setattr(clock, "time", SimpleNamespace(**told))
+    whole = IN_HAND[name]()
+    total, lost = asked, []
+    for turn in range(1, total + 1):
+        asked = 0
+        try:
+            found = IN_HAND[name]()
+        except KeyboardInterrupt:
+            lost.append(turn)
+            continue
+        assert found is not None
+    assert lost == list(range(1, len(lost) + 1))
+    assert 0 < len(lost) < total
+    assert type(found) is type(whole)
+
+
 def test_stability_leaves_out_what_there_is_no_time_for(products):
     chosen = fairnepv.select(rows(), K, certify=False, effort="fast")
     asked = {"effort": "fast", "seeds": (1, 2, 3)}
