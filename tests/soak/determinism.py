@@ -76,7 +76,7 @@ def expected(seed: int) -> fairnepv.Selection:
 
 
 @functools.lru_cache(maxsize=1)
-def cluster(workers: int) -> Engine:
+def cluster(workers: int) -> Any:
     return engine_of("local-ray", workers)
 
 

@@ -11,6 +11,7 @@ GROUPS = {
     "determinism": "determinism",
     "hostile-files": "hostile_files",
     "fuzz": "fuzz",
+    "limits": "limits",
     "page": "page",
 }
 
