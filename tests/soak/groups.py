@@ -5,6 +5,7 @@ import importlib
 from soak.runner import Group
 
 GROUPS = {
+    "contract": "contract",
     "cross-product": "cross_product",
     "local-optima": "local_optima",
     "numerics": "numerics",
