@@ -13,6 +13,7 @@ GROUPS = {
     "hostile-files": "hostile_files",
     "fuzz": "fuzz",
     "limits": "limits",
+    "bad-input": "bad_input",
     "page": "page",
 }
 
