@@ -45,11 +45,12 @@ def write_files() -> None:
     Path("magic.npy").write_bytes(b"PK" + whole[2:])
     Path("negative.npy").write_bytes(whole.replace(b"(20, 5)", b"(-2, 5)"))
     Path("version.npy").write_bytes(whole[:6] + b"\x09" + whole[7:])
-    for folder, parts in {
+    shards: dict[str, dict[int, np.ndarray]] = {
         "gap": {0: rows[:5], 2: rows[5:]},
         "widths": {0: rows[:5, :4], 1: rows[5:]},
         "dtypes": {0: rows[:5].astype(np.float32), 1: rows[5:]},
-    }.items():
+    }
+    for folder, parts in shards.items():
         Path(folder).mkdir()
         for shard, part in parts.items():
             np.save(f"{folder}/{shard:03}.npy", part)

@@ -43,8 +43,8 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
 
     def _count_features(self, X: Any) -> None:
         """As scikit-learn asks for it, where X is one array; several views have no such number."""
-        vars(self).pop("n_features_in_", None)
-        shape = getattr(X, "shape", ())
+        self.__dict__.pop("n_features_in_", None)
+        shape: tuple[int, ...] = getattr(X, "shape", ())
         if len(shape) == 2:
             self.n_features_in_ = int(shape[1])
 
