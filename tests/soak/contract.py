@@ -124,8 +124,8 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-# Any diagonal view of unit norms is the identity, so that most eigenvalues of the average are equal,
-# and which eigenvectors they have is up to rounding.
+# Any diagonal view of unit norms is the identity, so most eigenvalues of the average are equal, and
+# which eigenvectors they have is up to rounding.
 DRAWN_BY_ROUNDING = ("torch", "method k-dpp", "mixed", "diverse")
 
 
