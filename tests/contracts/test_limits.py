@@ -219,6 +219,7 @@ IN_HAND = {
     "certify": lambda: fairnepv.certify(rows(), K, **LONG),
     "compare": lambda: fairnepv.compare(rows(), K, methods=["greedy", "random"], **LONG),
     "curve": lambda: fairnepv.curve(rows(), K, bounds=True, **LONG),
+    "relax": lambda: fairnepv.relax(rows(), K, **LONG),
     "sizes": lambda: fairnepv.select(rows(), [2, K], effort="fast", certify=False, **LONG),
     "tradeoff": lambda: fairnepv.tradeoff(rows(), K, "a", points=3, effort="fast", **LONG),
 }

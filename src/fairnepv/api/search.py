@@ -131,13 +131,20 @@ def lot(problem: Problem, draw: int) -> Indices:
 
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
-    began = time.monotonic()
-    with block_threads(problem.work()):
-        found = session.despite_interruption(lambda: _search(problem, plan, session))
-        status = session.stopped or found.status
-        return session.despite_interruption(
-            lambda: _record(problem, plan, session, replace(found, status=status), began)
-        )
+    began, selection = time.monotonic(), None
+    try:
+        with block_threads(problem.work()):
+            found = session.despite_interruption(lambda: _search(problem, plan, session))
+            found = replace(found, status=session.stopped or found.status)
+            selection = session.despite_interruption(
+                lambda: _record(problem, plan, session, found, began)
+            )
+    except KeyboardInterrupt:  # when threads are given back
+        if selection is None:
+            raise
+        session.interrupt()
+        selection = replace(selection, status=Status.INTERRUPTED)
+    return selection
 
 
 def _record(

@@ -128,8 +128,12 @@ class Context:
         except KeyboardInterrupt:
             if self.stopped is Status.INTERRUPTED:
                 raise
-            self._stop(Status.INTERRUPTED)
+            self.interrupt()
             return work()
+
+    def interrupt(self) -> None:
+        """Ctrl-C came where nothing absorbs it: nothing further should start."""
+        self._stop(Status.INTERRUPTED)
 
     @contextlib.contextmanager
     def needed(self, what: str) -> Iterator[None]:
