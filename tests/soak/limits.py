@@ -42,6 +42,7 @@ LATE = 0.3  # seconds of the processor after the end, which is what docs promise
 TURNS = 3  # before lateness counts
 MOMENTS = 20  # of every work
 BEYOND = {"select_posed", "certify_posed"}  # what comes when rows are read
+DOOR = "call"  # of every wrapper around a verb
 MEMORY = ("greedy", "greedy-swaps", "auto", "fixed-weight", "k-dpp")
 CUT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
@@ -339,10 +340,13 @@ def ended(work: Work, around: Callable[[], AbstractContextManager[None]]) -> Any
 
 
 def is_a_loss(error: BaseException, work: Work, heard: list[Step]) -> bool:
-    """Whether something was in hand when it came: by the steps, or by the functions it came in."""
-    if work.in_hand is not at_once:
-        return work.in_hand(heard)
-    return bool(BEYOND & {frame.name for frame in traceback.extract_tb(error.__traceback__)})
+    """Whether something was in hand when it came: by the steps, or by the functions it came in. An
+    answer that a door is handing over is the caller's, who is interrupted."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame.name for frame in frames if "fairnepv" in Path(frame.filename).parts]
+    if not ours or ours[-1] == DOOR:
+        return False
+    return bool(BEYOND & set(ours)) if work.in_hand is at_once else work.in_hand(heard)
 
 
 def by_the_clock(name: str, draw: float, strike: Callable[[], None] | None) -> None:
