@@ -26,7 +26,6 @@ from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, NumericalError, Status, TimeLimitError
 from fairnepv.loop import Context, Step
 from fairnepv.loop.bars import telling
-from fairnepv.methods.plan import Plan
 from fairnepv.options import SelectOptions
 from fairnepv.problem import Problem
 from fairnepv.signatures import checked, takes
@@ -93,14 +92,14 @@ def select_posed(
     """The same for a problem that is posed, by options that are complete, without `strict`: whoever
     asks much of one pool poses it once. The session is that of the call, which has posed it."""
     posing = session or _session_of(options)
-    plan = make_plan(problem, options)
     if options["checkpoint"] is not None:  # whoever goes on from that comes to the same set
-        return _planned(problem, plan, options, posing)
-    return posing.despite_interruption(lambda: _planned(problem, plan, options, posing))
+        return _planned(problem, options, posing)
+    return posing.despite_interruption(lambda: _planned(problem, options, posing))
 
 
-def _planned(problem: Problem, plan: Plan, options: SelectOptions, posing: Context) -> Selection:
+def _planned(problem: Problem, options: SelectOptions, posing: Context) -> Selection:
     """Floors, bound and search, each in its part of the time."""
+    plan = make_plan(problem, options)
     with posing.share(FLOORS):
         refuse_unreachable_floors(problem, posing)
     if posing.stopped is Status.INTERRUPTED and options["checkpoint"] is not None:
