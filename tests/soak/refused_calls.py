@@ -307,6 +307,12 @@ METHODS = (
     Call(6, "no such engine", _select(engine="quick"), ("there is no engine 'quick'", "'local'")),
     Call(6, "no engine at all", _select(engine=3), ("LocalEngine", "not 3")),
     Call(6, "no such GPU", _select(engine="torch:cuda:99"), ("torch:cuda:99",)),
+    Call(
+        6,
+        "a cluster that does not answer",
+        _select(engine="ray://127.0.0.1:1"),
+        ("ray://127.0.0.1:1 does not answer", "check the address"),
+    ),
     Call(6, "no such device", _select(engine="torch:tpu"), ("tpu",)),
     Call(
         18,
