@@ -17,7 +17,7 @@ from fairnepv.api.inputs import pose
 from fairnepv.compute import Engine, clock
 from fairnepv.compute.base import Pass
 from fairnepv.concave.topk import TopK
-from fairnepv.errors import TimeLimitError
+from fairnepv.errors import NumericalError, TimeLimitError
 from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
 from fairnepv.objective import StiefelObjective, subset_scores
@@ -252,6 +252,21 @@ def test_once_there_is_something_ctrl_c_never_loses_it(monkeypatch, name):
     assert lost == list(range(1, len(lost) + 1))
     assert 0 < len(lost) < total
     assert type(found) is type(whole)
+
+
+def test_of_several_sizes_those_that_there_was_time_for_are_returned(products):
+    ask = functools.partial(fairnepv.select, rows(), [2, 3, K], effort="fast", certify=False)
+    cut = []
+    for limit in range(READING + 1, 30):
+        found = products.of(functools.partial(ask, time_limit=float(limit)), limit)
+        if isinstance(found, TimeLimitError) or len(found) == 3:
+            continue
+        cut.append(limit)
+        assert list(found) == [2, 3][: len(found)]
+        assert [*found.values()][-1].status is Status.TIME_LIMIT
+        with pytest.raises((TimeLimitError, NumericalError)):
+            ask(time_limit=float(limit), strict=True)
+    assert cut
 
 
 def test_stability_leaves_out_what_there_is_no_time_for(products):
