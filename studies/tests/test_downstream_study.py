@@ -182,5 +182,5 @@ def test_what_is_no_toml_is_one_sentence(tmp_path, content):
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"study\.toml"):
         read_study(file)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"nothing\.toml does not exist; check the path"):
         read_study(Path(tmp_path / "nothing.toml"))
