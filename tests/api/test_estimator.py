@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import fairnepv
 from cases import random_views
+from estimator_checks import APART, OF_UNIT_ROWS, checks
 from fairnepv import FairSelector, InputError, KernelView
 
 N = 24
@@ -378,6 +379,27 @@ def test_support_needs_a_fit():
 @pytest.mark.parametrize("name", ["transform", "fit_transform", "predict"])
 def test_rows_are_never_dropped_behind_a_pipelines_back(name):
     assert not hasattr(FairSelector(), name)
+
+
+# --- scikit-learn's own checks --------------------------------------------------------------------
+
+CHECKS = checks()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
+def test_a_check_of_scikit_learn(check):
+    check.carry_out()
+
+
+def test_few_of_them_do_not_apply():
+    assert len(CHECKS) > 70
+    assert {check.name for check in CHECKS if check.apart} == {*APART, *OF_UNIT_ROWS}
+
+
+def test_features_are_counted_where_there_is_one_array():
+    selector = FairSelector(k=4).fit(TEXT)
+    assert selector.n_features_in_ == 6
+    assert not hasattr(selector.fit(DATA), "n_features_in_")
 
 
 # --- the package ----------------------------------------------------------------------------------

@@ -156,3 +156,16 @@ def test_every_flag_is_one_of_some_command():
 )
 def test_what_is_no_option_stays(text):
     assert in_our_words(text) == text
+
+
+def test_a_file_that_is_called_like_an_option_keeps_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("gap").mkdir()
+    monkeypatch.setattr("sys.argv", ["fairnepv", "convert", "--verify", "gap"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.startswith("fairnepv: gap has no manifest.json")
+    said = "gap must be a finite positive number, not 0; groups is no folder"
+    assert in_our_words(said, ["--gap", "0", "--view", "text=groups"]) == (
+        "--gap must be a finite positive number, not 0; groups is no folder"
+    )

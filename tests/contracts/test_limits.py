@@ -17,7 +17,7 @@ from fairnepv.api.inputs import pose
 from fairnepv.compute import Engine, clock
 from fairnepv.compute.base import Pass
 from fairnepv.concave.topk import TopK
-from fairnepv.errors import TimeLimitError
+from fairnepv.errors import NumericalError, TimeLimitError
 from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
 from fairnepv.objective import StiefelObjective, subset_scores
@@ -211,6 +211,62 @@ def test_every_call_ends_in_time(products, name):
         found = products.of(lambda at=limit: call({"time_limit": float(at)}), limit)
         assert products.late <= (4 * AFTER if several else AFTER), (limit, len(products.began))
         assert isinstance(found, TimeLimitError) or not isinstance(found, FairnepvError)
+
+
+LONG = {"time_limit": 1e6}  # so that the clock is asked wherever it may be
+IN_HAND = {
+    "select": lambda: fairnepv.select(rows(), K, effort="fast", **LONG),
+    "certify": lambda: fairnepv.certify(rows(), K, **LONG),
+    "compare": lambda: fairnepv.compare(rows(), K, methods=["greedy", "random"], **LONG),
+    "curve": lambda: fairnepv.curve(rows(), K, bounds=True, **LONG),
+    "relax": lambda: fairnepv.relax(rows(), K, **LONG),
+    "sizes": lambda: fairnepv.select(rows(), [2, K], effort="fast", certify=False, **LONG),
+    "tradeoff": lambda: fairnepv.tradeoff(rows(), K, "a", points=3, effort="fast", **LONG),
+}
+
+
+@pytest.mark.parametrize("name", IN_HAND)
+def test_once_there_is_something_ctrl_c_never_loses_it(monkeypatch, name):
+    """Wherever the clock is asked, also between two stages and while results are written down."""
+    asked, turn = 0, 0
+
+    def monotonic():
+        nonlocal asked
+        asked += 1
+        if asked == turn:
+            raise KeyboardInterrupt
+        return 0.0
+
+    told = {"monotonic": monotonic, "time": time.time, "perf_counter": time.perf_counter}
+    monkeypatch.setattr(clock, "time", SimpleNamespace(**told))
+    whole = IN_HAND[name]()
+    total, lost = asked, []
+    for turn in range(1, total + 1):
+        asked = 0
+        try:
+            found = IN_HAND[name]()
+        except KeyboardInterrupt:
+            lost.append(turn)
+            continue
+        assert found is not None
+    assert lost == list(range(1, len(lost) + 1))
+    assert 0 < len(lost) < total
+    assert type(found) is type(whole)
+
+
+def test_of_several_sizes_those_that_there_was_time_for_are_returned(products):
+    ask = functools.partial(fairnepv.select, rows(), [2, 3, K], effort="fast", certify=False)
+    cut = []
+    for limit in range(READING + 1, 30):
+        found = products.of(functools.partial(ask, time_limit=float(limit)), limit)
+        if isinstance(found, TimeLimitError) or len(found) == 3:
+            continue
+        cut.append(limit)
+        assert list(found) == [2, 3][: len(found)]
+        assert [*found.values()][-1].status is Status.TIME_LIMIT
+        with pytest.raises((TimeLimitError, NumericalError)):
+            ask(time_limit=float(limit), strict=True)
+    assert cut
 
 
 def test_stability_leaves_out_what_there_is_no_time_for(products):

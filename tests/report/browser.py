@@ -46,6 +46,7 @@ class Watched:
     said: list[str] = field(default_factory=list)  # on the console, warnings of the policy there
     asked: list[str] = field(default_factory=list)  # of a network
     opened: list[str] = field(default_factory=list)  # dialogs and windows
+    text: str = ""  # all that could be read on it
 
     def quiet(self) -> bool:
         return not (self.said or self.asked or self.opened)

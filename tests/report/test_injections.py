@@ -33,6 +33,14 @@ FOREIGN = r"""() => {
 }"""
 
 
+# All that can be read on a page, or be heard.
+TEXT = """() => {
+  const all = [...document.querySelectorAll("*")];
+  const attributes = all.flatMap((e) => e.getAttributeNames().map((name) => e.getAttribute(name)));
+  return [document.title, document.body.textContent, ...attributes].join("\\n");
+}"""
+
+
 def stirred(browser, path):
     """The page after everything on it was opened, pointed at and clicked."""
     with opened(browser, path) as seen:
@@ -50,6 +58,7 @@ def stirred(browser, path):
         canvas.scroll_into_view_if_needed()
         canvas.hover()
         canvas.click()
+        seen.text = page.evaluate(TEXT)
         page.fill("#search", "<img")
         page.wait_for_timeout(50)
         found = page.evaluate(FOREIGN)

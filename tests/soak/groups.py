@@ -5,12 +5,16 @@ import importlib
 from soak.runner import Group
 
 GROUPS = {
+    "contract": "contract",
     "cross-product": "cross_product",
     "local-optima": "local_optima",
     "numerics": "numerics",
     "determinism": "determinism",
     "hostile-files": "hostile_files",
     "fuzz": "fuzz",
+    "limits": "limits",
+    "bad-input": "bad_input",
+    "page": "page",
 }
 
 

@@ -19,11 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fairnepv.errors import RankWarning
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src" / "fairnepv"
 _TOLD = 5.0  # seconds between two lines of progress
+_NOTHING_SHOWN = (pytest.skip.Exception, pytest.fail.Exception)  # to pytest no `Exception`
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def carry_out(group: Group, number: int, source: str) -> Outcome:
         try:
             with _patience(group.patience), strict_warnings():
                 group.case(number, Path(folder))
-        except (Exception, TooLong):
+        except (Exception, TooLong, *_NOTHING_SHOWN):
             error = traceback.format_exc(limit=-4)
     return Outcome(group.name, number, not error, time.monotonic() - began, source, error)
 

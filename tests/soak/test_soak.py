@@ -91,6 +91,11 @@ def test_a_case_that_hangs_fails():
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
+def test_a_case_that_skips_has_shown_nothing():
+    told = Group("told", lambda number, folder: pytest.skip("no browser"), 1, [0])
+    assert "no browser" in carry_out(told, 0, "").error
+
+
 def test_warnings_are_errors():
     import warnings
 

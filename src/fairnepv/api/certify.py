@@ -57,11 +57,15 @@ def certify_posed(
 ) -> Certificate:
     """The same for a problem that is posed, by options that are complete; the session is that of
     the call, which has posed it."""
-    session = session or Context(time_limit=options["time_limit"], progress=options["progress"])
-    with session.share(FLOORS):
-        refuse_unreachable_floors(problem, session)
-    certificate = prove(problem, options["gap"], session)
-    return replace(certificate, notes=(*certificate.notes, *session.notes))
+    own = session or Context(time_limit=options["time_limit"], progress=options["progress"])
+
+    def proven() -> Certificate:
+        with own.share(FLOORS):
+            refuse_unreachable_floors(problem, own)
+        return prove(problem, options["gap"], own)
+
+    certificate = own.despite_interruption(proven)
+    return replace(certificate, notes=(*certificate.notes, *own.notes))
 
 
 @takes(ProblemOptions)

@@ -1,6 +1,5 @@
 """`compare`: every selector on the same problem, which is posed once."""
 
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,28 +72,34 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
 def _carry_out_all(problem: Problem, plans: Sequence[Plan], call: Context) -> list[Selection]:
     """One selection per plan, each in its share of the time that is left; an interruption leaves
     those that there are."""
-    began = time.monotonic()
     rows: list[Selection] = []
+    try:
+        _add_rows(rows, problem, plans, call)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        rows[-1] = replace(rows[-1], status=Status.INTERRUPTED)
+    return rows
+
+
+def _add_rows(
+    rows: list[Selection], problem: Problem, plans: Sequence[Plan], call: Context
+) -> None:
+    began = time.monotonic()
     for plan in plans:
         if rows and call.left == 0.0:
             rows[-1] = _last_in_time(rows[-1], [plan.method for plan in plans[len(rows) :]])
             break
-        limit = call.part(len(plans) - len(rows))
-        session = Context(time_limit=limit, progress=call.progress)
+        session = Context(time_limit=call.part(len(plans) - len(rows)), progress=call.progress)
         session.notes.extend(call.notes)
         if call.progress is not None:
-            with session.absorbing_interruption() if rows else contextlib.nullcontext():
-                best = max((row.fair_score for row in rows), default=0.0)
-                turn = {"selector": plan.method, "size": len(rows), "of": len(plans)}
-                took = time.monotonic() - began
-                call.progress(Step("compare", len(rows), 0, took, best, details=turn))
-            if session.stopped is Status.INTERRUPTED:
-                rows[-1] = replace(rows[-1], status=session.stopped)
-                break
+            best = max((row.fair_score for row in rows), default=0.0)
+            turn = {"selector": plan.method, "size": len(rows), "of": len(plans)}
+            took = time.monotonic() - began
+            call.progress(Step("compare", len(rows), 0, took, best, details=turn))
         rows.append(carry_out(problem, plan, session))
         if session.stopped is Status.INTERRUPTED:
             break
-    return rows
 
 
 def _last_in_time(row: Selection, others: Sequence[str]) -> Selection:

@@ -4,6 +4,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairnepv.api.picked import count_rows, rows_at
@@ -36,8 +37,21 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         if not is_one_size(self.k):
             raise InputError(f"k must be one size, not {brief(self.k)}; fit once for each of them")
         self.selection_ = select(X, **self.get_params(deep=False))
+        self._count_features(X)
         self.selected_indices_ = self.sample_indices_ = self.selection_.indices
         return self
+
+    def _count_features(self, X: Any) -> None:
+        """As scikit-learn asks for it, where X is one array; several views have no such number."""
+        self.__dict__.pop("n_features_in_", None)
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if len(shape) == 2:
+            self.n_features_in_ = int(shape[1])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def fit_resample(self, X: Any, y: Any = None) -> Any:
         """The selected rows of X, or the pair (X, y) of them when y is given."""

@@ -24,7 +24,7 @@ def read_quotas(
     are in no proportion."""
     if groups is None:
         if quotas is not None:
-            raise InputError("quotas need groups, one label per row")
+            raise InputError("quotas need groups; pass groups, one label per row")
         return None
     names, codes = _coded(groups, n)
     if quotas is None or (isinstance(quotas, str) and quotas == "proportional"):

@@ -44,7 +44,10 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
         result = solve_relaxation(problem, solver, start=given["start"], session=session)
     if given["strict"] and not result.status.ok:
         raise NumericalError(f"relaxation: {result.status.value} (residual {result.residual:.3g})")
-    return replace(result, imprint=Imprint.of(problem.pool, np.arange(0)))
+    nothing = np.arange(0)
+    return session.despite_interruption(
+        lambda: replace(result, imprint=Imprint.of(problem.pool, nothing))
+    )
 
 
 def _has_rules(problem: Problem) -> bool:

@@ -131,40 +131,53 @@ def lot(problem: Problem, draw: int) -> Indices:
 
 def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
     """The search that is planned, and the record of what it finds."""
-    began = time.monotonic()
-    if session.left is not None:
-        scores, left = seconds_for(scoring_work(problem)), session.left
-        session.keep_back(min(scores + min(MOMENT, _HASTE * left), left / 2))
-    with block_threads(problem.work()):
-        found = _search(problem, plan, session)
-        status = session.stopped or found.status
-        with unlimited():
-            indices = found.indices
-            if not found.ordered or problem.constraints:
-                indices = _ordered(problem, indices, session)
-            status = session.stopped or status
-            if status.ok and misses_floors(problem, indices):
-                status = Status.FLOORS_MISSED
-            selection = make_selection(
-                problem,
-                indices,
-                certificate=plan.certificate,
-                plan=plan,
-                proven=found.upper,
-                settings=settings_of(problem, plan),
-                chosen_from=chosen_from(problem, plan),
-                trace=tuple(session.trace),
-                status=status,
-                seconds=time.monotonic() - began,
-                run_notes=(
-                    *rank_notes(problem, plan.certificate),
-                    *sample_notes(problem),
-                    *(plan.certificate.notes if plan.certificate else ()),
-                    *session.notes,
-                ),
+    began, selection = time.monotonic(), None
+    try:
+        with block_threads(problem.work()):
+            found = session.despite_interruption(lambda: _search(problem, plan, session))
+            found = replace(found, status=session.stopped or found.status)
+            selection = session.despite_interruption(
+                lambda: _record(problem, plan, session, found, began)
             )
-            note = _below_lots(selection, plan.method, problem.tolerances.tie)
-            return replace(selection, run_notes=(*selection.run_notes, *note))
+    except KeyboardInterrupt:  # when threads are given back
+        if selection is None:
+            raise
+        session.interrupt()
+        selection = replace(selection, status=Status.INTERRUPTED)
+    return selection
+
+
+def _record(
+    problem: Problem, plan: Plan, session: Context, found: Found, began: float
+) -> Selection:
+    """Of what was found by a search that began then."""
+    with unlimited():
+        indices = found.indices
+        if not found.ordered or problem.constraints:
+            indices = _ordered(problem, indices, session)
+        status = session.stopped or found.status
+        if status.ok and misses_floors(problem, indices):
+            status = Status.FLOORS_MISSED
+        selection = make_selection(
+            problem,
+            indices,
+            certificate=plan.certificate,
+            plan=plan,
+            proven=found.upper,
+            settings=settings_of(problem, plan),
+            chosen_from=chosen_from(problem, plan),
+            trace=tuple(session.trace),
+            status=status,
+            seconds=time.monotonic() - began,
+            run_notes=(
+                *rank_notes(problem, plan.certificate),
+                *sample_notes(problem),
+                *(plan.certificate.notes if plan.certificate else ()),
+                *session.notes,
+            ),
+        )
+        note = _below_lots(selection, plan.method, problem.tolerances.tie)
+        return replace(selection, run_notes=(*selection.run_notes, *note))
 
 
 def _below_lots(selection: Selection, method: str, tie: float) -> tuple[str, ...]:
@@ -185,6 +198,7 @@ def _search(problem: Problem, plan: Plan, session: Context) -> Found:
     """What the method finds; where it had to stop with nothing in hand, what greedy chooses in a
     moment, or a lot where greedy cannot begin in one."""
     if not session.stopped:
+        _keep_back_for_scores(problem, session)
         with session.absorbing_interruption():
             search = find_in_tiers if len(plan.shards) > 2 else find  # one shard is no tier
             return search(problem, plan, session)
@@ -201,6 +215,12 @@ def _search(problem: Problem, plan: Plan, session: Context) -> Found:
     found = greedy(problem, aside)
     session.notes.extend(aside.notes)
     return found
+
+
+def _keep_back_for_scores(problem: Problem, session: Context) -> None:
+    if session.left is not None:
+        scores, left = seconds_for(scoring_work(problem)), session.left
+        session.keep_back(min(scores + min(MOMENT, _HASTE * left), left / 2))
 
 
 def _ordered(problem: Problem, indices: Indices, session: Context) -> Indices:

@@ -23,7 +23,7 @@ from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief
 from fairnepv.compute.clock import apart
 from fairnepv.concave import refuse_unreachable_floors
-from fairnepv.errors import InputError, NumericalError, Status
+from fairnepv.errors import InputError, NumericalError, Status, TimeLimitError
 from fairnepv.loop import Context, Step
 from fairnepv.loop.bars import telling
 from fairnepv.options import SelectOptions
@@ -92,6 +92,13 @@ def select_posed(
     """The same for a problem that is posed, by options that are complete, without `strict`: whoever
     asks much of one pool poses it once. The session is that of the call, which has posed it."""
     posing = session or _session_of(options)
+    if options["checkpoint"] is not None:  # whoever goes on from that comes to the same set
+        return _planned(problem, options, posing)
+    return posing.despite_interruption(lambda: _planned(problem, options, posing))
+
+
+def _planned(problem: Problem, options: SelectOptions, posing: Context) -> Selection:
+    """Floors, bound and search, each in its part of the time."""
     plan = make_plan(problem, options)
     with posing.share(FLOORS):
         refuse_unreachable_floors(problem, posing)
@@ -125,16 +132,37 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     options = {**options, "include_counts": True}
     found: dict[int, Selection] = {}
     call = Context(time_limit=options["time_limit"], progress=options["progress"])
-    for turn, size in enumerate(sorted(whole)):
-        if call.progress is not None:
-            best = max((one.fair_score for one in found.values()), default=0.0)
-            details = {"k": size, "size": turn, "of": len(whole)}
-            took = sum(one.seconds for one in found.values())
-            call.progress(Step("sizes", turn, 0, took, best, details=details))
-        options = {**options, "time_limit": call.part(len(whole) - turn)}
-        found[size] = _select_one(data, size, options)
-        if found[size].status is Status.INTERRUPTED:
-            break
-        if options["nested"]:
-            options = {**options, "include": found[size]}
+    cut = _add_sizes(found, data, sorted(whole), options, call)
+    if cut is not None:
+        last = list(found)[-1]
+        found[last] = replace(found[last], status=cut)
     return {size - included: found[size] for size in whole if size in found}
+
+
+def _add_sizes(
+    found: dict[int, Selection], data: Any, sizes: list[int], options: SelectOptions, call: Context
+) -> Status | None:
+    """A selection per size, or why there are none from some size on; what was found of others is
+    not lost by that."""
+    try:
+        for turn, size in enumerate(sizes):
+            if call.progress is not None:
+                best = max((one.fair_score for one in found.values()), default=0.0)
+                details = {"k": size, "size": turn, "of": len(sizes)}
+                took = sum(one.seconds for one in found.values())
+                call.progress(Step("sizes", turn, 0, took, best, details=details))
+            options = {**options, "time_limit": call.part(len(sizes) - turn)}
+            found[size] = _select_one(data, size, options)
+            if found[size].status is Status.INTERRUPTED:
+                break
+            if options["nested"]:
+                options = {**options, "include": found[size]}
+    except KeyboardInterrupt:
+        if not found or options["strict"]:
+            raise
+        return Status.INTERRUPTED
+    except TimeLimitError:
+        if not found or options["strict"]:
+            raise
+        return Status.TIME_LIMIT
+    return None

@@ -110,7 +110,7 @@ class Commands(click.Group):
             raise Interrupted("interrupted") from error
         except FairnepvError as error:
             if is_of_ours(context):
-                error.args = (in_our_words(str(error)),)
+                error.args = (in_our_words(str(error), sys.argv[2:]),)
             raise
         except EOFError as error:  # to click it is a person who closes the terminal
             raise FairnepvError(

@@ -5,6 +5,7 @@ its user has typed, or could type.
 """
 
 import re
+from collections.abc import Collection, Sequence
 
 import click
 
@@ -54,18 +55,23 @@ def flag_of(name: str) -> str:
     return _CALLED.get(name, f"--{name.replace('_', '-')}")
 
 
-def in_our_words(text: str) -> str:
-    """A sentence of the library as a command says it; what is quoted stays as it is."""
+def in_our_words(text: str, typed: Sequence[str] = ()) -> str:
+    """A sentence of the library as a command says it; what is quoted stays as it is, and so does
+    the name of a file that is called like an option, where it is among the words `typed`."""
+    names = {name for word in typed for name in re.split("[=:,]", word)}
     for theirs, ours in _REMEDIES.items():
         text = text.replace(theirs, ours)
     text = _VALUE.sub(lambda found: f"{flag_of(found[1])} {found[3]}", text)
     parts = _QUOTED.split(text)
-    parts[::2] = map(_outside_quotes, parts[::2])
+    parts[::2] = (_outside_quotes(part, names) for part in parts[::2])
     return "".join(parts)
 
 
-def _outside_quotes(text: str) -> str:
+def _outside_quotes(text: str, names: Collection[str]) -> str:
+    def subject(found: re.Match[str]) -> str:
+        return found[0] if found[2] in names else f"{found[1]}{flag_of(found[2])} "
+
     text = _EQUALS.sub(lambda found: f"{flag_of(found[1])} ", text)
-    text = _SUBJECT.sub(lambda found: f"{found[1]}{flag_of(found[2])} ", text)
+    text = _SUBJECT.sub(subject, text)
     text = _REMEDY.sub(lambda found: f"{found[1]} {flag_of(found[2])}", text)
     return _LONG.sub(lambda found: flag_of(found[1]), text)

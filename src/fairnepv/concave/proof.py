@@ -144,7 +144,11 @@ def read_proof(arrays: Arrays) -> Proof:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"this is no bound that fairnepv wrote ({error})") from error
+        wrong = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"this is no bound that fairnepv wrote ({wrong}); name a file that `--bound` or "
+            "`fairnepv certify --out` wrote"
+        ) from error
 
 
 def _refuse_more(proof: Proof, about: Any, arrays: Arrays) -> None:

@@ -90,27 +90,32 @@ def tradeoff(
         note = "the curve ends with the fair selection, in which it was interrupted"
         return Tradeoff(view, np.array([fair.scores[view]]), (fair,), (note,))
     again = {**options, "calibration": fair.calibration}
-    low, high = fair.scores[view], _own_optimum(data, k, view, {**again, **share(points)})
-    if isinstance(high, str):
-        note = f"the curve ends with the fair selection, as no other floor is known: {high}"
-        return Tradeoff(view, np.array([low]), (fair,), (note,))
-    if high - low <= _NOTHING:
-        note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
-        return Tradeoff(view, np.array([low]), (fair,), (note,))
-    floors = np.linspace(low, high, points)
+    low, floors = fair.scores[view], np.array([fair.scores[view]])
     selections, notes = [fair], []
-    for turn, floor in enumerate(floors[1:].tolist(), start=1):
-        wanted = {**others, view: floor}
-        if call.left == 0.0:
-            notes.append(f"the curve ends before {view!r} reaches {floor:.4f}: time_limit ran out")
-            break
-        _tell(options.get("progress"), floor, selections, points)
-        found = _select_above(data, k, {**again, **share(points - turn), "floors": wanted})
-        if isinstance(found, str):
-            named = ", ".join(f"{name!r}: {value:.4f}" for name, value in wanted.items())
-            notes.append(f"the curve ends before floors {{{named}}}: {found}")
-            break
-        selections.append(found)
+    with call.absorbing_interruption():  # between two selections, which answer it themselves
+        high = _own_optimum(data, k, view, {**again, **share(points)})
+        if isinstance(high, str):
+            note = f"the curve ends with the fair selection, as no other floor is known: {high}"
+            return Tradeoff(view, floors, (fair,), (note,))
+        if high - low <= _NOTHING:
+            note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
+            return Tradeoff(view, floors, (fair,), (note,))
+        floors = np.linspace(low, high, points)
+        for turn, floor in enumerate(floors[1:].tolist(), start=1):
+            wanted = {**others, view: floor}
+            if call.left == 0.0:
+                reached = f"before {view!r} reaches {floor:.4f}"
+                notes.append(f"the curve ends {reached}: time_limit ran out")
+                break
+            _tell(options.get("progress"), floor, selections, points)
+            found = _select_above(data, k, {**again, **share(points - turn), "floors": wanted})
+            if isinstance(found, str):
+                named = ", ".join(f"{name!r}: {value:.4f}" for name, value in wanted.items())
+                notes.append(f"the curve ends before floors {{{named}}}: {found}")
+                break
+            selections.append(found)
+    if call.stopped is Status.INTERRUPTED:
+        notes.append(f"the curve ends with {len(selections)} of its floors: {call.stopped.value}")
     return Tradeoff(view, floors[: len(selections)], tuple(_settled(selections)), tuple(notes))
 
 

@@ -21,7 +21,7 @@ from fairnepv.loop.bars import telling
 from fairnepv.objective import soft_min, subset_gains, utility_of
 from fairnepv.options import CurveOptions, ProblemOptions
 from fairnepv.problem import Problem, check_k
-from fairnepv.search import greedy
+from fairnepv.search import Found, greedy
 from fairnepv.signatures import checked, part, takes
 from fairnepv.views.arrays import plain_array
 from fairnepv.views.base import Floats, Indices
@@ -133,33 +133,44 @@ def curve(
         )
     with block_threads(posed.work()):
         with context.share(_GREEDY if bounds else 1.0):
-            found = greedy(posed, context)
-        gains = subset_gains(posed.pool, found.indices, posed.utility)
-        divisors = [utility_of(posed).divisor(size) for size in reported.tolist()]
-        d = gains.cumsum(axis=0)[reported - 1].T / divisors
-        proven = _bounds(posed, _proven_sizes(reported, wanted), context) if bounds else {}
+            found = context.despite_interruption(lambda: greedy(posed, context))
+        proven: dict[int, float] = {}
+        if bounds:
+            with context.absorbing_interruption():
+                _add_bounds(proven, posed, _proven_sizes(reported, wanted), context)
+        return context.despite_interruption(
+            lambda: _curve_of(posed, found, reported, proven, context.stopped or found.status)
+        )
+
+
+def _curve_of(
+    problem: Problem, found: Found, sizes: Indices, proven: Mapping[int, float], status: Status
+) -> Curve:
+    gains = subset_gains(problem.pool, found.indices, problem.utility)
+    divisors = [utility_of(problem).divisor(size) for size in sizes.tolist()]
+    d = gains.cumsum(axis=0)[sizes - 1].T / divisors
     return Curve(
-        posed.utility,
-        reported,
-        np.asarray(soft_min(d + posed.lifts[:, None], posed.tau)),
-        dict(zip(posed.pool.names, d, strict=True)),
+        problem.utility,
+        sizes,
+        np.asarray(soft_min(d + problem.lifts[:, None], problem.tau)),
+        dict(zip(problem.pool.names, d, strict=True)),
         proven,
         found.indices,
-        found.indices if posed.pool.ids is None else posed.pool.ids[found.indices],
-        context.stopped or found.status,
+        found.indices if problem.pool.ids is None else problem.pool.ids[found.indices],
+        status,
     )
 
 
-def _bounds(problem: Problem, sizes: Indices, context: Context) -> dict[int, float]:
+def _add_bounds(
+    proven: dict[int, float], problem: Problem, sizes: Indices, context: Context
+) -> None:
     """By size; those that an interruption kept from being proven are left out."""
-    proven: dict[int, float] = {}
     for turn, size in enumerate(sizes.tolist()):
         if context.stopped:
             break
         with context.share(1.0 / (len(sizes) - turn)):
             certificate = make_certificate(replace(problem, k=size), gap=GAP, session=context)
             proven[size] = certificate.upper_bound
-    return proven
 
 
 def _proven_sizes(reported: Indices, wanted: Indices | None) -> Indices:

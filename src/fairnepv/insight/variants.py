@@ -127,16 +127,35 @@ def stability(
 def _search_all(
     selection: Selection, posed: Mapping[tuple[str, float], Problem], plan: Plan, call: Context
 ) -> Stability:
-    began, status = time.monotonic(), Status.COMPLETE
     found: list[Variant] = []
     notes: list[str] = []
+    try:
+        status = _add_variants(found, notes, selection, posed, plan, call)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    if not found and status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is in hand yet
+    if not found:
+        raise InputError(f"stability has no variant to compare: {'; '.join(notes)}")
+    return Stability(selection, tuple(found), status, tuple(notes))
+
+
+def _add_variants(
+    found: list[Variant],
+    notes: list[str],
+    selection: Selection,
+    posed: Mapping[tuple[str, float], Problem],
+    plan: Plan,
+    call: Context,
+) -> Status:
+    """One by one, and how they ended; what is there stays there, wherever Ctrl-C comes."""
+    began = time.monotonic()
     for turn, ((knob, value), variant) in enumerate(posed.items()):
         name = f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"
         share = call.part(len(posed) - turn)
         if found and call.left == 0.0:
-            status = Status.TIME_LIMIT
             notes.append(f"{name} and what follows is left out: time_limit ran out")
-            break
+            return Status.TIME_LIMIT
         context = Context(time_limit=plan.time_limit if share is None else share)
         try:
             outcome = _searched(variant, plan, context, bound_holds=knob == "seed")
@@ -148,13 +167,8 @@ def _search_all(
             with context.absorbing_interruption():
                 _tell(call.progress, found, len(posed), time.monotonic() - began)
         if context.stopped is Status.INTERRUPTED:
-            status = context.stopped
-            break
-    if not found and status is Status.INTERRUPTED:
-        raise KeyboardInterrupt  # nothing is in hand yet
-    if not found:
-        raise InputError(f"stability has no variant to compare: {'; '.join(notes)}")
-    return Stability(selection, tuple(found), status, tuple(notes))
+            return context.stopped
+    return Status.COMPLETE
 
 
 def _searched(problem: Problem, plan: Plan, context: Context, bound_holds: bool) -> Selection:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from fairnepv.compute.clock import Limit, OutOfTime, limited, now, unlimited
 from fairnepv.errors import Status, TimeLimitError
@@ -22,6 +22,7 @@ from fairnepv.loop.driver import (
 if TYPE_CHECKING:
     from fairnepv.loop.journal import Journal
 
+R = TypeVar("R")
 _SHORTEST = 1e-9  # seconds: a limit is positive
 MOMENT = 0.1  # seconds that make an answer of what is in hand, where there should be none left
 
@@ -117,6 +118,22 @@ class Context:
                 self._stop(Status.INTERRUPTED)
             except OutOfTime:
                 self._stop(Status.TIME_LIMIT)
+
+    def despite_interruption(self, work: Callable[[], R]) -> R:
+        """Work that must not be lost, as others rest in it: where Ctrl-C comes between its stages,
+        which absorb it themselves, it is done again in the moment that it takes once `stopped` says
+        so. Whoever presses twice does not want it."""
+        try:
+            return work()
+        except KeyboardInterrupt:
+            if self.stopped is Status.INTERRUPTED:
+                raise
+            self.interrupt()
+            return work()
+
+    def interrupt(self) -> None:
+        """Ctrl-C came where nothing absorbs it: nothing further should start."""
+        self._stop(Status.INTERRUPTED)
 
     @contextlib.contextmanager
     def needed(self, what: str) -> Iterator[None]:

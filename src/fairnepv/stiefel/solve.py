@@ -149,19 +149,22 @@ def relax(
         whole_range = small_range(problem, chosen)
     if whole_range is not None:
         return _degenerate(problem, solver, chosen, whole_range)
-    note = None
-    with few_threads(chosen.products(problem.k)):
-        try:
+    note, found, session = None, None, session or Context()
+    try:
+        with few_threads(chosen.products(problem.k)):
             frame, whole = start_frame(problem, chosen, start)
             if not whole and solver.literal and coordinates is None:
                 chosen, note = coordinates_of(problem, "ambient"), _IN_N_DIMENSIONS
                 frame, _ = start_frame(problem, chosen, start)
             elif not whole and not isinstance(start, str):
                 note = _PROJECTED
-            solve = _Solve(problem, chosen, solver, session or Context())
-            found = solve.solve_from(frame)
-        except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
-            raise NumericalError(Status.INDEFINITE.value) from error
+            found = _Solve(problem, chosen, solver, session).solve_from(frame)
+    except np.linalg.LinAlgError as error:  # not even the start has a sound Gram matrix
+        raise NumericalError(Status.INDEFINITE.value) from error
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        session.interrupt()  # it came when threads were given back
     return found if note is None else replace(found, notes=(note,))
 
 
@@ -175,6 +178,7 @@ class _Solve:
         self.trace: list[Step] = []
         self._steps = 0  # of the whole solve: a resumed stage leaves a shorter trace
         self.passes = 0
+        self._reached: tuple[Coordinates, Floats] | None = None  # what the last stage left
         self._enter(coordinates)
 
     def _enter(self, coordinates: Coordinates) -> None:
@@ -194,6 +198,19 @@ class _Solve:
     upper: float | None = None  # on all frames, once the dual has one
 
     def solve_from(self, frame: Floats) -> Relaxation:
+        """The solution; where Ctrl-C comes between two stages, the frame that the last one left."""
+        try:
+            return self._solved(frame)
+        except KeyboardInterrupt:
+            if self._reached is None or self.context.stopped is Status.INTERRUPTED:
+                raise
+            self.context.interrupt()
+            coordinates, V = self._reached
+            self._enter(coordinates)
+            with unlimited():
+                return self._record(self._point(V), Status.INTERRUPTED, None)
+
+    def _solved(self, frame: Floats) -> Relaxation:
         V, status, curvature = self._maximise(frame)
         if status.stops_everything:
             with unlimited():  # no more than the product or two that a step lost
@@ -301,6 +318,7 @@ class _Solve:
             self.upper = outcome.state.upper
         if iteration.reported is not None:  # a journal may know the end of a run without its points
             self._point.keep(iteration.reported)
+        self._reached = self.coordinates, outcome.state.V
         return outcome.state.V, outcome.status
 
     @property

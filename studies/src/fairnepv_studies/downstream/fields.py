@@ -27,6 +27,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         if len(content) > LARGEST:
             raise InputError(f"{path} has more than a megabyte: it is no file of settings")
         return tomllib.loads(content.decode("utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist; check the path") from error
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read ({reason}); write it as TOML") from error
