@@ -11,6 +11,8 @@ GROUPS = {
     "determinism": "determinism",
     "hostile-files": "hostile_files",
     "fuzz": "fuzz",
+    "killed": "killed",
+    "storage": "storage",
 }
 
 
