@@ -13,6 +13,8 @@ GROUPS = {
     "fuzz": "fuzz",
     "killed": "killed",
     "storage": "storage",
+    "workers": "workers",
+    "load": "load",
 }
 
 
