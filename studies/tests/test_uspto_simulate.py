@@ -172,7 +172,7 @@ def test_of_two_that_draw_into_a_folder_the_second_is_refused(tmp_path):
     (tmp_path / "raw").mkdir()
     with (
         locked(tmp_path / "raw"),
-        pytest.raises(InputError, match="another run is at work in .*raw"),
+        pytest.raises(InputError, match=r"another run is at work in .*raw"),
     ):
         simulate(5, 0, tmp_path / "raw")
     assert not list((tmp_path / "raw").iterdir())

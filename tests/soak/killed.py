@@ -27,10 +27,14 @@ MOMENTS = 10  # of every phase
 TRIES = 8  # until a moment is one of the phase and not behind its end
 LONGEST = 0.2  # seconds between a call and the kill
 N, K = 400, 6
-# Seconds and random bytes differ between any two runs; the state of a checkpoint is written when
+DYING = (sys.executable, "-m", "soak.dying")
+# Times, memory and random bytes differ between any two runs; the state of a checkpoint is written when
 # there is time for it; of a run of the protocol it is kept how long each part took.
 APART = re.compile(r"home/fairnepv/key|state|.*/seconds([./].*)?")
-SECONDS = re.compile(rb'"?seconds"?: ?[0-9.e-]+|[0-9]+(\.[0-9]+)? (s|ms|min)\b|[0-9.]+ [KMG]iB')
+PASSING = re.compile(
+    rb'"?seconds"?: ?[0-9.e-]+|[0-9]+(\.[0-9]+)? (s|ms|min)\b|[0-9.]+ [KMG]iB'
+    rb'|"trace": \[\[.*?\]\]|[0-9-]{10} [0-9:]{5} UTC'
+)
 
 
 class Phase(NamedTuple):
@@ -76,7 +80,7 @@ def _rows(folder: Path, n: int = N) -> None:
 
 
 def _fewer_rows(folder: Path) -> None:
-    _rows(folder, 60)
+    _rows(folder, 40)
 
 
 def _raw(folder: Path) -> None:
@@ -93,6 +97,7 @@ def _corpus(folder: Path) -> None:
 
 def _split_corpus(folder: Path) -> None:
     from corpora import add_features, make_corpus
+
     from fairnepv_studies.protocol.split import split, write_split
 
     corpus = make_corpus(folder / "corpus", 60)
@@ -138,8 +143,7 @@ def carried_out(folder: Path, phase: str, form: str, moment: Moment = NEVER) -> 
     told, telling = os.pipe()
     with tempfile.TemporaryFile() as said, os.fdopen(told, "rb", 0) as moments:
         process = subprocess.Popen(
-            [sys.executable, "-m", "soak.dying", phase, str(moment.call), moment.how]
-            + shlex.split(line),
+            [*DYING, phase, str(moment.call), moment.how, *shlex.split(line)],
             cwd=folder,
             env={**os.environ, **here, "XDG_STATE_HOME": str(folder / "home")},
             stdin=telling,
@@ -202,10 +206,10 @@ def content_of(path: Path) -> bytes:
     if path.suffix == ".parquet":
         table = pq.read_table(path)
         said = b"".join((table.schema.metadata or {}).values())
-        return repr(table.to_pylist()).encode() + SECONDS.sub(b"", said)
+        return repr(table.to_pylist()).encode() + PASSING.sub(b"", said)
     if path.suffix == ".png":
         return pixels_sha256(path.read_bytes()).encode()
-    return SECONDS.sub(b"", path.read_bytes())
+    return PASSING.sub(b"", path.read_bytes())
 
 
 # --- one case -------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def _in_a_process(folder: Path, code: str, memory: int | None = None) -> Any:
         [sys.executable, "-c", code],
         cwd=folder,
         env={**os.environ, **here, "XDG_STATE_HOME": str(folder / "home")},
-        preexec_fn=limit,  # noqa: PLW1509
+        preexec_fn=limit,
         capture_output=True,
         text=True,
         check=False,

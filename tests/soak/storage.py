@@ -75,10 +75,10 @@ def command(line: str) -> Ended:
     return Ended(code, out.getvalue(), err.getvalue())
 
 
-def refused(line: str, *words: str, while_: Any = contextlib.nullcontext()) -> None:
+def refused(line: str, *words: str, while_: Any = None) -> None:
     """With exit code 2 and one sentence that has these words, and the folder is as it was."""
     before = files()
-    with while_:
+    with while_ or contextlib.nullcontext():
         ended = command(line)
     assert ended.code == 2, ended
     (said,) = (one for one in ended.err.splitlines() if one.startswith("fairnepv: "))
@@ -259,6 +259,7 @@ def _raw() -> str:
 
 def _split() -> str:
     from corpora import add_features, make_corpus
+
     from fairnepv_studies.protocol.split import split, write_split
 
     corpus = make_corpus(Path("corpus"), 60)
@@ -577,7 +578,10 @@ def _() -> None:
     with started(line, "fairnepv.io.atomic:_put_folder") as first:
         assert command(line).code == 0
         ends_well(first)
-    assert sorted(path.name for path in Path("rows").iterdir()) == ["manifest.json", "part_00000.npy"]
+    assert sorted(path.name for path in Path("rows").iterdir()) == [
+        "manifest.json",
+        "part_00000.npy",
+    ]
     np.testing.assert_array_equal(fairnepv.open_rows("rows")[:], np.load("a.npy"))
     assert sorted(path.name for path in Path().iterdir()) == ["a.npy", "b.npy", "ids.csv", "rows"]
 

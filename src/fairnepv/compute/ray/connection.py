@@ -175,8 +175,8 @@ class ClusterConnection:
 
 def out_of_memory(what_then: str = "") -> ClusterError:
     return ClusterError(
-        f"workers ran out of memory{what_then}; give a worker more memory, or use fewer workers per "
-        "machine"
+        f"workers ran out of memory{what_then}; give a worker more memory, or use fewer workers "
+        "per machine"
     )
 
 
