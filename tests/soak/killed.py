@@ -28,12 +28,12 @@ TRIES = 8  # until a moment is one of the phase and not behind its end
 LONGEST = 0.2  # seconds between a call and the kill
 N, K = 400, 6
 DYING = (sys.executable, "-m", "soak.dying")
-# Times, memory and random bytes differ between any two runs; the state of a checkpoint is written when
-# there is time for it; of a run of the protocol it is kept how long each part took.
+# Times, memory and random bytes differ between any two runs; the state of a checkpoint is written
+# when there is time for it; of a run of the protocol it is kept how long each part took.
 APART = re.compile(r"home/fairnepv/key|state|.*/seconds([./].*)?")
 PASSING = re.compile(
     rb'"?seconds"?: ?[0-9.e-]+|[0-9]+(\.[0-9]+)? (s|ms|min)\b|[0-9.]+ [KMG]iB'
-    rb'|"trace": \[\[.*?\]\]|[0-9-]{10} [0-9:]{5} UTC'
+    rb'|"(trace|stages|beyond)": \[\[.*?\]\]|[0-9-]{10} [0-9:]{5} UTC'
 )
 
 
