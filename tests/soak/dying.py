@@ -87,7 +87,7 @@ def _make_small() -> None:
     from soak.stand_in import StandIn
 
     for module in (parts, making):
-        module.ROWS = 32
+        setattr(module, "ROWS", 32)  # noqa: B010 (which one of them has from the other)
     encoding.BATCH = 8
     encoders.find = lambda *_, **__: StandIn()  # type: ignore[assignment]
 

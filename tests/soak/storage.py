@@ -631,4 +631,4 @@ def case(number: int, folder: Path) -> None:
     assert not said, said
 
 
-GROUP = Group("storage", case, len(CASES), sample=range(0, len(CASES), 9), patience=900.0)
+GROUP = Group("storage", case, len(CASES), sample=range(3, len(CASES), 15), patience=900.0)
