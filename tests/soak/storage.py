@@ -119,7 +119,9 @@ def disk_of(size: int, folder: str = "disk") -> Iterator[None]:
     """A disk with so much room at `folder`; who may mount none gets the limit of files instead."""
     Path(folder).mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
-    mounted = shutil.which("mount") is not None and not subprocess.call(mount, stderr=-3)
+    mounted = shutil.which("mount") is not None and not subprocess.call(
+        mount, stderr=subprocess.DEVNULL
+    )
     try:
         with contextlib.nullcontext() if mounted else files_of_at_most(size):
             yield
@@ -128,6 +130,7 @@ def disk_of(size: int, folder: str = "disk") -> Iterator[None]:
             subprocess.check_call(["umount", "-l", folder])
 
 
+_WHERE = ("of which nothing is there", "of which an older one stays")
 OUTPUTS = {
     "--out {}.parquet": "",
     "--out {}.csv": "",
@@ -141,7 +144,7 @@ OUTPUTS = {
 for _option, _more in OUTPUTS.items():
     for _there in (False, True):
 
-        @storage(f"{_option} {_more} too large to write, {_there=}", _option, _more, _there)
+        @storage(f"{_option} {_more} too large to write, {_WHERE[_there]}", _option, _more, _there)
         def _(option: str, more: str, there: bool) -> None:
             write_rows()
             line = f"{SELECT} {option.format('result')} {more} --force"
@@ -208,7 +211,9 @@ def _() -> None:
     with Path("/dev/full").open("w") as full:
         line = [sys.executable, "-m", "fairnepv", *shlex.split(SELECT)]
         here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        ended = subprocess.run(line, stdout=full, stderr=-1, text=True, env=here, check=False)
+        ended = subprocess.run(
+            line, stdout=full, stderr=subprocess.PIPE, text=True, env=here, check=False
+        )
     assert ended.returncode == 2, ended
     assert "No space left on device; make room on the disk" in ended.stderr
     assert "Traceback" not in ended.stderr
