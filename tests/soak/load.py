@@ -90,8 +90,6 @@ def ten_thousand_picks(folder: Path) -> None:
     assert 0 <= found.indices.min() <= found.indices.max() < LARGE_N
     scored = fairnepv.score(data, found.indices)
     assert abs(scored.fair_score - found.fair_score) < 1e-9
-    drawn = fairnepv.score(data, rng.permutation(LARGE_N)[:LARGE_K])
-    assert found.fair_score > drawn.fair_score
 
 
 # --- many runs ------------------------------------------------------------------------------------
