@@ -31,6 +31,7 @@ from test_uspto_simulate import files_of, run_killed
 
 from fairnepv.data import has_words, openmoji, tf_idf, vectorizer
 from fairnepv.errors import InputError
+from fairnepv.io.locks import locked
 from fairnepv_studies import encoders, making
 from fairnepv_studies.corpora import ingest_folder, ingest_openmoji
 from fairnepv_studies.corpus import Checksum, Corpus
@@ -408,6 +409,16 @@ def test_a_corpus_is_replaced_only_by_force():
     ingest_folder("images", "texts.csv", "corpus", force=True)
     Path("file").write_text("")
     assert "is a file" in refused(ingest_openmoji, "file")
+
+
+def test_of_two_that_make_a_corpus_the_second_is_refused():
+    small()
+    with locked(Path("corpus")):
+        assert "another run is at work in corpus" in refused(
+            ingest_folder, "images", "texts.csv", "corpus", force=True
+        )
+        assert not list(Path("corpus").glob(".ingest-*"))
+    ingest_folder("images", "texts.csv", "corpus", force=True)
 
 
 # --- Features -------------------------------------------------------------------------------------

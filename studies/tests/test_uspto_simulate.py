@@ -23,6 +23,7 @@ from lxml import etree
 from PIL import Image
 
 from fairnepv.errors import InputError
+from fairnepv.io.locks import locked
 from fairnepv_studies.pictures import pixels_sha256
 from fairnepv_studies.uspto import drawing
 from fairnepv_studies.uspto import simulate as module
@@ -167,6 +168,16 @@ def test_sizes_that_are_refused(tmp_path, n):
     with pytest.raises(InputError, match="--n must be"):
         simulate(n, 0, tmp_path / "raw")
     assert not (tmp_path / "raw").exists()
+
+
+def test_of_two_that_draw_into_a_folder_the_second_is_refused(tmp_path):
+    (tmp_path / "raw").mkdir()
+    with (
+        locked(tmp_path / "raw"),
+        pytest.raises(InputError, match=r"another run is at work in .*raw"),
+    ):
+        simulate(5, 0, tmp_path / "raw")
+    assert not list((tmp_path / "raw").iterdir())
 
 
 def test_progress_ends_with_everything(tmp_path):

@@ -743,6 +743,47 @@ def test_a_task_that_always_dies_ends(cluster):
     assert pool.map(pids, None).shape == (230,)  # the cluster is still of use
 
 
+def exhaust(block, state):
+    return np.ones(1 << 50)
+
+
+def test_a_worker_without_memory_is_said_to_be_one(cluster):
+    pool = _pool(replace(cluster, blocks=LocalEngine(block_rows=200)))
+    with pytest.raises(ClusterError, match="workers ran out of memory; give a worker more"):
+        pool.map(exhaust, None)
+    assert pool.map(pids, None).shape == (230,)
+
+
+TOO_LITTLE = """
+import os, time
+os.environ |= {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
+import numpy as np
+from dataclasses import replace
+from fairnepv import LocalEngine, Pool
+from fairnepv.compute.ray.engine import RayEngine
+from fairnepv.errors import ClusterError
+def sleep(block, state):
+    time.sleep(5)
+    return np.zeros(block.stop - block.start)
+with RayEngine.local(1) as engine:
+    assert "RAY_task_oom_retries" not in os.environ
+    pool = Pool.of({"x": np.ones((30, 2))}, engine=replace(engine, blocks=LocalEngine(10)))
+    try:
+        pool.map(sleep, None)
+    except ClusterError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.kill
+def test_tasks_that_ray_ends_for_want_of_memory_are_given_up():
+    """By itself Ray tries them again without an end. Here it takes any memory for too much."""
+    line = [sys.executable, "-c", TOO_LITTLE]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
+    assert "workers ran out of memory, and Ray ended them" in ended.stdout, ended.stderr[-2000:]
+
+
 def refuse_input(block, state):
     raise InputError(f"rows {block.start} to {block.stop} are bad")
 

@@ -757,6 +757,24 @@ def test_a_write_that_fails_leaves_the_old_file_alone(folder, monkeypatch, failu
     assert Path("old.csv").read_text() == "old"
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_settings_beside_a_table_appear_with_it_or_not_at_all(folder, monkeypatch, there):
+    if there:
+        write("picks.csv", example())
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    written = Path.write_bytes
+
+    def full(path, content):
+        if b"gain_a" in content:
+            raise OSError(28, "No space left on device")
+        return written(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(FairnepvError, match=r"^picks\.csv cannot be written"):
+        write("picks.csv", example([30, 10]))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_full_disk_is_said_in_one_line(monkeypatch):
     def replace(*_):
         raise OSError(28, "No space left on device")

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import resource
 import sqlite3
 import stat
 from pathlib import Path
@@ -548,6 +549,18 @@ def test_a_full_disk_costs_the_checkpoint_and_not_the_selection(tmp_path, monkey
     again = _choose(checkpoint=tmp_path / "state", effort="fast")  # there is room again
     assert again.indices.tolist() == expected.indices.tolist()
     assert again.run_notes == expected.run_notes
+
+
+def test_a_checkpoint_that_cannot_be_written_at_all_is_not_left_empty(tmp_path):
+    _choose(checkpoint=tmp_path / "other", effort="fast")  # which makes the key
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(InputError, match=r"state cannot be used .*; name another file"):
+            _choose(checkpoint=tmp_path / "state", effort="fast")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.parametrize("hierarchical", [False, 3])

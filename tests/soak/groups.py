@@ -15,6 +15,10 @@ GROUPS = {
     "limits": "limits",
     "bad-input": "bad_input",
     "page": "page",
+    "killed": "killed",
+    "storage": "storage",
+    "workers": "workers",
+    "load": "load",
 }
 
 

@@ -89,8 +89,9 @@ def write_table(output: Output, table: Table) -> list[Path]:
         output.write(content)
         return [output.path]
     settings = Output(beside(output.path))
-    settings.write((to_json(content.about) + "\n").encode())
-    output.write(content.content)
+    with output.part() as part:  # on a full disk neither of them
+        part.write_bytes(content.content)
+        settings.write((to_json(content.about) + "\n").encode())
     return [output.path, settings.path]
 
 

@@ -73,6 +73,7 @@ class Journal:
         self._written, self._took = 0.0, 0.0
         self._before = self._seal(fingerprint)  # the seal of the last run that has ended
         self._file: sqlite3.Connection | None = None
+        was_there = os.path.lexists(path)
         try:
             self._file = _open(path)
             self._begin(self._file, fingerprint)
@@ -87,6 +88,8 @@ class Journal:
                     f"another selection is using the checkpoint {path}; wait for it, or name "
                     "another file"
                 ) from error
+            if not was_there:
+                _remove_empty(path)
             reason = getattr(error, "strerror", None) or error
             raise CheckpointError(
                 f"checkpoint {path} cannot be used ({reason}); name another file"
@@ -226,6 +229,13 @@ def _open(path: Path) -> sqlite3.Connection:
     file.execute("pragma locking_mode = exclusive")  # until it is closed: one selection at a time
     file.execute("pragma synchronous = off")  # a killed process loses nothing by it
     return file
+
+
+def _remove_empty(path: Path) -> None:
+    """What SQLite leaves of a file that it has made and could not write."""
+    with contextlib.suppress(OSError):
+        if os.lstat(path).st_size == 0:
+            path.unlink()
 
 
 def _check_rollback(journal: Path) -> None:

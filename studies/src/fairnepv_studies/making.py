@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from fairnepv import __version__
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import put_in_place
+from fairnepv.io.locks import locked
 from fairnepv.io.write import csv_line
 from fairnepv_studies import pictures
 from fairnepv_studies.corpus import (
@@ -70,28 +71,31 @@ _IMAGE = pa.schema([("id", pa.string()), ("image", pa.binary())])
 def working(out: Path, settings: Any, *, force: bool) -> Iterator[Path]:
     """The folder in which the corpus `out` is made. Of sources that are refused nothing is left
     behind; after an interruption or on a full disk it stays, and the same command goes on. What an
-    earlier run has made stays in any case: it may have taken hours."""
+    earlier run has made stays in any case: it may have taken hours. While one run is at work there
+    another one is refused."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; name a folder for the corpus")
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    work = work_folder(out, settings, force=force)
-    is_new = not any(work.iterdir())
-    try:
-        yield work
-    except InputError:
-        if not is_new:
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        work = work_folder(out, settings, force=force)
+        is_new = not any(work.iterdir())
+        try:
+            yield work
+        except InputError:
+            if not is_new:
+                raise
+            shutil.rmtree(work)
+            with contextlib.suppress(OSError):  # somebody put something there
+                for folder in missing:
+                    folder.rmdir()
             raise
-        shutil.rmtree(work)
-        with contextlib.suppress(OSError):  # somebody put something there
-            for folder in missing:
-                folder.rmdir()
-        raise
 
 
 def work_folder(out: Path, settings: Any, *, force: bool) -> Path:
     """Where the corpus `out` is made of these settings: rules and sources, all that decides what
     comes out. Whoever has begun may go on; else a finished corpus is only replaced when that was
     asked for, and what is no corpus never."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; name a folder for the corpus")
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     work = out / f"{WORK}-{key[:16]}"
     begun = [found for found in out.glob(f"{WORK}-*") if _OURS.fullmatch(found.name)]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from fairnepv.compute.clock import OutOfTime, left
+from fairnepv.compute.ray.private import RETRIES, few_retries
 from fairnepv.compute.ray.transport import Sender
 from fairnepv.display import shown_uri
 from fairnepv.errors import ClusterError, InputError
 
-_RETRIES = 2  # of a task whose worker died; then the task is to blame
 _CANCELS, _MOMENT = 5, 1.0  # at most so often, and seconds in between
 _ANSWERS = 20.0  # seconds for all machines to answer a question
 _QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -82,7 +82,7 @@ class ClusterConnection:
 
     def _remote_function(self, function: Callable[..., Any], gpu: bool) -> Any:
         # By itself Ray would end a process after one task on a GPU, and its rows there with it.
-        return self._ray.remote(num_cpus=1, num_gpus=int(gpu), max_retries=_RETRIES, max_calls=0)(
+        return self._ray.remote(num_cpus=1, num_gpus=int(gpu), max_retries=RETRIES, max_calls=0)(
             function
         )
 
@@ -100,7 +100,7 @@ class ClusterConnection:
         """The answers of all machines."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        remote = self._ray.remote(num_cpus=0, max_retries=_RETRIES)(question)
+        remote = self._ray.remote(num_cpus=0, max_retries=RETRIES)(question)
         nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
         where = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
         asked = [remote.options(scheduling_strategy=node).remote() for node in where]
@@ -163,17 +163,21 @@ class ClusterConnection:
         except ConnectionError as error:
             raise self._lost(error) from error
         except errors.OutOfMemoryError as error:
-            raise ClusterError(
-                "workers ran out of memory, and Ray ended them; give a worker more memory, or use "
-                "fewer workers per machine"
-            ) from error
+            raise out_of_memory(", and Ray ended them") from error
         except errors.RayError as error:
             reason = str(error).strip().split("\n")[0].rstrip(".")
             raise ClusterError(
-                f"a task of this pass died {1 + _RETRIES} times, each time with its worker "
+                f"a task of this pass died {1 + RETRIES} times, each time with its worker "
                 f"({type(error).__name__}: {reason}); look into the logs of Ray, for the memory of "
                 "the workers first"
             ) from error
+
+
+def out_of_memory(what_then: str = "") -> ClusterError:
+    return ClusterError(
+        f"workers ran out of memory{what_then}; give a worker more memory, or use fewer workers "
+        "per machine"
+    )
 
 
 def import_ray() -> Any:
@@ -188,7 +192,7 @@ def import_ray() -> Any:
 
 def connect(ray: Any, address: str, **options: Any) -> Any:
     """`ray.init`, which is quiet here: what matters is raised."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), few_retries():
         warnings.simplefilter("ignore")
         try:
             return ray.init(address=address, **_QUIET, **options)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from fairnepv.compute.base import Array, Engine, Pass, R, RowSource, end_to_end, tree_fold
 from fairnepv.compute.clock import OutOfTime, check_time, deadline_on_the_wall, left
 from fairnepv.compute.local import BLOCK_NUMBERS, LocalEngine
-from fairnepv.compute.ray.connection import ClusterConnection
+from fairnepv.compute.ray.connection import ClusterConnection, out_of_memory
 from fairnepv.compute.ray.join import join_cluster
 from fairnepv.compute.ray.start import start_cluster
 from fairnepv.compute.ray.transport import Slices, pack, writable
@@ -155,6 +155,8 @@ class RayEngine(Engine):
         result = self.connection.get(ahead[0])
         ahead.popleft()
         if isinstance(result, Failure):
+            if isinstance(result.error, MemoryError):  # of a worker, and not of this process
+                raise out_of_memory() from result.error
             raise result.error
         return result
 

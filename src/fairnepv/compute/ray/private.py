@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
+RETRIES = 2  # of a task whose worker died; then the task is to blame
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: nodes are on the loopback interface alone
+_OOM_RETRIES = "RAY_task_oom_retries"  # which a process reads when it connects
 
 
 @contextlib.contextmanager
@@ -41,6 +43,23 @@ def on_loopback() -> Iterator[None]:
         for name in settings:
             del os.environ[name]
         os.environ.update(before)
+
+
+@contextlib.contextmanager
+def few_retries() -> Iterator[None]:
+    """A process that connects within tries a task again so often whose worker ran out of memory.
+
+    By itself Ray tries without an end, whatever `max_retries` of the task says, and a pass whose
+    tasks are too large never ends. Whoever has set the variable is not overruled.
+    """
+    if _OOM_RETRIES in os.environ:
+        yield
+        return
+    os.environ[_OOM_RETRIES] = str(RETRIES)
+    try:
+        yield
+    finally:
+        os.environ.pop(_OOM_RETRIES, None)
 
 
 def start_options(folder: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from fairnepv import __version__
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import put_in_place
+from fairnepv.io.locks import locked
 from fairnepv.io.places import sha256_of
 from fairnepv_studies.files import appearing, local, write_whole
 from fairnepv_studies.progress import StageProgress
@@ -80,20 +81,22 @@ def simulate(
     if not 1 <= n <= MOST_ITEMS:
         raise InputError(f"--n must be from 1 to {MOST_ITEMS:,}, not {n}")
     folder = local(out)
-    work = _work_folder(folder, f"{WORK}-{VERSION}-{n}-{seed}", force)
-    chunks = [range(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
-    for number, items in enumerate(chunks):
-        if not _is_whole(number, work):
-            _make_chunk(number, items, seed, work, lambda done: progress("drawing", done, n))
-        progress("drawing", items.stop, n)
-    return _assemble(n, seed, len(chunks), work, folder, progress)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        work = _work_folder(folder, f"{WORK}-{VERSION}-{n}-{seed}", force)
+        chunks = [range(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+        for number, items in enumerate(chunks):
+            if not _is_whole(number, work):
+                _make_chunk(number, items, seed, work, lambda done: progress("drawing", done, n))
+            progress("drawing", items.stop, n)
+        return _assemble(n, seed, len(chunks), work, folder, progress)
 
 
 def _work_folder(out: Path, name: str, force: bool) -> Path:
     """Whoever has begun may go on; else what is there is only replaced when that was asked for, and
     a folder of something else never."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; name a folder")
     begun = list(out.glob(f"{WORK}-*"))
     if (out / LABEL).exists() and out / name not in begun and not force:
         raise InputError(f"{out} has been made already; add --force to replace it")
