@@ -5,6 +5,7 @@
 #   make test-slow  what the fast suite leaves out
 #   make test-all   lint, types, imports and every test (twenty minutes)
 #   make cover      line and branch coverage of the library
+#   make mutants    whether tests notice small mistakes in the library, tried one at a time (an hour)
 #   make docs       all pages as a site, in site/; every link is checked
 #   make dist       wheels and source distributions, each tried in an empty environment
 # and `make bench` writes every table of BENCHMARKS.md anew (two hours, and 20 GB of disk for a while).
@@ -19,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
 BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-fast test-slow test-all tests cover docs dist lint format bench clean
+.PHONY: demo test test-fast test-slow test-all tests cover mutants docs dist lint format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
@@ -41,6 +42,9 @@ tests: $(VENV)/.installed-dev
 
 cover: $(VENV)/.installed-dev
 	$(PYTEST) -m "not slow" --cov --cov-report=term-missing:skip-covered
+
+mutants: $(VENV)/.installed-dev
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m mutants
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
