@@ -22,6 +22,8 @@ from mutants.reach import Reach, Recorder, passes
 
 ENDED = {0: "survived", 1: "killed", 2: "not made"}
 _PATIENCE = 5.0  # seconds of processor time beyond ten times what a test needs
+_ASLEEP = 60.0  # seconds on end; some tests wait for others, of whom a busy machine knows
+_LOOK = 0.02
 
 
 class Server:
@@ -65,7 +67,7 @@ class Server:
                 recorder.record(items, time.process_time).saved(found)
                 return 0
 
-            _forked(Path(folder), record, limit=3600.0)
+            _forked(Path(folder), record)
             reach, _ = Reach.loaded(found)
         for test in items.keys() - reach.seconds.keys():
             print(f"left out, as it fails without a mistake: {test}", file=sys.stderr)
@@ -76,11 +78,7 @@ class Server:
         folder = Path(tempfile.mkdtemp(prefix="fairnepv-mutant-"))
         seconds = [reach.seconds[test] for test in tests]
         try:
-            code = _forked(
-                folder,
-                lambda: self._meet(mutant, tests, seconds, folder),
-                limit=60.0 + 10.0 * sum(seconds),
-            )
+            code = _forked(folder, lambda: self._meet(mutant, tests, seconds, folder))
             last = folder / "last"
             by = last.read_text() if code and last.exists() else ""
         finally:
@@ -152,8 +150,9 @@ def _set_constant(file: Path, tree: ast.Module, name: str) -> None:
             setattr(module, name, names[name])
 
 
-def _forked(folder: Path, task: Callable[[], int], limit: float) -> int:
-    """What a child returns; a negative number when it was ended."""
+def _forked(folder: Path, task: Callable[[], int]) -> int:
+    """What a child returns; a negative number when it was ended. A busy machine may let it wait as
+    long as it likes, but it may not sleep for long."""
     child = os.fork()
     if not child:
         code = 1
@@ -167,11 +166,21 @@ def _forked(folder: Path, task: Callable[[], int], limit: float) -> int:
             code = task()
         finally:
             os._exit(code)
-    until = time.monotonic() + limit
+    asleep = 0.0
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if time.monotonic() > until:
+        time.sleep(_LOOK)
+        asleep = asleep + _LOOK if _sleeps(child) else 0.0
+        if asleep > _ASLEEP:
             os.killpg(child, signal.SIGKILL)
-        time.sleep(0.01)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what it has left behind
     return os.waitstatus_to_exitcode(ended[1])
+
+
+def _sleeps(process: int) -> bool:
+    """Whether none of its threads could go on if it were given a core."""
+    threads = Path(f"/proc/{process}/task").glob("*/stat")
+    try:
+        return all(thread.read_text().rpartition(")")[2].split()[0] == "S" for thread in threads)
+    except OSError:  # it has just ended
+        return False
