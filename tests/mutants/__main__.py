@@ -151,11 +151,20 @@ def _tell(room: str, outcomes: Sequence[dict[str, Any]]) -> None:
     made = len(outcomes) - ended.pop("not made", 0)
     for told in outcomes:
         if told["outcome"] == "survived":
-            print(f"{told['where']}  {told['told']}  [{told['tests']} tests]")
+            print(f"{told['where']}  {_seen(told['told'])}  [{told['tests']} tests]")
     caught = made - ended["survived"]
     rates = {"rate": caught / max(made, 1), "interval": interval(caught, made)}
     rounded = json.loads(json.dumps(rates), parse_float=lambda text: round(float(text), 3))
     print(json.dumps({"room": room, "mutants": made, **ended, **rounded}), flush=True)
+
+
+def _seen(told: str, width: int = 90) -> str:
+    """The two versions, from where they differ."""
+    one, _, other = told.partition("  ->  ")
+    same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    start = max(0, min(same - 20, len(one) - width))
+    cut = (text[start : start + width] for text in (one, other))
+    return "  ->  ".join(f"{'...' * bool(start)}{text}" for text in cut)
 
 
 def interval(killed: int, made: int) -> tuple[float, float]:

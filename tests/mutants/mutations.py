@@ -32,6 +32,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+_BECOMES = "  ->  "
 _PAIRS = ["min max", "minimum maximum", "argmin argmax", "any all", "zeros ones", "floor ceil"]
 _CALLED = dict(pair.split() for pair in _PAIRS)
 _CALLED |= {other: one for one, other in _CALLED.items()}
@@ -62,6 +63,7 @@ def mutants(file: Path, root: Path) -> list[Mutant]:
     return [
         Mutant(name, number, node.lineno, _lines(node, within, uses), within, told)
         for number, (node, within, told) in enumerate(_Walk(text).found)
+        if len({*told.split(_BECOMES)}) == 2  # not `f(a, a)` with its arguments swapped
     ]
 
 
@@ -138,12 +140,11 @@ def _place(node: ast.stmt | ast.expr) -> ast.stmt | ast.expr:
 def _told(node: ast.AST, other: ast.AST) -> str:
     if isinstance(node, ast.If | ast.While) and isinstance(other, ast.If | ast.While):
         node, other = node.test, other.test
-    return f"{_short(node)}  ->  {_short(other)}"
+    return f"{_line(node)}{_BECOMES}{_line(other)}"
 
 
-def _short(node: ast.AST) -> str:
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
+def _line(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split())
 
 
 def _alternatives(node: ast.stmt | ast.expr) -> Iterator[ast.AST]:

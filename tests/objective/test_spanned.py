@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import reference
+from fairnepv.objective import spanned
 from fairnepv.objective.spanned import Spanned, root_of, share_products, span
 from fairnepv.views import moments
 from search_problems import pose, representative
@@ -74,10 +75,45 @@ def test_prices_are_above_the_exact_ones_by_rounding_alone(rows, share, view, Ph
     assert not pricing.flat
 
 
-def test_numbers_that_make_no_matrix_prove_with_none(view):
+def test_the_constant_allows_for_rounding_of_every_product(view, Phi, monkeypatch):
+    """As it would be if a digit were worth a hundredth."""
+    unit, k, m = 0.01, 2, len(SETS[0])
     _, found = made(view, SETS[0])
-    broken = Spanned(view, found.rows, np.full((3, 3), np.nan), found.S, found.H)
-    assert broken.constant(2) == np.inf
+    monkeypatch.setattr(spanned, "_unit", lambda *_: unit)
+    trace, H, S = np.trace(found.K), found.H, found.S
+    L = np.linalg.cholesky(found.K + 4.0 * unit * trace * np.eye(m))
+    W = H @ S @ L
+    whole = np.sort(np.linalg.eigvalsh(W.T @ W))[-k:].sum() + 4.0 * k * unit * (W**2).sum()
+    sizes = np.linalg.norm(S) * np.linalg.norm(L) * (np.linalg.norm(H) + np.sqrt(trace))
+    expected = (np.sqrt(whole) + 4.0 * unit * sizes) ** 2
+    assert found.constant(k) == pytest.approx(expected, rel=1e-9)
+
+
+def test_prices_allow_for_rounding_of_every_product(view, Phi, monkeypatch):
+    unit = 0.01
+    _, found = made(view, SETS[0])
+    monkeypatch.setattr(spanned, "_unit", lambda *_: unit)
+    pricing = found.pricing(0.7)
+    lengths = np.linalg.norm(Phi[SETS[0]], axis=1)
+    products = np.linalg.norm(np.abs(found.H @ found.S) @ lengths)
+    made_of = np.linalg.norm(found.S) * np.linalg.norm(found.H) * np.linalg.norm(lengths)
+    error = unit * (1.0 + products + made_of) / np.sqrt(EPS)
+    assert (pricing.error, pricing.unit) == (pytest.approx(error), unit)
+    norms = (Phi**2).sum(axis=1)
+    exact = pricing._replace(error=0.0, unit=0.0).prices(view.block(0, N), norms, False)
+    raised = (np.sqrt(exact / 0.7) + error * np.sqrt(norms)) ** 2 * 0.7 * (1.0 + 8.0 * unit)
+    np.testing.assert_allclose(pricing.prices(view.block(0, N), norms, False), raised)
+
+
+def test_a_product_of_rows_is_off_by_less_than_a_hundredth_of_a_billionth(view):
+    u = 2.0**-53
+    assert spanned._unit(view, 3) == pytest.approx(4.0 * (P + 3 + 16) * u * view.cancellation)
+
+
+def test_a_kernel_that_is_none_proves_nothing(view):
+    _, found = made(view, SETS[0])
+    none = Spanned(view, found.rows, -np.eye(3), found.S, found.H)
+    assert none.constant(2) == np.inf
 
 
 def test_the_axes_of_a_kernel_are_orthonormal_and_leave_out_what_rounding_made():
@@ -88,6 +124,7 @@ def test_the_axes_of_a_kernel_are_orthonormal_and_leave_out_what_rounding_made()
     P_ = T.T @ B
     np.testing.assert_allclose(P_.T @ P_, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(T @ P_, T @ T.T @ B, atol=1e-12)
+    assert span(1e-18 * (T @ T.T))[1].shape == (5, 3)
     assert span(np.zeros((3, 3)))[1].shape == (3, 0)
 
 

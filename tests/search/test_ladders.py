@@ -62,6 +62,15 @@ def test_a_ladder_has_the_rows_that_may_turn_out_to_be_chosen(seed, coarse, monk
         assert (joined.tie, joined.coarse) == (TIE, coarse)
 
 
+def test_a_score_that_is_lower_by_just_the_tie_is_tied():
+    slots, rows, scores = np.zeros(3, dtype=np.int64), np.arange(3), np.array([0.5, 1.0, 0.25])
+    for coarse in (False, True):
+        found = SwapLadders.of(slots, rows, scores, 0.5, coarse=coarse)
+        assert found.rungs["row"].tolist() == [0, 1]
+    nobody = SwapLadders.of(slots[:0], rows[:0], scores[:0], 0.5)
+    assert (len(nobody.rungs), nobody.tie) == (0, 0.5)
+
+
 def test_of_a_crowd_the_first_of_the_best_stay(monkeypatch):
     monkeypatch.setattr(ladders, "_CROWD", 3)
     few = of([(0, row, 1.0) for row in (5, 2, 9)], coarse=True)
@@ -74,6 +83,10 @@ def test_of_a_crowd_the_first_of_the_best_stay(monkeypatch):
     for one, other in ((found, few), (few, found)):
         assert one.merged(other).crowded
     assert found.merged(SwapLadders.none(TIE)).crowded
+    monkeypatch.setattr(ladders, "_CROWD", 1000)  # and who has lost rows once says so ever after
+    assert found.merged(few).crowded
+    assert few.merged(found).crowded
+    assert not few.merged(few).crowded
     spread = of([(slot, 4, 1.0) for slot in range(5)], coarse=True)  # a crowd of nobody
     assert len(spread.rungs) == 5
     assert not spread.crowded
