@@ -135,3 +135,11 @@ def test_the_first_of_what_is_tied_with_the_best():
     assert lowest_tied(scores, 0.4) == 2
     assert tie_groups(scores, 0.25).tolist() == [1, 0, 0, 0]
     assert tie_groups(scores, 0.2).tolist() == [3, 2, 0, 1]
+
+
+def test_a_long_run_of_near_scores_is_one_tie():
+    scores = 0.9 * np.arange(300.0)[np.random.default_rng(0).permutation(300)]
+    assert ranked(scores, 1.0, 2).tolist() == list(range(300))
+    scores[scores > 200.0] += 5.0
+    best = np.flatnonzero(scores > 200.0)
+    assert ranked(scores, 1.0, 2)[: len(best)].tolist() == best.tolist()
