@@ -104,7 +104,7 @@ class _Walk(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Its body: defaults, decorators and annotations are made when it is imported."""
         outermost = not self._within
-        line = min(part.lineno for part in [node, *node.decorator_list])
+        line = min([node.lineno, *(part.lineno for part in node.decorator_list)])
         self._within = self._within or f"{self._classes}{node.name}:{line}"
         node.body = [self.visit(statement) for statement in node.body]
         self._within = "" if outermost else self._within

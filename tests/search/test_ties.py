@@ -94,8 +94,13 @@ def test_scores_of_larger_sets_are_surer_and_no_blur_is_wider_than_a_thousandth(
     assert blur(problem, 4) == found[2]
     steep = pose(views, 3, 0.1, [1e-13, 1e-13])
     assert blur(steep, 1) == 1e-3
-    problem.pool.eps[0] = 0.0  # a view without a ridge says nothing of rounding
-    np.testing.assert_allclose(blurs(problem, np.array([2])), sure / 2, rtol=1e-3)
+
+
+def test_a_view_without_a_ridge_says_nothing_of_rounding():
+    pool = SimpleNamespace(eps=np.array([0.0, 0.5]), largest_norms=np.array([9.0, 2.0]))
+    problem = SimpleNamespace(pool=pool, priorities=None, floors=None, tau=0.1, lifts=np.zeros(2))
+    expected = steepness(problem) * 64.0 * np.finfo(np.float64).eps
+    assert blur(problem, 1) == pytest.approx(expected, rel=1e-9, abs=0.0)
 
 
 def test_what_a_rounded_kernel_lacks_moves_determinants():
