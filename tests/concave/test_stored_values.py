@@ -49,9 +49,9 @@ def test_real_numbers_are_finite_and_of_their_shape():
         found = terms.real_numbers({"a": array}, "a", shape)
         assert found.dtype == np.float64
         assert found.tolist() == array.tolist()
-    for shape in ((3, 2), (2, 2), (3, -1), (6,), (-1,), (2, 3, 1)):
+    for other in ((3, 2), (2, 2), (3, -1), (6,), (-1,), (2, 3, 1)):
         with pytest.raises(ValueError, match="a has the wrong shape"):
-            terms.real_numbers({"a": array}, "a", shape)
+            terms.real_numbers({"a": array}, "a", other)
     with pytest.raises(ValueError, match="a must be numbers"):
         terms.real_numbers({"a": np.array(["1"])}, "a")
     with pytest.raises(ValueError, match="a must be numbers"):
