@@ -5,6 +5,7 @@
 #   make test-slow  what the fast suite leaves out
 #   make test-all   lint, types, imports and every test (twenty minutes)
 #   make cover      line and branch coverage of the library
+#   make mutants    whether tests notice small mistakes in the library, tried one at a time (an hour)
 #   make docs       all pages as a site, in site/; every link is checked
 #   make soak       many cases of every kind, under faults too (an hour); the same command goes on
 #   make audit      known holes of every package that is installed
@@ -22,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 # Types are checked on the core that waits for Ray meanwhile; whichever fails, make does.
 BESIDE := $(MAKE) --no-print-directory -j 2 lint
 
-.PHONY: demo test test-fast test-slow test-all tests cover soak audit docs dist lint format bench bench-gate clean
+.PHONY: demo test test-fast test-slow test-all tests cover mutants soak audit docs dist lint format bench bench-gate clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fairnepv demo
@@ -54,6 +55,9 @@ soak: $(VENV)/.installed-dev
 audit: $(VENV)/.installed-dev
 	test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9"; }
 	release/audit $(BIN)/python $(VENV)/audit/bin/python
+
+mutants: $(VENV)/.installed-dev
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m mutants
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -293,3 +293,25 @@ def test_a_gap_is_not_nothing_while_the_bound_can_fall():
     data, k, options, gap = _several_views(50)
     found = fairnepv.certify(data, k, gap=gap, **options)
     assert found.upper_bound - found.duality_gap <= 0.17769  # which another run has proven
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_norms_of_rows_prove_a_bound_by_themselves(seed):
+    rng = np.random.default_rng(seed)
+    views, eps, k = cases.random_views(rng, 12, [4, 5]), [0.1, 30.0], 3
+    problem = representative(pose(views, k, 0.05, eps))
+    dual = Dual.by_norms(problem)
+    best = enumerate_subsets(problem).value
+    assert best <= price(problem, dual).bound <= 1.0 + 1e-6
+    for view, Phi, e in zip(problem.pool.views, views, eps, strict=True):
+        alone = UTILITIES["representative"].bound_by_norms(view, k, 0.0)
+        most = np.sort((Phi**2).sum(axis=1))[-k:].sum()
+        assert (alone.level, alone.x.tolist(), alone.axes) == (0.0, [0.0], 0)
+        assert alone.mass == pytest.approx(most)
+        # D = d I with the best d: (1 - d)^2 + d^2 t / eps is t / (t + eps).
+        no_rows = np.zeros(1, dtype=np.int64)
+        pricing = alone.pricing(view, no_rows, 0.7)
+        assert pricing.flat
+        together = alone.constant(view, no_rows, k) + float(pricing.by_norms(most)) / 0.7
+        assert together == pytest.approx(most / (most + e), rel=1e-9)
+        assert together >= most / (most + e)

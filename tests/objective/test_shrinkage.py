@@ -6,7 +6,8 @@ import pytest
 import reference
 from fairnepv.compute import HOST
 from fairnepv.objective.explained_bound import HeldVariance, VarianceSlope
-from fairnepv.objective.shrinkage import shrinkage, shrinkage_for, sound_shrinkage
+from fairnepv.objective.shrinkage import axes_worth, shrinkage, shrinkage_for, sound_shrinkage
+from search_problems import pose, representative
 
 
 def place_of(name):
@@ -71,3 +72,40 @@ def test_a_slope_is_the_same_at_every_place(place):
     assert there.value == pytest.approx(here.value, rel=1e-4)
     np.testing.assert_allclose(there.prices, here.prices, rtol=1e-2)
     assert there.least <= here.value
+
+
+def uneven(variances, n=300):
+    """A view whose rows have such squared singular values, in a rotated basis."""
+    rng = np.random.default_rng(4)
+    U, _ = np.linalg.qr(rng.standard_normal((n, len(variances))))
+    V, _ = np.linalg.qr(rng.standard_normal((len(variances), len(variances))))
+    return U * np.sqrt(variances) @ V.T
+
+
+def worth(variances, k, eps):
+    problem = representative(pose([uneven(np.asarray(variances))], k, 0.1, [eps]))
+    return axes_worth(problem.pool.views[0], k)
+
+
+def test_axes_that_can_have_no_part_in_D_are_left_out():
+    """Those with less than half of the variance that bounds the others, at an even x."""
+    k, eps, n = 6, 0.02, 300
+    variances = 30.0 * 0.93 ** np.arange(160)
+    C = np.diag(variances / variances.sum())
+    level = reference.shrinkage_level(np.diag(variances * k / n), C, eps, k)
+    expected = int((np.diag(C) > level / 2.0).sum())
+    assert k + 5 < expected < 155
+    assert worth(variances, k, eps) == expected
+
+
+def test_axes_of_one_variance_are_all_worth_it_or_none():
+    k, eps = 6, 0.02
+    variances = 30.0 * 0.93 ** np.arange(160)
+    alone = worth(variances, k, eps)
+    variances[alone - 1 : alone + 4] = variances[alone - 1]
+    assert worth(variances, k, eps) == alone + 4
+
+
+def test_few_axes_are_all_kept():
+    assert worth(30.0 * 0.5 ** np.arange(40), 6, 0.02) == 40
+    assert worth(30.0 * 0.93 ** np.arange(160), 160, 0.02) == 160

@@ -23,10 +23,11 @@ import scipy.sparse as sp
 import fairnepv
 from estimator_checks import Check, checks
 from fairnepv import LocalEngine
-from fairnepv.compute import Engine, engine_of
+from fairnepv.compute import Engine
 from fairnepv.errors import InputError
 from fairnepv.methods import OWN_METHODS
 from fairnepv.methods.baselines import baselines
+from soak.clusters import cluster_of
 from soak.runner import Group
 
 HERE = Path(__file__).parents[2]
@@ -51,8 +52,7 @@ def engine_by(name: str) -> Engine:
         from fairnepv.compute.device import TorchEngine
 
         return TorchEngine("cpu", block_rows=11)
-    cluster: Any = engine_of("local-ray", 2)
-    return replace(cluster, blocks=blocks)
+    return replace(cluster_of(2), blocks=blocks)
 
 
 @functools.cache

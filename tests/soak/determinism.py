@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 import fairnepv
 from fairnepv import LocalEngine
-from fairnepv.compute import Engine, engine_of
+from fairnepv.compute import Engine
+from soak.clusters import cluster_of
 from soak.runner import Group
 
 LOCAL, COUNT = 300, 360  # the cases after the first need workers of Ray
@@ -38,9 +39,8 @@ class Way(NamedTuple):
 def way_of(number: int) -> tuple[int, Way]:
     """A pool by its seed, and the way in which it is looked at."""
     if number >= LOCAL:
-        seed, at = divmod(number - LOCAL, 12)
-        workers, block = (1, 2, 4)[at % 3], (7, 41, 100, None)[at // 3]
-        return 1000 + seed, Way(1, block, "float64", workers)
+        cluster, at = divmod(number - LOCAL, 20)  # one after the other: each takes seconds to start
+        return 1000 + at // 4, Way(1, (7, 41, 100, None)[at % 4], "float64", (1, 2, 4)[cluster])
     seed, at = divmod(number, 20)
     blocks = (1, 7, 33, 100, None)
     return seed, Way(1 + at % 2, blocks[at // 4], ("float64", "float32")[at // 2 % 2])
@@ -75,11 +75,6 @@ def expected(seed: int) -> fairnepv.Selection:
     return found(seed, Way(1, None, "float64"), LocalEngine(threads=1))
 
 
-@functools.lru_cache(maxsize=1)
-def cluster(workers: int) -> Any:
-    return engine_of("local-ray", workers)
-
-
 @contextmanager
 def engine_for(way: Way) -> Iterator[Engine]:
     blocks = LocalEngine(way.block_rows, threads=way.threads)
@@ -88,7 +83,7 @@ def engine_for(way: Way) -> Iterator[Engine]:
         return
     from dataclasses import replace
 
-    yield replace(cluster(way.workers), blocks=blocks)
+    yield replace(cluster_of(way.workers), blocks=blocks)
 
 
 def case(number: int, folder: Path) -> None:

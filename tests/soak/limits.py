@@ -28,10 +28,11 @@ import scipy.sparse as sp
 import fairnepv
 import reference
 from fairnepv import InputError, LocalEngine, Status
-from fairnepv.compute import Engine, clock, engine_of
+from fairnepv.compute import Engine, clock
 from fairnepv.errors import TimeLimitError
 from fairnepv.loop import Step
 from fairnepv.planning import PROGRAM
+from soak.clusters import cluster_of
 from soak.formats import within
 from soak.runner import Group
 
@@ -295,8 +296,7 @@ WORKS: dict[str, Work] = {
 @functools.cache
 def engine_by(name: str) -> Engine:
     if name == "ray":
-        cluster: Any = engine_of("local-ray", 2)
-        return replace(cluster, blocks=LocalEngine(block_rows=15))
+        return replace(cluster_of(2), blocks=LocalEngine(block_rows=15))
     if name == "torch":
         from fairnepv.compute.device import TorchEngine
 

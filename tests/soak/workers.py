@@ -20,6 +20,7 @@ import fairnepv
 from fairnepv import LocalEngine, Status
 from fairnepv.compute import Engine
 from fairnepv.errors import ClusterError, TimeLimitError
+from soak.clusters import cluster_of
 from soak.runner import Group
 
 KILLED, STOPPED, MEMORY, HEAD = 100, 10, 10, 5
@@ -105,15 +106,8 @@ class Troubled(Engine):
 # --- selections -----------------------------------------------------------------------------------
 
 
-@functools.cache
 def cluster() -> Engine:
-    """Two workers, or those of a cluster that this process has already."""
-    from fairnepv.compute.ray.connection import ClusterConnection
-    from fairnepv.compute.ray.engine import RayEngine
-
-    there = ClusterConnection.current
-    engine = RayEngine.local(None if there is not None and there.alive else 2)
-    return replace(engine, blocks=BLOCKS)
+    return replace(cluster_of(2), blocks=BLOCKS)
 
 
 @functools.cache

@@ -1,0 +1,1 @@
+"""Mutation tests: would a test notice if this line were wrong? `make mutants`."""
