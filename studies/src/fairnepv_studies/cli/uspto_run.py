@@ -16,7 +16,7 @@ from fairnepv.cli.options import (
     rounding_options,
 )
 from fairnepv.options import CALIBRATIONS, OBJECTIVES, default
-from fairnepv_studies.protocol import SEEDS
+from fairnepv_studies.protocol import SEEDS, default_methods
 
 if TYPE_CHECKING:
     from fairnepv_studies.protocol.run import Run
@@ -43,7 +43,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic in stubs, not
 @click.option(
     "--methods",
     type=Names(),
-    help="Selectors.  [default: nepv,auto,<view>-only,averaged,fixed-weight,concatenated,random]",
+    help=f"Selectors.  [default: {','.join(default_methods(['<view>']))}]",
 )
 @click.option(
     "--seeds",

@@ -18,7 +18,7 @@ from fairnepv.problem import Problem
 from fairnepv.search import arena_rows, check_effort
 from fairnepv.search.kinds import kind_of
 from fairnepv.signatures import checked, options_of
-from fairnepv_studies.protocol import SEEDS
+from fairnepv_studies.protocol import SEEDS, default_methods
 from fairnepv_studies.protocol.pool import SelectionPool
 from fairnepv_studies.protocol.results import BOUND, Unit
 from fairnepv_studies.protocol.tuning import GRID, tuned_shifts, with_shifted_solver
@@ -183,14 +183,6 @@ def _digits(number: float) -> str:
     """As short as it can be said without saying another number."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
-
-
-def default_methods(views: Sequence[str]) -> list[str]:
-    """The paper's pipeline and our default, then what they are held against."""
-    return [
-        *("nepv", "greedy-swaps", "auto", *(f"{view}-only" for view in views)),
-        *("averaged", "fixed-weight", "concatenated", "random"),
-    ]
 
 
 def make_settings(
