@@ -98,6 +98,7 @@ SHAPES = {
     "no rows, sparse": (_text(sp.csr_array((0, 6))), r"view 'text' has no rows.*\(0, 6\)"),
     "one row": (DATA | {"text": TEXT[:1], "vision": VISION[:1]}, r"at least 2 rows.*not 1"),
     "columns without end": (_text(sp.coo_array((20, 2**62))), r"has shape \(20, 4,611,.*EiB"),
+    "columns without values": (_text(sp.eye_array(20, 1 << 26)), r"needs 512.* MiB, more than"),
     "list of rows": ([[1.0, 2.0], [3.0, 4.0]], r"view 'view0'.*two-dimensional"),
 }  # fmt: skip
 

@@ -747,11 +747,14 @@ def test_labels_that_repeat_are_no_bomb(n):
     assert (read_picks("g.parquet", "group") == "x" * 100).all()
 
 
-@pytest.mark.parametrize("layout", ["csc", "coo", "dia"])
-def test_rows_that_only_the_shape_names_are_counted(layout):
-    """In memory each of them takes room: eight bytes of a csr_array."""
-    break_sparse(layout, shape=put(0, 10**8))
-    assert "s.npz expands from" in refused(read_features, "s.npz")
+@pytest.mark.parametrize(
+    ("layout", "side"), [("csc", 0), ("csr", 1), ("coo", 0), ("coo", 1), ("dia", 0), ("dia", 1)]
+)
+def test_rows_and_columns_that_only_the_shape_names_are_counted(layout, side):
+    """In memory each of them takes room: eight bytes of a csr_array, or of a direction."""
+    break_sparse(layout, shape=put(side, 10**8))
+    expected = "alone needs 762.9 MiB, more than 100 times the"
+    assert expected in refused(read_features, "s.npz")
 
 
 @pytest.mark.parametrize("offset", [3, -11, 2**32, -(2**32), 2**63 - 1])

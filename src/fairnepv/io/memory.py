@@ -57,12 +57,18 @@ def refuse_size(told: str, size: int, remedy: str) -> None:
         )
 
 
-def refuse_unbounded(what: str, shape: tuple[int, int]) -> None:
-    """Refuse a shape, which is two numbers, of which a vector would not fit into memory."""
+def refuse_unbounded(what: str, shape: tuple[int, int], stored: int) -> None:
+    """Refuse a sparse shape, which is two numbers, of which a vector would not fit into memory, or
+    would be out of all proportion to the bytes that are stored."""
     rows, columns = shape
     needed = 8 * (max(rows, columns) + 1)
     told = f"{what} has shape ({rows:,}, {columns:,}), of which a row or a column alone needs"
     refuse_size(f"{told} {size_in_words(needed)}", needed, "check how it was made")
+    if needed > HARMLESS and needed > LARGEST_EXPANSION * max(1, stored):
+        raise InputError(
+            f"{told} {size_in_words(needed)}, more than {LARGEST_EXPANSION} times the "
+            f"{size_in_words(stored)} of its values; leave out rows and columns without values"
+        )
 
 
 def check_memory_limit(value: Any) -> int | None:

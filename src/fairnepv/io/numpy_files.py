@@ -225,11 +225,10 @@ def _read_sparse(source: Source, archive: Archive) -> Any:
     if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or (sizes < 0).any():
         raise InputError(f"{source} has a broken shape {sizes.tolist()}; write the file again")
     shape = int(sizes[0]), int(sizes[1])
-    refuse_unbounded(str(source), shape)
     data = archive.array("data")
     indices = [_indices(source, archive, name) for name in _INDICES[layout]]
     stored = data.nbytes + sum(array.nbytes for array in indices)
-    refuse_expansion(str(source), stored, 8 * shape[0], "leave rows out that have no values")
+    refuse_unbounded(str(source), shape, stored)
     if layout == "coo":
         for axis, (coordinates, size) in enumerate(zip(indices, shape, strict=True)):
             _check_bounds(source, coordinates, size, _AXES[axis], None)

@@ -27,6 +27,7 @@ from fairnepv.views.validity import check_magnitude, check_numeric, refuse_non_f
 _FIRST_ROOM = 1024  # columns of directions
 _FEW_ROWS = 256  # whose products with others are made at a time
 _CHUNK_NUMBERS = 1 << 20  # non-zeros whose squares are summed at a time
+_NUMBER_BYTES = 12  # of a non-zero and the column it is in
 
 
 class SparseBlock(RowBlock):
@@ -101,7 +102,7 @@ class SparseView(View):
 
     def filled(self, name: str) -> View:
         self.sketched(name)
-        refuse_unbounded(f"view {name!r}", self.data.shape)
+        refuse_unbounded(f"view {name!r}", self.data.shape, _NUMBER_BYTES * self.stored)
         if isinstance(self.data, SparseRows):  # where they are few, a view for the host
             gaps = np.isnan(self.data.squared_norms())
             data: Any = self.data[:] if gaps.any() else None
@@ -122,7 +123,7 @@ class SparseView(View):
 
     def checked(self, name: str) -> View:
         self.sketched(name)
-        refuse_unbounded(f"view {name!r}", self.data.shape)
+        refuse_unbounded(f"view {name!r}", self.data.shape, _NUMBER_BYTES * self.stored)
         if isinstance(self.data, SparseRows):
             view, bad = self, to_host((~self.data.parts[2].isfinite()).nonzero()[:, 0])
         else:
