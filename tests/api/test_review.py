@@ -1,5 +1,6 @@
 """What a hard review of the bounds, the constraints and the front door once found, kept found."""
 
+import sys
 from itertools import combinations
 
 import numpy as np
@@ -10,6 +11,7 @@ import reference
 from fairnepv import InputError, KernelView, Status
 from fairnepv.compute import HOST
 from fairnepv.concave import concave
+from fairnepv.loop import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
 
@@ -203,6 +205,24 @@ def test_sizes_after_an_interruption_are_not_begun(monkeypatch):
     *_, last = found.values()
     assert last.status is Status.INTERRUPTED
     assert 8 not in found
+
+
+@pytest.mark.parametrize("method", ["auto", "random"])
+def test_ctrl_c_while_picks_are_put_into_order_is_heard(monkeypatch, method):
+    """The run that orders them absorbs it, and the search is over: sizes and rows that wait for
+    their turn were chosen all the same, and the last one was called optimal."""
+    ordering = sys.modules["fairnepv.search.greedy"]  # the package has a function of that name
+
+    def pressed(row):
+        if row.step == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ordering, "run", lambda search: run(search, progress=pressed))
+    found = fairnepv.select(two_views(15), [3, 5, 8], method=method)
+    assert {size: one.status for size, one in found.items()} == {3: Status.INTERRUPTED}
+    assert "only the first 1 of 3 items are in the order" in " ".join(found[3].notes)
+    rows = fairnepv.compare(two_views(15), 3, methods=[method, "a-only", "b-only"])
+    assert [row.status for row in rows] == [Status.INTERRUPTED]
 
 
 def test_stability_leaves_out_what_floors_make_impossible():

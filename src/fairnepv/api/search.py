@@ -228,7 +228,7 @@ def _ordered(problem: Problem, indices: Indices, session: Context) -> Indices:
     hurries = session.stopped is not None or session.left is not None
     limit = Limit(now() + max(session.left or 0.0, MOMENT) if hurries else None)
     with session.absorbing_interruption(), unlimited(), limited(limit):
-        return fair_order(problem, indices, session.notes)
+        return fair_order(problem, indices, session)
     return indices
 
 

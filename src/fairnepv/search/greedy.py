@@ -14,7 +14,7 @@ import numpy as np
 from fairnepv.compute import HOST
 from fairnepv.compute.clock import check_time, now, unlimited
 from fairnepv.errors import Status
-from fairnepv.loop import MOMENT, Budget, run
+from fairnepv.loop import MOMENT, Budget, Context, run
 from fairnepv.objective import Standing
 from fairnepv.options import default
 from fairnepv.problem import Problem, Stream
@@ -171,15 +171,18 @@ def _known_scores(problem: Problem, indices: Indices, frontier: Frontier | None)
     return np.asarray(np.nan_to_num(scores, nan=-1e300, neginf=-1e300))  # unknown scores go last
 
 
-def fair_order(problem: Problem, indices: Indices, notes: list[str] | None = None) -> Indices:
+def fair_order(problem: Problem, indices: Indices, session: Context | None = None) -> Indices:
     """The same set in fair-greedy order within itself, so that its first j make sense alone. Where
-    Ctrl-C or the deadline came first, `notes` say so."""
+    Ctrl-C or the deadline came first, the notes of the session say so; and of Ctrl-C, which the run
+    absorbs, it hears, since others may wait for their turn."""
     rows = np.sort(indices)
     outcome = run(Greedy(problem.take(rows)))
     order = outcome.state.indices
     rest = np.setdiff1d(np.arange(len(rows)), order)  # where rounding stopped greedy half-way
-    if notes is not None and len(rest) and outcome.status.stops_everything:
-        notes.append(
+    if session is not None and outcome.status is Status.INTERRUPTED:
+        session.interrupt()
+    if session is not None and len(rest) and outcome.status.stops_everything:
+        session.notes.append(
             f"only the first {len(order)} of {len(rows)} items are in the order of what they add; "
             "there was no time for the others"
         )
