@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA starts
 
@@ -110,33 +110,37 @@ def plain_steps(bench: Workbench, items: Sequence[Item]) -> list[str]:
     return [found[place] for place in range(len(items))]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--size", default="25M")
-    parser.add_argument("--items", type=int, default=16_000, help="to pretrain on")
-    parser.add_argument("--epochs", type=int, default=6, help="of pretraining")
-    parser.add_argument("--batch", type=int, default=32, help="of a cell")
-    given = parser.parse_args()
-    if given.quick:
-        given.size, given.items, given.epochs = "tiny", 64, 2
-    sizes, asked = ((8, 16), 8) if given.quick else ((100, 300, 1000), 500)
-    report: dict[str, Any] = {"command": " ".join(sys.argv)}
+class Report:
+    """What was measured, said at once and kept."""
 
-    def say(what: str, value: Any) -> None:
-        report[what] = value
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {"command": " ".join(sys.argv)}
+
+    def say(self, what: str, value: Any) -> None:
+        self.found[what] = value
         print(f"{what}: {value}", flush=True)
 
-    began = time.perf_counter()
-    items = draw_all(given.items + 2 * asked + 2 * max(sizes))
-    say("drawing, s", round(time.perf_counter() - began, 2))
-    used = asked + 2 * max(sizes)
-    evaluate, pool = items[:asked], items[asked:used]
+
+class Items(NamedTuple):
+    """Simulated marks: those that models describe, those that they are tuned on, and the rest, of
+    which the model was made."""
+
+    evaluate: list[Item]
+    pool: list[Item]
+    validation: list[Item]
+    rest: list[Item]
+
+
+def drawn(count: int, asked: int, largest: int) -> Items:
+    items = draw_all(count + 2 * asked + 2 * largest)
+    used = asked + 2 * largest
     known = {part for item in items[: used + asked] for part in (item.text, item.image)}
-    validation = items[used : used + asked]
     rest = [i for i in items[used + asked :] if i.text not in known and i.image not in known]
-    recipe = Recipe(
+    return Items(items[:asked], items[asked:used], items[used : used + asked], rest)
+
+
+def recipe_of(given: argparse.Namespace, asked: int) -> Recipe:
+    return Recipe(
         lora=Lora(rank=16, alpha=32.0),
         learning_rate=1e-3,
         epochs=3,
@@ -147,53 +151,85 @@ def main() -> None:
         max_new_tokens=32 if given.quick else 160,
         generation_batch=asked,
     )
-    folder = given.out / f"model-{given.size}"
+
+
+def make_model(
+    folder: Path, items: Items, recipe: Recipe, given: argparse.Namespace, report: Report
+) -> None:
+    batch = 16 if given.quick else 256
+    settings = Pretraining(size=given.size, epochs=given.epochs, batch_size=batch)
+    last = [0.0]
+
+    def listen(stage: str, done: int, of: int) -> None:
+        if time.perf_counter() - last[0] > 5 or stage.startswith("validation"):
+            last[0] = time.perf_counter()
+            print(f"  {stage}: {done} of {of}", flush=True)
+
+    made = pretrain(folder, items.rest, items.validation, recipe, settings, listen)
+    report.say("pretraining, s", {k: round(v, 2) for k, v in made.seconds.items()})
+    report.say("pretraining, losses", [made.losses[0], made.losses[-1], made.validation_losses])
+    report.say("parameters", made.parameters)
+
+
+def cell_twice(bench: Workbench, k: int, items: Items, out: Path, report: Report) -> Any:
+    """What was written the last time; the same cell has to come to the same end."""
+    adapters, texts = [], []
+    for turn in range(2):
+        cell = out / f"cell-{k}-{turn}-{os.getpid()}"
+        began = time.perf_counter()
+        written = bench.run(cell, items.pool[:k], items.evaluate, SEED)
+        whole = time.perf_counter() - began
+        parts = {part: round(seconds, 3) for part, seconds in written.seconds.items()}
+        report.say(f"cell k={k} turn {turn}, s", {"whole": round(whole, 3), **parts})
+        adapters.append(adapter_bytes(cell))
+        texts.append(written.texts)
+    losses = [written.losses[0], written.losses[-1], len(written.losses)]
+    report.say(f"cell k={k} losses", losses)
+    report.say(f"cell k={k} counts", written.counts)
+    report.say(f"cell k={k} BLEU", round(bleu(texts[0], items.evaluate), 2))
+    same = {"adapter": adapters[0] == adapters[1], "texts": texts[0] == texts[1]}
+    report.say(f"cell k={k} repeats", same)
+    return written
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--size", default="25M")
+    parser.add_argument("--items", type=int, default=16_000, help="to pretrain on")
+    parser.add_argument("--epochs", type=int, default=6, help="of pretraining")
+    parser.add_argument("--batch", type=int, default=32, help="of a cell")
+    given = parser.parse_args()
+    if given.quick:
+        given.size, given.items, given.epochs = "tiny", 64, 2
+    return given
+
+
+def main() -> None:
+    given, report = arguments(), Report()
+    sizes, asked = ((8, 16), 8) if given.quick else ((100, 300, 1000), 500)
+    began = time.perf_counter()
+    items = drawn(given.items, asked, max(sizes))
+    report.say("drawing, s", round(time.perf_counter() - began, 2))
+    recipe, folder = recipe_of(given, asked), given.out / f"model-{given.size}"
     if not folder.exists():
-        settings = Pretraining(
-            size=given.size, epochs=given.epochs, batch_size=16 if given.quick else 256
-        )
-        last = [0.0]
-
-        def listen(stage: str, done: int, of: int) -> None:
-            if time.perf_counter() - last[0] > 5 or stage.startswith("validation"):
-                last[0] = time.perf_counter()
-                print(f"  {stage}: {done} of {of}", flush=True)
-
-        made = pretrain(folder, rest, validation, recipe, settings, listen)
-        say("pretraining, s", {k: round(v, 2) for k, v in made.seconds.items()})
-        say("pretraining, losses", [made.losses[0], made.losses[-1], made.validation_losses])
-        say("parameters", made.parameters)
+        make_model(folder, items, recipe, given, report)
     model = ModelSource(str(folder))
-    say("processor", same_as_processor(folder, recipe, evaluate[:8]))
-    say("memory estimated, MB", memory_needed(model, recipe) // 10**6)
+    report.say("processor", same_as_processor(folder, recipe, items.evaluate[:8]))
+    report.say("memory estimated, MB", memory_needed(model, recipe) // 10**6)
     began = time.perf_counter()
     bench = Workbench(model, recipe)
-    say("loading, s", round(time.perf_counter() - began, 2))
+    report.say("loading, s", round(time.perf_counter() - began, 2))
     for k in sizes:
-        adapters, texts = [], []
-        for turn in range(2):
-            cell = given.out / f"cell-{k}-{turn}-{os.getpid()}"
-            began = time.perf_counter()
-            written = bench.run(cell, pool[:k], evaluate, SEED)
-            whole = time.perf_counter() - began
-            parts = {part: round(seconds, 3) for part, seconds in written.seconds.items()}
-            say(f"cell k={k} turn {turn}, s", {"whole": round(whole, 3), **parts})
-            adapters.append(adapter_bytes(cell))
-            texts.append(written.texts)
-        say(f"cell k={k} losses", [written.losses[0], written.losses[-1], len(written.losses)])
-        say(f"cell k={k} counts", written.counts)
-        say(f"cell k={k} BLEU", round(bleu(texts[0], evaluate), 2))
-        say(
-            f"cell k={k} repeats",
-            {"adapter": adapters[0] == adapters[1], "texts": texts[0] == texts[1]},
-        )
-    plain = plain_steps(bench, evaluate)
-    same = sum(a == b for a, b in zip(plain, texts[-1], strict=True))
-    say("texts of plain steps that are those of the graph", f"{same} of {len(plain)}")
-    say("versions", written.versions)
-    say("device", written.device)
-    print("for example:", texts[0][0], "\n  which should be:", evaluate[0].text)
-    (given.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        written = cell_twice(bench, k, items, given.out, report)
+    plain = plain_steps(bench, items.evaluate)
+    same = sum(a == b for a, b in zip(plain, written.texts, strict=True))
+    report.say("texts of plain steps that are those of the graph", f"{same} of {len(plain)}")
+    report.say("versions", written.versions)
+    report.say("device", written.device)
+    print("for example:", written.texts[0], "\n  which should be:", items.evaluate[0].text)
+    (given.out / "report.json").write_text(json.dumps(report.found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
