@@ -146,6 +146,17 @@ def test_picks_made_several_at_once_are_the_reference(storage, seed):
         assert greedy(problem) == reference.fair_greedy(kernels(literal, eps), k, tau)
 
 
+@pytest.mark.parametrize("p", [1, 2, 5])
+@pytest.mark.parametrize("eps", [1e-3, 0.1])
+def test_many_more_picks_than_columns(p, eps):
+    """Their directions are folded into few: what they explain stays the same."""
+    rng = np.random.default_rng(p)
+    views = [rng.standard_normal((70, p)), rng.standard_normal((70, p + 1))]
+    problem = pose(views, 45, 0.05, [eps, 3 * eps])
+    expected = reference.fair_greedy(kernels(views, [eps, 3 * eps]), 45, 0.05)
+    assert greedy(problem) == expected
+
+
 def test_most_picks_are_made_several_at_once(monkeypatch):
     rng, lengths, plain = np.random.default_rng(8), [], sprint.Sprint.run
 

@@ -137,6 +137,15 @@ def test_a_bound_beside_that_is_higher_is_not_overlooked():
         assert picks(views, 12, 0.05, [0.1]) == expected
 
 
+def test_many_more_picks_than_columns():
+    rng = np.random.default_rng(7)
+    views = [rng.standard_normal((90, p)) for p in (3, 5)]
+    expected = reference.fair_greedy(kernels(views, [0.1, 0.1]), 60, 0.05)
+    with pytest.MonkeyPatch.context() as patch:
+        among(patch, 30)
+        assert picks(views, 60, 0.05, [0.1, 0.1]) == expected
+
+
 @examples(40)
 @given(SEEDS)
 def test_scores_on_a_device_are_those_of_the_scorer(seed):

@@ -83,22 +83,29 @@ class Trail:
 
 class DenseTrail(Trail):
     """Of dense rows: directions stay where they were put, at the place of the view, and the next
-    one is what the others leave of its row."""
+    one is what the others leave of its row.
+
+    With a ridge there may be many more directions than columns. What they explain of a row is then
+    asked of a triangular factor of their second moments, to which as many again are added before
+    the next one is made.
+    """
 
     def __init__(self, view: View, most: int, single: bool) -> None:
         super().__init__(view, 0)
         place = self._place = view.place
         self.foresees = place.asynchronous
-        self.matrix = place.xp.zeros((most, view.p), dtype=place.xp.float64, device=place.device)
+        self.matrix = self._room(most)
         self._coarse = place.single(self.matrix) if single else self.matrix
+        self._factor = None if most <= 2 * view.p else self._room(2 * view.p)
+        self._used = 0  # rows of the factor
 
     def coordinates(self, rows: Indices) -> Any:
-        return self.matrix[: self._length] @ self._view.anchor(rows).T
+        return self._explaining() @ self._view.anchor(rows).T
 
     def left_of(self, rows: Any) -> tuple[Any, Any]:
         X = self._view.anchor(rows)
         check_time()
-        v = self.matrix[: self._length] @ X.T
+        v = self._explaining() @ X.T
         check_time()  # thousands of rows of a wide view take as long as a pass
         return v, X @ X.T - v.T @ v
 
@@ -106,7 +113,7 @@ class DenseTrail(Trail):
         t = self._length
         row = self._view.block(pick, pick + 1).features()[0]  # without an index to be sent
         if t:  # those of a sum of views may have been made elsewhere
-            row = self._place.residual(row, self._place.put(coordinates), self.matrix[:t])
+            row = self._place.residual(row, self._place.put(coordinates), self._explaining())
         self.matrix[t] = row / root
         self.adopt()
 
@@ -115,13 +122,31 @@ class DenseTrail(Trail):
         before them leave of all."""
         t, ones = self._length, np.eye(len(among))
         inverse = solve_triangular(among, ones, lower=True, check_finite=False)
-        rest = self._view.anchor(picks) - earlier.T @ self.matrix[:t]
+        rest = self._view.anchor(picks) - earlier.T @ self._explaining()
         self.matrix[t : t + len(picks)] = self._place.put(inverse) @ rest
 
     def adopt(self) -> None:
         if self._coarse is not self.matrix:
             self._coarse[self._length] = self.matrix[self._length]
+        if self._factor is not None:
+            self._note_direction(self._factor)
         self._length += 1
 
     def directions(self, first: int) -> Any:
         return self._coarse[first : self._length]
+
+    def _room(self, rows: int) -> Any:
+        place = self._place
+        return place.xp.zeros((rows, self._view.p), dtype=place.xp.float64, device=place.device)
+
+    def _explaining(self) -> Any:
+        """(r, p) rows whose products with any other explain as much of it as the directions do."""
+        return self.matrix[: self._length] if self._factor is None else self._factor[: self._used]
+
+    def _note_direction(self, factor: Any) -> None:
+        """One more row of the factor; a full one is made triangular first."""
+        if self._used == len(factor):
+            self._used = self._view.p
+            factor[: self._used] = self._place.xp.linalg.qr(factor)[1]
+        factor[self._used] = self.matrix[self._length]
+        self._used += 1
