@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import fairnepv
 import reference
-from fairnepv import KernelView
+from fairnepv import InputError, KernelView
 from refusals import refused
 
 N, K = 50, 5
@@ -339,3 +339,24 @@ def test_what_no_threshold_is():
     for wrong in (0, 1.5, "x", True, np.nan):
         assert "threshold" in refused(fairnepv.near_duplicates, {"text": TEXT}, wrong)
     assert "within" in refused(fairnepv.near_duplicates, {"text": TEXT}, 0.9, within="both")
+
+
+def test_views_of_different_lengths_are_aligned_wherever_shapes_are_asked_for_first():
+    """Several sizes, plans and limits on memory look at shapes before any id is read: they refused
+    what one size takes."""
+    order = np.random.default_rng(8).permutation(N)[: N - 4]
+    ids = {"text": np.arange(N), "vision": order}
+    data = {"text": TEXT, "vision": VISION[order]}
+    options = {"ids": ids, "align": "inner", "effort": "fast"}
+    found = fairnepv.select(data, [K, 0.16], **options)
+    assert list(found) == [K, 8]
+    for size, selection in found.items():
+        alone = fairnepv.select(data, size, **options)
+        np.testing.assert_array_equal(selection.indices, alone.indices)
+        assert selection.upper_bound == alone.upper_bound
+    within = fairnepv.select(data, K, memory_limit="1GiB", **options)
+    np.testing.assert_array_equal(within.indices, found[K].indices)
+    assert f"{K} of {N}" in fairnepv.plan(data, K, **options).headline
+    for more in ({}, {"ids": np.arange(N), "align": "inner"}, {"ids": ids}):
+        with pytest.raises(InputError, match="same number of rows"):
+            fairnepv.plan(data, K, **more)

@@ -708,6 +708,20 @@ def test_an_interruption_leaves_each_size_its_file(run, folder, monkeypatch, siz
     assert len(read_picks(written.name, "row")) == counts[written.name]
 
 
+def test_an_interruption_is_told_however_other_sizes_ended(run, folder, monkeypatch):
+    """The first one spends its nodes, which is no failure; the code was that of the first."""
+    line = f"select {VIEWS} --method exact --node-limit 1 --no-certify"
+    assert run(f"{line} -k 4 --strict")[0] == 1
+    step, steps = Greedy.step, []
+    monkeypatch.setattr(Greedy, "step", lambda *given: steps.append(1) or step(*given))
+    assert run(f"{line} -k 4")[0] == 0
+    monkeypatch.setattr(Greedy, "step", step)
+    interrupt(monkeypatch, Greedy, "step", calls=len(steps) + 1)
+    code, _, err = run(f"{line} -k 4,8 --out p.csv")
+    assert code == 130
+    assert "p-8.csv and p-8.csv.settings.json hold it, marked INTERRUPTED" in err
+
+
 def test_several_sizes_for_people(run, folder):
     code, out, err = run(f"select {VIEWS} -k 3,6 --nested --effort fast")
     assert (code, err) == (0, "")

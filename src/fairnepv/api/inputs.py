@@ -122,7 +122,8 @@ def sketch(data: Any, k: Any, options: Mapping[str, Any]) -> Problem:
     """The problem as far as shapes and headers tell, for a plan: no row is read, and neither rules
     nor ids are checked."""
     given = as_wanted(completed("sketch", ProblemOptions, options))
-    pool = Pool.sketch(data, views=given["views"], eps=given["eps"], engine=given["engine"])
+    shapes: Any = {name: given[name] for name in ("views", "eps", "ids", "align", "engine")}
+    pool = Pool.sketch(data, **shapes)
     pool = replace(pool, centered=wants_center(given))
     [k] = sizes_in_all([k], pool.n, given)
     rule = given["calibration"]

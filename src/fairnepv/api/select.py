@@ -121,7 +121,8 @@ def _select_sizes(data: Any, sizes: Any, options: SelectOptions) -> dict[int, Se
     wanted = sizes.tolist() if isinstance(sizes, np.ndarray) else list(sizes)
     if not wanted or not all(map(is_one_size, wanted)):
         raise InputError(f"k must be a size or a list of sizes, each once, not {brief(sizes)}")
-    n = Pool.sketch(data, views=options["views"]).n
+    shapes: Any = {name: options[name] for name in ("views", "ids", "align")}
+    n = Pool.sketch(data, **shapes).n
     whole = sizes_in_all(wanted, n, options)  # fractions are resolved before sizes are compared
     if len(set(whole)) < len(whole):
         raise InputError(

@@ -76,8 +76,13 @@ def select(
     _show_all(chosen, tables, others, report)
     if not any(selection.status is Status.INTERRUPTED for selection in chosen.values()):
         write_report(pages, next(iter(chosen.values())), page, problem, report)
-    worst = next((size for size, s in chosen.items() if not s.status.ok), next(iter(chosen)))
+    worst = min(chosen, key=lambda size: _rank(chosen[size].status))
     report.finish(chosen[worst].status, tables[worst])
+
+
+def _rank(status: Status) -> int:
+    """Which of several ends is told first: that the call was interrupted, however others ended."""
+    return 0 if status is Status.INTERRUPTED else 1 + status.ok
 
 
 def _deadline(began: float, found: Any, options: Mapping[str, Any]) -> float | None:

@@ -95,12 +95,18 @@ class Pool:
         *,
         views: Mapping[str, Any] | None = None,
         eps: float | Mapping[str, float] = default("eps"),
+        ids: Any = None,
+        align: str = default("align"),
         engine: Engine | str | None = None,
     ) -> Pool:
-        """The same from shapes and headers alone, for plans: no row is read or checked."""
+        """The same from shapes and headers alone, for plans: no row is read or checked, and no id.
+        Views that ids align have the rows of the first one, however many they come with."""
         named = named_views(data, views)
         sketched = {name: as_view(name, value).sketched(name) for name, value in named.items()}
         sketched = _with_ridges(sketched, eps)
+        if isinstance(ids, Mapping) and align == "inner":
+            n = next(iter(sketched.values())).n
+            sketched = {name: _counting(view, n) for name, view in sketched.items()}
         _check_lengths(sketched)
         engine = engine_of(_home_engine(sketched.values()) if engine is None else engine)
         return cls(tuple(sketched), tuple(sketched.values()), engine)
@@ -344,6 +350,11 @@ def _with_ridges(views: Mapping[str, View], eps: Any) -> dict[str, View]:
         raise InputError(f"eps has no value for view(s) {missing}; give one for each view")
     ridges = {n: check_positive("eps", value, n) for n, value in eps.items() if n not in own}
     return {name: v if name in own else v.with_eps(ridges[name]) for name, v in views.items()}
+
+
+def _counting(sketched: View, n: int) -> View:
+    """The same with so many rows, for a plan, which asks for none of them."""
+    return sketched if sketched.n == n else sketched._with(n=n)
 
 
 def _check_lengths(views: Mapping[str, View]) -> None:
