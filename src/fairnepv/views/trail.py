@@ -38,7 +38,8 @@ class Trail:
         return self._length
 
     def coordinates(self, rows: Indices) -> Any:
-        """(t, m) of these rows along the directions; their squares are what the picks explain."""
+        """(t, m) of these rows along the directions; their squares are what the picks explain. A
+        trail may have fewer numbers with the same products."""
         kernel = self._view.gather(rows).cross(self._picks_anchor())
         return self._made(0) @ kernel.T
 
