@@ -22,6 +22,7 @@ from fairnepv.search import Greedy, complete, fair_order, shortlist, sprint
 from fairnepv.search.frontier import Frontier
 from fairnepv.search.greedy import GreedyState
 from fairnepv.search.ties import SLACK, lowest_tied
+from fairnepv.views import DenseView, SumView
 from search_problems import (
     STORAGE,
     case_kernels,
@@ -155,6 +156,17 @@ def test_many_more_picks_than_columns(p, eps):
     problem = pose(views, 45, 0.05, [eps, 3 * eps])
     expected = reference.fair_greedy(kernels(views, [eps, 3 * eps]), 45, 0.05)
     assert greedy(problem) == expected
+
+
+def test_many_more_picks_than_columns_of_a_sum():
+    """Whose coordinates are sums of those of its parts, pick by pick."""
+    rng = np.random.default_rng(3)
+    rows = [rng.standard_normal((70, p)) for p in (2, 2, 3)]
+    parts = tuple(DenseView(Phi, eps=0.1) for Phi in rows)
+    weights = (0.5, 2.0, 1.0)
+    L = sum(w * (Phi @ Phi.T + 0.1 * np.eye(70)) for w, Phi in zip(weights, rows, strict=True))
+    problem = pose([SumView(parts, weights)], 45, 0.05, [0.35])
+    assert greedy(problem) == reference.fair_greedy([L], 45, 0.05)
 
 
 def test_most_picks_are_made_several_at_once(monkeypatch):

@@ -193,7 +193,7 @@ class CenteredTrail(Trail):
 
     def __init__(self, view: CenteredSparseView, most: int, coarse: bool) -> None:
         super().__init__(view, 0)
-        self._given = view.given.trail(most, coarse)
+        self._given = view.given.trail(most, coarse).literal()
         place = view.block_place
         xp: Any = place.xp
         self._opposite = xp.zeros((2, most), dtype=xp.float64, device=place.device)

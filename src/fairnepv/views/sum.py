@@ -130,7 +130,7 @@ class SumTrail(Trail):
 
     def __init__(self, view: SumView, most: int, coarse: bool) -> None:
         super().__init__(view, 0)
-        self._parts = tuple(part.trail(most, coarse) for part in view.parts)
+        self._parts = tuple(part.trail(most, coarse).literal() for part in view.parts)
         self._weights = view.weights
 
     def coordinates(self, rows: Indices) -> Any:

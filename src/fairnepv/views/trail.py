@@ -37,9 +37,14 @@ class Trail:
     def __len__(self) -> int:
         return self._length
 
+    def literal(self) -> Trail:
+        """An empty trail whose coordinates are one for each pick, as whoever adds them to those of
+        another view needs them."""
+        return self
+
     def coordinates(self, rows: Indices) -> Any:
         """(t, m) of these rows along the directions; their squares are what the picks explain. A
-        trail may have fewer numbers with the same products."""
+        trail that is not asked to be literal may have fewer numbers with the same products."""
         kernel = self._view.gather(rows).cross(self._picks_anchor())
         return self._made(0) @ kernel.T
 
@@ -99,6 +104,10 @@ class DenseTrail(Trail):
         self._coarse = place.single(self.matrix) if single else self.matrix
         self._factor = None if most <= 2 * view.p else self._room(2 * view.p)
         self._used = 0  # rows of the factor
+
+    def literal(self) -> Trail:
+        self._factor = None
+        return self
 
     def coordinates(self, rows: Indices) -> Any:
         return self._explaining() @ self._view.anchor(rows).T
