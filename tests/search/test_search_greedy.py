@@ -164,7 +164,8 @@ def test_many_more_picks_than_columns_of_a_sum():
     rows = [rng.standard_normal((70, p)) for p in (2, 2, 3)]
     parts = tuple(DenseView(Phi, eps=0.1) for Phi in rows)
     weights = (0.5, 2.0, 1.0)
-    L = sum(w * (Phi @ Phi.T + 0.1 * np.eye(70)) for w, Phi in zip(weights, rows, strict=True))
+    given = kernels(rows, [0.1] * 3)
+    L = np.sum([w * K for w, K in zip(weights, given, strict=True)], axis=0)
     problem = pose([SumView(parts, weights)], 45, 0.05, [0.35])
     assert greedy(problem) == reference.fair_greedy([L], 45, 0.05)
 
