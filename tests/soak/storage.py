@@ -458,17 +458,13 @@ class _Broken(io.FileIO):
 @contextlib.contextmanager
 def _broken(name: str, good: int) -> Iterator[None]:
     """What opens this file in Python gets an error of the disk behind these bytes."""
-    opened = open
+    plain = io.FileIO
 
-    def open_broken(path: Any, mode: str = "r", *more: Any, **options: Any) -> Any:
-        file = opened(path, mode, *more, **options)
-        if "r" not in mode or os.path.basename(str(path)) != name:
-            return file
-        file.close()
-        raw = io.BufferedReader(_Broken(path, good), 64)
-        return raw if "b" in mode else io.TextIOWrapper(raw)
+    def opened(path: Any, *given: Any, **options: Any) -> io.FileIO:
+        broken = os.path.basename(str(path)) == name
+        return _Broken(path, good) if broken else plain(path, *given, **options)
 
-    with mock.patch("builtins.open", open_broken), mock.patch("io.open", open_broken):
+    with mock.patch("io.FileIO", opened):  # by which `open_regular` opens
         yield
 
 
