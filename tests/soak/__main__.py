@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,8 @@ def main() -> int:
         return int(not outcome.ok)
     if len(names) > 1:
         return each_apart(names)
+    # A shell starts what it leaves in the background deaf to Ctrl-C, which cases press.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = {"source": source_of(names[0]), "count": given.count, "seconds": given.seconds}
     record = run(group_of(names[0]), Journal(given.journal), say=say_on_stderr, **options)
     print(json.dumps(record), flush=True)
