@@ -9,9 +9,10 @@ import random
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ ROOT = TESTS.parent / "src" / "fairnepv"
 ROOMS = ["objective", "stiefel", "concave", "search"]
 FOLDERS = [*ROOMS, "contracts", "methods", "paper", "loop/test_loop.py", "loop/test_checkpoint.py"]
 BY_THE_CLOCK = ["contracts/test_limits.py"]  # a busy machine may fail them
+# Survivors that were read and change no result, by file and text, and why: no test can notice them.
+JUDGED = tomllib.loads(Path(__file__).with_name("judged.toml").read_text())
+_NUMBER = 20  # letters of a mistake that names nothing but a number
 MARKS = "not slow and not ray and not kill and not encoders"
 
 
@@ -93,8 +97,9 @@ class _Run:
         """The same ones first, whatever the size of the sample."""
         found = [m for file in sorted((ROOT / room).rglob("*.py")) for m in mutants(file, ROOT)]
         random.Random(f"{self._given.seed} {room}").shuffle(found)
-        wanted = [m for m in found if self._given.only in f"{m.file}:{m.first} {m.told}"]
-        return wanted[: self._given.sample]
+        only = self._given.only
+        wanted = (m for m in found if not m.idle and only in f"{m.file}:{m.first} {m.told}")
+        return [*islice(wanted, self._given.sample)]
 
     def _reach(self, server: Server) -> Reach:
         """Recorded anew where a test has changed, and everywhere when the library has."""
@@ -149,13 +154,32 @@ class _Run:
 def _tell(room: str, outcomes: Sequence[dict[str, Any]]) -> None:
     ended = Counter(told["outcome"] for told in outcomes)
     made = len(outcomes) - ended.pop("not made", 0)
-    for told in outcomes:
-        if told["outcome"] == "survived":
-            print(f"{told['where']}  {_seen(told['told'])}  [{told['tests']} tests]")
-    caught = made - ended["survived"]
-    rates = {"rate": caught / max(made, 1), "interval": interval(caught, made)}
+    survivors = [told for told in outcomes if told["outcome"] == "survived"]
+    unjudged = [
+        told
+        for told in survivors
+        if judged_as(told) not in JUDGED.get(told["where"].partition(":")[0], {})
+    ]
+    for told in unjudged:
+        print(f"{told['where']}  {_seen(told['told'])}  [{told['tests']} tests]")
+    ended["judged"] = len(survivors) - len(unjudged)
+    caught, mistakes = made - len(survivors), made - ended["judged"]
+    rates = {
+        **{"rate": caught / max(made, 1), "interval": interval(caught, made)},
+        "without judged": caught / max(mistakes, 1),
+    }
     rounded = json.loads(json.dumps(rates), parse_float=lambda text: round(float(text), 3))
     print(json.dumps({"room": room, "mutants": made, **ended, **rounded}), flush=True)
+
+
+def judged_as(told: dict[str, Any]) -> str:
+    """Its name among those that were judged: the same text in the same function is one judgement,
+    and a number is told by its line."""
+    file, _, line = told["where"].partition(":")
+    text = told["told"]
+    if len(text) < _NUMBER:
+        text += f" in {(ROOT / file).read_text().splitlines()[int(line) - 1].strip()}"
+    return f"{told['within'].partition(':')[0]}: {text}"
 
 
 def _seen(told: str, width: int = 90) -> str:

@@ -37,6 +37,9 @@ _PAIRS = ["min max", "minimum maximum", "argmin argmax", "any all", "zeros ones"
 _CALLED = dict(pair.split() for pair in _PAIRS)
 _CALLED |= {other: one for one, other in _CALLED.items()}
 _EITHER_WAY = {"min", "max", "minimum", "maximum", "hypot", "vdot", "gcd"}  # of two arguments
+# What changes no result: arguments of these names, and calls that announce how long work takes.
+_IDLE_ARGUMENTS = {"strict", "check_finite"}
+_IDLE_CALLS = {"expect", "few_threads"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Mutant:
     lines: tuple[int, ...]
     within: str  # the qualified name and the line of the outermost function, or a constant
     told: str
+    idle: bool  # no result can show it
 
 
 def mutants(file: Path, root: Path) -> list[Mutant]:
@@ -61,8 +65,8 @@ def mutants(file: Path, root: Path) -> list[Mutant]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             uses[node.id].add(node.lineno)
     return [
-        Mutant(name, number, node.lineno, _lines(node, within, uses), within, told)
-        for number, (node, within, told) in enumerate(_Walk(text).found)
+        Mutant(name, number, node.lineno, _lines(node, within, uses), within, told, idle)
+        for number, (node, within, told, idle) in enumerate(_Walk(text).found)
         if len({*told.split(_BECOMES)}) == 2  # not `f(a, a)` with its arguments swapped
     ]
 
@@ -82,8 +86,8 @@ class _Walk(ast.NodeTransformer):
     """Finds every mistake, and makes the one that is `wanted`."""
 
     def __init__(self, text: str, wanted: int = -1) -> None:
-        self.found: list[tuple[ast.stmt | ast.expr, str, str]] = []
-        self._wanted, self._within, self._classes = wanted, "", ""
+        self.found: list[tuple[ast.stmt | ast.expr, str, str, bool]] = []
+        self._wanted, self._within, self._classes, self._idle = wanted, "", "", False
         self.tree = ast.parse(text)
         for number, statement in enumerate(self.tree.body):
             if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -121,15 +125,26 @@ class _Walk(ast.NodeTransformer):
         return node  # text
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
+        outside, self._idle = self._idle, self._idle or _is_idle(node)
         chosen = None
         if isinstance(node, ast.stmt | ast.expr):
             for other in _alternatives(node):
                 if len(self.found) == self._wanted:
                     chosen = ast.copy_location(other, node)
-                self.found.append((_place(node), self._within, _told(node, other)))
+                self.found.append((_place(node), self._within, _told(node, other), self._idle))
         # What an error says is text.
         result = node if isinstance(node, ast.Raise) else super().generic_visit(node)
+        self._idle = outside
         return chosen or result
+
+
+def _is_idle(node: ast.AST) -> bool:
+    match node:
+        case ast.keyword(arg=name):
+            return name in _IDLE_ARGUMENTS
+        case ast.Call(func=ast.Name(id=name)) | ast.Expr(ast.Call(func=ast.Name(id=name))):
+            return name in _IDLE_CALLS
+    return False
 
 
 def _place(node: ast.stmt | ast.expr) -> ast.stmt | ast.expr:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mutants.__main__ import TESTS, interval
+from mutants.__main__ import JUDGED, ROOT, TESTS, interval, judged_as
 from mutants.mutations import mutants, mutated
 from mutants.reach import Reach
 
@@ -64,6 +64,34 @@ def test_every_small_mistake_and_nothing_in_text_defaults_or_declarations(module
         ("clipped:17", "7  ->  8"),
         ("clipped:17", "return total  ->  return None"),
     ]
+
+
+def test_what_no_result_can_show_is_known(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(
+        "def f(x, y):\n"
+        "    expect(2 * len(x))\n"
+        "    with few_threads(3 * len(x)):\n"
+        "        return g(zip(x, y, strict=True), fixed=True)\n"
+    )
+    shown = [mutant.told for mutant in mutants(file, tmp_path) if not mutant.idle]
+    assert shown == [
+        "return g(zip(x, y, strict=True), fixed=True)  ->  return None",
+        "zip(x, y, strict=True)  ->  zip(y, x, strict=True)",
+        "True  ->  False",
+    ]
+
+
+@pytest.mark.parametrize("file", JUDGED)
+def test_what_was_judged_still_stands_there(file):
+    there = set(map(judged_as, _of_a_journal(file)))
+    assert [name for name in JUDGED[file] if name not in there] == []
+
+
+def _of_a_journal(file):
+    for mutant in mutants(ROOT / file, ROOT):
+        where = f"{file}:{mutant.first}"
+        yield {"where": where, "within": mutant.within, "told": mutant.told}
 
 
 def test_a_mutant_has_its_mistake_and_no_other(module):
