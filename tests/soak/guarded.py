@@ -9,8 +9,13 @@ import resource
 import select
 import subprocess
 import sys
+import traceback
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from soak.formats import within
 
 MEMORY = 3 << 30  # bytes of address space, of which the libraries themselves take 1.5 GiB
 OFTEN = 2000  # cases of a process before a fresh one takes its place
@@ -30,6 +35,17 @@ def serve(module: str) -> None:
         print(json.dumps(inside(number, Path(folder))), file=answers, flush=True)
 
 
+def trouble(name: str, task: Callable[[], object], folder: Path) -> str:
+    """Nothing, or what went wrong with the task in this folder."""
+    with within(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            task()
+        except BaseException:
+            return f"{name}: {traceback.format_exc(limit=-6)}"
+    return ""
+
+
 class Guarded:
     """Such a process, or the next one when it has died, hung or done enough."""
 
@@ -37,6 +53,11 @@ class Guarded:
         self._module, self._patience = module, patience
         self._process: subprocess.Popen[str] | None = None
         self._done = 0
+
+    def case(self, number: int, folder: Path) -> None:
+        """One of a group, carried out there."""
+        said = self.ask(number, folder)
+        assert not said, said
 
     def ask(self, number: int, folder: Path) -> str:
         """What `inside` says: nothing, or what went wrong."""

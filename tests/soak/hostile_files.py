@@ -8,8 +8,6 @@ import os
 import pickle
 import struct
 import tarfile
-import traceback
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -26,8 +24,8 @@ import row_files
 from fairnepv.errors import FairnepvError
 from fairnepv.io.read import read_ids, read_picks
 from fairnepv.report.page.pictures import thumbnail
-from soak.formats import ASKED, DATA, ROWS, N, rows_of, within
-from soak.guarded import Guarded
+from soak.formats import ASKED, DATA, ROWS, N, rows_of
+from soak.guarded import Guarded, trouble
 from soak.runner import Group
 
 RAN = "ran"  # a file that payloads would make
@@ -565,22 +563,13 @@ def _() -> None:
 
 def inside(number: int, folder: Path) -> str:
     name = list(CASES)[number]
-    with within(folder), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            CASES[name]()
-            assert not any(Path().rglob(RAN)), "a payload ran"
-        except BaseException:
-            return f"{name}: {traceback.format_exc(limit=-6)}"
-    return ""
+
+    def task() -> None:
+        CASES[name]()
+        assert not any(Path().rglob(RAN)), "a payload ran"
+
+    return trouble(name, task, folder)
 
 
-_GUARDED = Guarded("soak.hostile_files", 30.0)
-
-
-def case(number: int, folder: Path) -> None:
-    said = _GUARDED.ask(number, folder)
-    assert not said, said
-
-
-GROUP = Group("hostile-files", case, len(CASES), sample=range(0, len(CASES), 4), patience=300.0)
+CASE = Guarded("soak.hostile_files", 30.0).case
+GROUP = Group("hostile-files", CASE, len(CASES), sample=range(0, len(CASES), 4), patience=300.0)

@@ -14,8 +14,6 @@ import shutil
 import subprocess
 import sys
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +28,7 @@ import fairnepv
 import row_files
 from fairnepv.errors import FairnepvError
 from fairnepv.io.locks import locked
-from soak.formats import within
-from soak.guarded import Guarded
+from soak.guarded import Guarded, trouble
 from soak.runner import Group
 
 N, K = 300, 5
@@ -614,22 +611,9 @@ def _() -> None:
 
 def inside(number: int, folder: Path) -> str:
     name = list(CASES)[number]
-    home = {"XDG_STATE_HOME": str(folder / "home")}
-    with within(folder), warnings.catch_warnings(), mock.patch.dict(os.environ, home):
-        warnings.simplefilter("ignore")
-        try:
-            CASES[name]()
-        except BaseException:
-            return f"{name}: {traceback.format_exc(limit=-6)}"
-    return ""
+    with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "home")}):
+        return trouble(name, CASES[name], folder)
 
 
-_GUARDED = Guarded("soak.storage", 120.0)
-
-
-def case(number: int, folder: Path) -> None:
-    said = _GUARDED.ask(number, folder)
-    assert not said, said
-
-
-GROUP = Group("storage", case, len(CASES), sample=range(3, len(CASES), 15), patience=900.0)
+CASE = Guarded("soak.storage", 120.0).case
+GROUP = Group("storage", CASE, len(CASES), sample=range(3, len(CASES), 15), patience=900.0)
