@@ -27,6 +27,7 @@ from fairnepv.objective.explained_bound import (
 from fairnepv.objective.shrinkage import axes_worth, ky_fan
 from fairnepv.views import Calibration, Pool, View
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.in_turn import in_turn, suits
 from fairnepv.views.moments import columns_of, second_inner, with_moments
 
 _TINY = np.finfo(np.float64).tiny
@@ -86,7 +87,11 @@ class Explained:
         """By the rows of R^-T Phi_S for L_S = R^T R, of which each depends on its item and on those
         before it."""
         Phi = columns_of(view, indices)  # (p, k)
-        return _explained(view, Phi @ _inverse_root(view, indices, Phi))
+        if not suits(len(indices), view.p, view.trace_at(indices), view.ridge):
+            return _explained(view, Phi @ _inverse_root(view, indices, Phi))
+        place = view.block_place
+        blocks = in_turn(place, Phi.T, view.ridge)
+        return np.concatenate([_explained(view, b.directions(place).T) for b in blocks])
 
     def removals(self, view: View, indices: Indices, pivots: Floats) -> Floats:
         """By the columns of E = Phi_S^T T, for T = L_S^-1: T without an item is T less

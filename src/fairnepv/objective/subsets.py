@@ -11,8 +11,9 @@ from fairnepv.compute.clock import unlimited
 from fairnepv.objective.softmin import lifted_floors, merit, soft_min, soft_min_weights
 from fairnepv.objective.utility import UTILITIES, Determinant, Utility, utility_of
 from fairnepv.problem import DEFAULT_UTILITY, Problem
-from fairnepv.views import Pool
+from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
+from fairnepv.views.in_turn import suits
 
 
 def subset_scores(pool: Pool, indices: Indices, utility: str) -> Floats:
@@ -67,22 +68,30 @@ def scores_and_gains(pool: Pool, indices: Indices, utility: str) -> tuple[Floats
 # Operations of both for every pair of items, as `seconds_for` counts them: measured with 50 to
 # 1,000 items of dense and sparse views, where they take long right within a factor of 1.5. Without
 # a ridge to rely on the rows themselves are factored twice, sparse ones as dense. Shares ask for
-# products with the second moments besides.
-_BY_KERNEL, _BY_ROWS, _BY_MOMENTS = 2.0, 9.0, 4.0
+# products with the second moments besides. Many rows of few columns come in blocks.
+_BY_KERNEL, _BY_ROWS, _BY_MOMENTS, _IN_BLOCKS = 2.0, 9.0, 4.0, 30.0
 
 
 def scoring_work(problem: Problem) -> float:
     """Operations of the scores and gains of k items, which come at the end of every search."""
     k, work = problem.k, 0.0
     for view in problem.pool.views:
+        work += _factoring_work(view, k)
         if view.moments is not None:
             side = view.p if view.moments.gram is not None else view.moments.targets.shape[0]
-            work += _BY_MOMENTS * k * (k * (view.p + k / 3) + side * view.p / 2)
-        elif view.well_conditioned(np.arange(k)):  # which others are as likely to be
-            work += _BY_KERNEL * k**2 * (view.stored / view.n + k / 3)
-        else:
-            work += _BY_ROWS * k**2 * (view.p + k / 3)
+            work += _BY_MOMENTS * k * side * view.p / 2
     return work
+
+
+def _factoring_work(view: View, k: int) -> float:
+    some = np.arange(k)  # others are as likely to be well conditioned
+    if suits(k, view.p, view.trace_at(some), view.ridge):
+        return _IN_BLOCKS * k * view.p**2
+    if view.moments is not None:
+        return _BY_MOMENTS * k**2 * (view.p + k / 3)
+    if view.well_conditioned(some):
+        return _BY_KERNEL * k**2 * (view.stored / view.n + k / 3)
+    return _BY_ROWS * k**2 * (view.p + k / 3)
 
 
 _URGENT = 10.0  # weight of a view that misses its floor, beside all weights of the soft-min

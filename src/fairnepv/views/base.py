@@ -20,6 +20,7 @@ from scipy.linalg import svdvals
 from fairnepv.checks import check_positive
 from fairnepv.compute import HOST, Place, RowBlock
 from fairnepv.views.blocks import DenseBlock, measured, squared_norms
+from fairnepv.views.in_turn import roots, suits
 from fairnepv.views.trail import DenseTrail, Trail
 from fairnepv.views.validity import (
     check_attributes,
@@ -232,19 +233,21 @@ class View(ABC):
     def gains(self, indices: Indices) -> Floats:
         """(m,) logarithms of the variances of these rows, each given the ones before it: from K
         itself where its condition allows that, which is many times as quick, and else from a QR
-        factorisation of [Phi^T; sqrt(eps) I]."""
-        if self.well_conditioned(indices):
-            pivots = self.place.pivots(self.place.put(self.ridged(indices)))
+        factorisation of [Phi^T; sqrt(eps) I]. Many rows of few columns come in blocks."""
+        place = self.place
+        many = suits(len(indices), self.p, self.trace_at(indices), self.ridge)
+        if not many and self.well_conditioned(indices):
+            pivots = place.pivots(place.put(self.ridged(indices)))
             if pivots is not None:
                 return np.asarray(np.log(pivots))
-        R = self.place.square_root(self.dense_rows(indices).T, self.ridge)
-        gains: Floats = 2.0 * np.log(np.abs(self.place.get(R.diagonal())))
-        return gains
+        return 2.0 * np.log(np.abs(roots(place, self.dense_rows(indices), self.ridge, many)))
 
     def well_conditioned(self, indices: Indices) -> bool:
         """Whether the ridge keeps the rounding of every logarithm small, without a look at K."""
-        trace = float(self.squared_norms_at(indices).sum())
-        return self.scored_by_rows and trace <= WELL_CONDITIONED * self.ridge
+        return self.scored_by_rows and self.trace_at(indices) <= WELL_CONDITIONED * self.ridge
+
+    def trace_at(self, indices: Indices) -> float:
+        return float(self.squared_norms_at(indices).sum())
 
     def dense_rows(self, indices: Indices) -> Any:
         """`rows(indices)` at `place`, of a sparse view only the columns that occur in them."""
