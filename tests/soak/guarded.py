@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fairnepv.errors import FairnepvError
 from soak.formats import within
 
 MEMORY = 3 << 30  # bytes of address space, of which the libraries themselves take 1.5 GiB
@@ -44,6 +45,19 @@ def trouble(name: str, task: Callable[[], object], folder: Path) -> str:
         except BaseException:
             return f"{name}: {traceback.format_exc(limit=-6)}"
     return ""
+
+
+def refused(ask: Callable[[], object], *words: str) -> None:
+    """One sentence of ours, with these words."""
+    try:
+        found = ask()
+    except FairnepvError as error:
+        said = str(error)
+        assert len(said.splitlines()) == 1, said
+        for word in words:
+            assert word in said, (word, said)
+        return
+    raise AssertionError(f"it went on, to {found!r:.200}")
 
 
 class Guarded:

@@ -25,7 +25,7 @@ from fairnepv.errors import FairnepvError
 from fairnepv.io.read import read_ids, read_picks
 from fairnepv.report.page.pictures import thumbnail
 from soak.formats import ASKED, DATA, ROWS, N, rows_of
-from soak.guarded import Guarded, trouble
+from soak.guarded import Guarded, refused, trouble
 from soak.runner import Group
 
 RAN = "ran"  # a file that payloads would make
@@ -39,19 +39,6 @@ def hostile(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
         return case
 
     return keep
-
-
-def refused(read: Callable[[], Any], *words: str) -> None:
-    """One sentence, with these words."""
-    try:
-        found = read()
-    except FairnepvError as error:
-        said = str(error)
-        assert len(said.splitlines()) == 1, said
-        for word in words:
-            assert word in said, (word, said)
-        return
-    raise AssertionError(f"it was read as {type(found).__name__}")
 
 
 # --- code ----------------------------------------------------------------------------------------
@@ -512,15 +499,15 @@ FIELDS = ("view", "id", "text", "group", "title", "quota")
 
 
 def _page(markup: str, field: str) -> _Seen:
-    def told(here: str, plain: str) -> str:
+    def field_text(here: str, plain: str) -> str:
         return f"{plain} {markup}" if here == field else plain
 
-    data = {told("view", "a"): DATA["a"], "b": DATA["b"]}
-    ids = [told("id", f"i{i}") for i in range(N)]
-    groups = [told("quota", "red")] * N
+    data = {field_text("view", "a"): DATA["a"], "b": DATA["b"]}
+    ids = [field_text("id", f"i{i}") for i in range(N)]
+    groups = [field_text("quota", "red")] * N
     found = fairnepv.select(data, 3, ids=ids, groups=groups, **ASKED)
-    texts, labels = [told("text", "x")] * N, [told("group", "g")] * N
-    found.report("p.html", texts=texts, groups=labels, title=told("title", "t"))
+    texts, labels = [field_text("text", "x")] * N, [field_text("group", "g")] * N
+    found.report("p.html", texts=texts, groups=labels, title=field_text("title", "t"))
     seen = _Seen()
     seen.feed(Path("p.html").read_text())
     return seen
@@ -552,9 +539,9 @@ def _() -> None:
     from fairnepv.io.write import TABLES, Output, write_table
 
     write_table(Output.at("picks.csv", TABLES, force=True), found.table)
-    told = Path("picks.csv").read_text()
-    assert "\n=" not in told
-    assert ",=" not in told
+    written = Path("picks.csv").read_text()
+    assert "\n=" not in written
+    assert ",=" not in written
     assert read_ids("picks.csv").tolist() == found.ids.tolist()
 
 

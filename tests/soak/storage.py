@@ -26,9 +26,8 @@ import scipy.sparse as sp
 
 import fairnepv
 import row_files
-from fairnepv.errors import FairnepvError
 from fairnepv.io.locks import locked
-from soak.guarded import Guarded, trouble
+from soak.guarded import Guarded, refused, trouble
 from soak.runner import Group
 
 N, K = 300, 5
@@ -72,7 +71,7 @@ def command(line: str) -> Ended:
     return Ended(code, out.getvalue(), err.getvalue())
 
 
-def refused(line: str, *words: str, while_: Any = None) -> None:
+def refused_line(line: str, *words: str, while_: Any = None) -> None:
     """With exit code 2 and one sentence that has these words, and the folder is as it was."""
     before = files()
     with while_ or contextlib.nullcontext():
@@ -149,7 +148,7 @@ for _option, _more in OUTPUTS.items():
                 assert command(line).code == 0
             name = option.split()[1].format("result")
             with files_of_at_most(200):
-                refused(line, name, "cannot be written (File too large)")
+                refused_line(line, name, "cannot be written (File too large)")
 
 
 for _line in (
@@ -165,7 +164,7 @@ for _line in (
         write_rows()
         with disk_of(1 << 12):
             Path("disk/other").write_bytes(b"x" * ROOM)
-            refused(line, line.split()[-1], "cannot be written (")
+            refused_line(line, line.split()[-1], "cannot be written (")
 
 
 @storage("a disk with less room than converted rows need")
@@ -174,14 +173,14 @@ def _() -> None:
     with disk_of(1 << 12):
         if not Path("disk").is_mount():
             return
-        refused("convert a.npy --out disk/rows", "disk/rows needs", "of disk are free")
+        refused_line("convert a.npy --out disk/rows", "disk/rows needs", "of disk are free")
 
 
 @storage("a shard that cannot be written to its end")
 def _() -> None:
     write_rows()
     with files_of_at_most(ROOM):
-        refused("convert a.npy --out rows", "rows cannot be written (File too large)")
+        refused_line("convert a.npy --out rows", "rows cannot be written (File too large)")
 
 
 @storage("converted rows that stay when the new ones do not fit")
@@ -189,7 +188,7 @@ def _() -> None:
     write_rows()
     assert command("convert a.npy --out rows").code == 0
     with files_of_at_most(ROOM):
-        refused("convert b.npy --out rows --force", "rows cannot be written (File too large)")
+        refused_line("convert b.npy --out rows --force", "rows cannot be written (File too large)")
 
 
 @storage("a result that is saved")
@@ -198,7 +197,7 @@ def _() -> None:
     found = fairnepv.select({"a": np.load("a.npy")}, K, effort="fast")
     before = files()
     with files_of_at_most(200):
-        told(lambda: found.save("saved.npz"), "saved.npz", "cannot be written")
+        refused(lambda: found.save("saved.npz"), "saved.npz", "cannot be written")
     assert files() == before
 
 
@@ -233,7 +232,9 @@ def _() -> None:
     write_rows()
     assert command(SELECT + "--checkpoint other").code == 0  # which makes the key
     with files_of_at_most(0):
-        refused(SELECT + "--checkpoint state", "checkpoint state cannot be used", "another file")
+        refused_line(
+            SELECT + "--checkpoint state", "checkpoint state cannot be used", "another file"
+        )
 
 
 @storage("a key for checkpoints that finds no room")
@@ -302,24 +303,11 @@ def _() -> None:
     assert command(_split()).code == 0
     line = "uspto publish corpus --out published"
     with files_of_at_most(1000):
-        refused(line, "cannot be written (File too large)")
+        refused_line(line, "cannot be written (File too large)")
     assert command(line).code == 0
 
 
 # --- files that change while they are read --------------------------------------------------------
-
-
-def told(ask: Callable[[], Any], *words: str) -> None:
-    """One sentence with these words."""
-    try:
-        found = ask()
-    except FairnepvError as error:
-        said = str(error)
-        assert len(said.splitlines()) == 1, said
-        for word in words:
-            assert word in said, (word, said)
-        return
-    raise AssertionError(f"it went on, to {found!r:.200}")
 
 
 def _cut(path: Path) -> None:
@@ -425,7 +413,7 @@ for _kind in KINDS:
             if name in LOADED:
                 assert ask() == whole
             else:
-                told(ask, name, "was changed or removed while it was being read (at row")
+                refused(ask, name, "was changed or removed while it was being read (at row")
 
 
 # --- disks that cannot be read --------------------------------------------------------------------
@@ -481,7 +469,7 @@ for _name, _option, _said in (
         Path("recipe.toml").write_text("tau = 0.1\n" + "#" * 400)
         np.savez("b.npz", rows=np.load("b.npy"))
         for good in (0, 100):
-            refused(f"{SELECT} {option}", name, said, while_=_broken(name, good))
+            refused_line(f"{SELECT} {option}", name, said, while_=_broken(name, good))
 
 
 # --- two at once ----------------------------------------------------------------------------------
@@ -603,7 +591,7 @@ def _() -> None:
     line = _split()
     Path("corpus/runs/main").mkdir(parents=True)
     with locked(Path("corpus/runs/main")):
-        refused(line, "another run is at work in corpus/runs/main; wait until")
+        refused_line(line, "another run is at work in corpus/runs/main; wait until")
 
 
 # --- one case -------------------------------------------------------------------------------------
