@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from fairnepv_studies.corpus import Corpus
 from fairnepv_studies.downstream.export import export
 from fairnepv_studies.downstream.folder import StudyFolder
 from fairnepv_studies.downstream.packing import read_pack, write_pack
-from fairnepv_studies.downstream.report import FIGURE, SUMS, TABLES, sums, write_report
+from fairnepv_studies.downstream.report import (
+    FIGURE,
+    SUMS,
+    TABLES,
+    finished,
+    sums,
+    write_report,
+)
+from fairnepv_studies.downstream.study import read_study, study_document
 from fairnepv_studies.downstream.verification import verify
 from fairnepv_studies.protocol.differences import Difference
 
@@ -242,3 +251,20 @@ def test_another_corpus_is_told(path, tmp_path):
 
     other = make_split_corpus(tmp_path / "corpus", n=100)
     assert "study.json" in difference(path, other)
+
+
+def test_the_published_study_is_one_that_is_understood_today(tmp_path):
+    """Its items are not published, so that it is not verified here: it is read, and asks for what
+    its file asks for. (A key that the study had not known made one folder unreadable.)"""
+    place = Path(__file__).parents[1] / "downstream"
+    with tarfile.open(place / "published.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder = StudyFolder.open(tmp_path)
+    said = json.loads((tmp_path / "study.json").read_text())["study"]
+    assert said == study_document(folder.study) == study_document(read_study(place / "study.toml"))
+    cells = finished(folder)
+    assert len(cells) == 180
+    assert len({len(folder.record(cell).texts) for cell in cells}) == 1
+    published = "".join((tmp_path / "results.md").read_text().partition("**k = 100**")[1:])
+    tables = published.partition("**ROUGE-L at")[0].strip()
+    assert tables in (place.parents[1] / "BENCHMARKS.md").read_text()
