@@ -23,7 +23,16 @@ from fairnepv.compute import LocalEngine
 from fairnepv.errors import InputError
 from fairnepv.io.read import open_rows
 from fairnepv.io.rows import Reordered
-from fairnepv.views import DenseView, DiagonalView, KernelView, Pool, SparseView, SumView, View
+from fairnepv.views import (
+    DenseView,
+    DiagonalView,
+    KernelView,
+    Pool,
+    SparseView,
+    SumView,
+    View,
+    blocks,
+)
 from fairnepv.views.centering import centered
 
 Array = NDArray[np.float64]
@@ -548,10 +557,14 @@ def test_scales_may_be_multiplied_in_later(given_view, coarse):
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 100])
-@pytest.mark.parametrize("columns", [1, 2, 8, 24, 25, 60])
+@pytest.mark.parametrize("columns", [1, 2, 8, 24, 25, 60, 97])
 @pytest.mark.parametrize("cut", [slice(None), slice(1, 9), slice(None, None, 2)])
-def test_products_of_any_width_are_within_their_error(size, columns, cut):
-    """Few columns are multiplied in another way than many."""
+@pytest.mark.parametrize("small_products", [False, True])
+def test_products_of_any_width_are_within_their_error(
+    size, columns, cut, small_products, monkeypatch
+):
+    """Few columns are multiplied in another way than many, by what BLAS does best."""
+    monkeypatch.setattr(blocks, "has_small_products", lambda: small_products)
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((size, 20)).astype(np.float32)[:, cut]
     anchor = rng.standard_normal((columns, rows.shape[1]))

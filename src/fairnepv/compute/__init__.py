@@ -11,7 +11,13 @@ from fairnepv.compute.base import (
     tree_fold,
 )
 from fairnepv.compute.choice import engine_of
-from fairnepv.compute.local import LocalEngine, block_threads, few_threads, in_order
+from fairnepv.compute.local import (
+    LocalEngine,
+    block_threads,
+    few_threads,
+    has_small_products,
+    in_order,
+)
 from fairnepv.compute.place import HOST, Place
 
 __all__ = [
@@ -27,6 +33,7 @@ __all__ = [
     "end_to_end",
     "engine_of",
     "few_threads",
+    "has_small_products",
     "in_order",
     "portable",
     "tree_fold",

@@ -23,6 +23,7 @@ BLOCK_NUMBERS = 1 << 21  # float64 numbers in a block: 16 MiB, some multiples of
 _GATHERED = 512  # rows of a block of gathered ones: worth a thread, and memory that stays cached
 _KEPT_BYTES = 1 << 26  # of freed memory that the process keeps
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 1 << 25  # malloc.h
+_SMALL_PRODUCTS = {"SkylakeX", "Cooperlake", "SapphireRapids"}  # as OpenBLAS calls its kernels
 _SMALL_WORK = 1e9  # multiply-adds of the largest product; below, a second thread costs more
 
 
@@ -176,6 +177,13 @@ def _blas() -> tuple[Any, ...]:
     from threadpoolctl import ThreadpoolController
 
     return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+@functools.cache
+def has_small_products() -> bool:
+    """Whether this BLAS multiplies small matrices without copying them first, as OpenBLAS does with
+    AVX-512."""
+    return any(library.info().get("architecture") in _SMALL_PRODUCTS for library in _blas())
 
 
 @contextlib.contextmanager

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairnepv.compute import Place, RowBlock, in_order
+from fairnepv.compute import Place, RowBlock, has_small_products, in_order
 from fairnepv.compute.place import Floats
 
 _CHUNK_NUMBERS = 1 << 21  # of rows whose squares are summed by one call
 _CACHED_NUMBERS = 1 << 16  # float64 numbers that stay in a core's cache
 _LOT = 8  # columns: in float32 BLAS takes longer for 31 of them than for 32
-_THIN, _STRIP = 24, 16  # up to so many columns BLAS is quicker with so few rows at a time
+_STRIP = 16  # rows that BLAS is asked for at a time where it has routines for small products
+_FEW_IN_STRIPS, _FEW_TURNED = 24, 96  # up to so many columns that is quicker; or else turned round
 
 
 class Factored(NamedTuple):
@@ -95,15 +96,16 @@ class DenseBlock(RowBlock):
         place, rows, columns = self.place, self._single_rows, self.place.single(anchor)
         if place.asynchronous:
             return rows @ columns.T
-        if 1 < len(columns) <= _THIN:
-            return _thin_product(rows, columns)
+        strips = has_small_products()
+        if 1 < len(columns) <= (_FEW_IN_STRIPS if strips else _FEW_TURNED):
+            return _in_strips(rows, columns) if strips else (columns @ rows.T).T
         return (rows @ _in_lots(columns).T)[:, : len(columns)]
 
 
-def _thin_product(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
-    """rows (b, p) @ columns (m, p)^T for few columns, in strips of rows: BLAS copies the rows of a
-    large product first, which takes longer than to multiply them; those of a small one it reads
-    where they are."""
+def _in_strips(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
+    """rows (b, p) @ columns (m, p)^T for few columns: BLAS copies the rows of a large product
+    first, which takes longer than to multiply them; those of a small one it reads where they are.
+    BLAS that has nothing of that kind copies less if the product is turned round."""
     product = np.empty((len(rows), len(columns)), dtype=rows.dtype)
     whole = len(rows) - len(rows) % _STRIP
     strips = rows[:whole].reshape(-1, _STRIP, rows.shape[1])
