@@ -70,6 +70,18 @@ def test_directions_are_what_those_before_leave():
         np.testing.assert_allclose(np.outer(found[i], found[i]), np.outer(own, own), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+@pytest.mark.parametrize("objective", UTILITIES)
+def test_sparse_picks_without_an_entry_score_as_dense_ones(objective):
+    X = np.zeros((40, 2))
+    X[35:] = np.random.default_rng(8).standard_normal((5, 2))
+    asked = {"objective": objective, "calibration": "none", "center": False}
+    dense, sparse = (
+        fairnepv.score({"view": view}, range(12), **asked) for view in (X, sp.csr_array(X))
+    )
+    assert sparse.scores == pytest.approx(dense.scores, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("rows", "trace", "suited"), [(12, 1.0, False), (13, 1.0, True), (13, 1e12, False)]
 )

@@ -48,6 +48,7 @@ def in_turn(place: Place, rows: Any, eps: float) -> Iterator[Block]:
 
 def roots(place: Place, rows: Any, eps: float, many: bool) -> Floats:
     """(k,) roots of the variances of rows (k, p), up to signs: `in_turn` if they are many."""
-    once = [] if many else [place.square_root(rows.T, eps)]
+    # Rows of a sparse view come without the columns that none of them has, perhaps with none.
+    once = [] if many and rows.shape[1] else [place.square_root(rows.T, eps)]
     found = once or (block.root for block in in_turn(place, rows, eps))
     return np.concatenate([place.get(root.diagonal()) for root in found])
