@@ -32,7 +32,7 @@ class KernelView(View):
     array_anchors = scored_by_rows = False
 
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
-        self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
+        self.kernel = _read_dense(kernel, "a kernel")
         self.n = len(self.kernel)
         self.eps = eps
 
@@ -194,6 +194,12 @@ class KernelBlock(RowBlock):
         return K if anchor.combine is None else K @ anchor.combine
 
 
+def _read_dense(value: Any, what: str) -> NDArray[Any]:
+    if sp.issparse(value):  # which NumPy would take for one object
+        raise InputError(f"{what} must be an array, not a sparse matrix; pass its toarray()")
+    return np.atleast_1d(read_array(value, what))
+
+
 class DiagonalView(SparseView):
     """The kernel diag(values): items that differ in quality and share nothing.
 
@@ -201,7 +207,7 @@ class DiagonalView(SparseView):
     """
 
     def __init__(self, values: NDArray[Any], eps: float | None = None) -> None:
-        self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
+        self.values = _read_dense(values, "a diagonal kernel")
         self.n = self.p = len(self.values)
         self.eps = eps
 
