@@ -1015,3 +1015,15 @@ def test_errors_are_one_family():
     assert issubclass(InputError, ValueError)
     assert fairnepv.InputError is InputError
     assert not issubclass(FairnepvError, ValueError)
+
+
+@pytest.mark.parametrize("view", [KernelView, fairnepv.DiagonalView])
+def test_a_sparse_kernel_is_told_what_to_pass(view):
+    """NumPy takes it for one object: it was told to be of shape (1,)."""
+    refused(lambda: view(sp.eye_array(5)), "kernel must be an array, not a sparse matrix; pass its")
+
+
+@pytest.mark.parametrize("missing", ["neutral", "drop"])
+def test_a_kernel_is_not_told_to_take_what_it_cannot(missing):
+    data = {"kernel": KernelView(_with(K, [2, 6], [6, 2], np.nan)), "text": TEXT}
+    refused(lambda: fairnepv.select(data, 3, missing=missing), r"rows \(2 rows: 2, 6\)$")

@@ -8,6 +8,7 @@ import pyarrow.dataset
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 
 import fairnepv
 from fairnepv import FairSelector
@@ -320,6 +321,20 @@ def test_columns_of_other_rows_are_refused(other):
     message = refused(EXPECTED.apply, {"t": TEXT, "id": other})
     assert f"data['id'] has {len(other)} rows, but the items were chosen from 60" in message
     assert "data[1] has 59 rows" in refused(EXPECTED.apply, [TEXT, VISION[:-1]])
+
+
+def test_a_sparse_matrix_of_keys_is_no_mapping_of_columns():
+    """SciPy makes it a subclass of dict."""
+    X = sp.dok_array(np.round(TEXT))
+    for found in (EXPECTED.apply(X), EXPECTED.apply({"x": X})["x"]):
+        np.testing.assert_array_equal(found.toarray(), X.toarray()[EXPECTED.indices])
+    assert "data has 59 rows" in refused(EXPECTED.apply, sp.dok_array(TEXT[:-1]))
+
+
+def test_what_has_no_rows_is_refused():
+    assert "cannot take rows of float64" in refused(EXPECTED.apply, np.float64(3.0))
+    assert "cannot take rows of ndarray" in refused(EXPECTED.apply, np.array(3.0))
+    assert "dataset must be a data set of PyTorch" in refused(EXPECTED.subset, None)
 
 
 def test_other_rows_are_refused():

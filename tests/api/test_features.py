@@ -1,5 +1,7 @@
 """Views of attributes, of texts and of several vectors per item."""
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,6 +41,9 @@ def test_attributes_of_one_column_of_pandas():
         (["day"], {}, "column 'day' holds dates"),
         (["cty"], {}, "did you mean 'city'"),
         ([], {}, "columns is empty"),
+        (5, {}, "columns must be the name of a column or a list of names, not 5"),
+        ([0], {}, "columns must be the name of a column or a list of names, not [0]"),
+        (["age", "few"], {}, "but 'age' has 40 and 'few' has 3"),
         (["gap"], {}, "column 'gap' has no number in 1 row: 3"),
         (["same"], {}, "column 'same' has the same number in every row"),
         (["names"], {}, "1,001 different values"),
@@ -47,10 +52,26 @@ def test_attributes_of_one_column_of_pandas():
 )
 def test_attributes_that_are_refused(columns, options, said):
     gap = np.where(np.arange(N) == 3, np.nan, 1.0 * np.arange(N))
-    table = {**TABLE, "gap": gap, "same": np.ones(N)}
+    table = {**TABLE, "gap": gap, "same": np.ones(N), "few": np.arange(3)}
     if columns == ["names"]:
         table = {"names": [f"name {i}" for i in range(1001)]}
     assert said in refused(fairnepv.attributes, table, columns, **options)
+
+
+def test_decimals_are_numbers():
+    """They were categories, one for every amount."""
+    amounts = pa.array([Decimal(int(age)) / 4 for age in AGE], pa.decimal128(6, 2))
+    found = fairnepv.attributes(pa.table({"amount": amounts}), "amount")
+    np.testing.assert_allclose(found, fairnepv.attributes(TABLE, "age"), atol=1e-12)
+    gap = pa.array([None, Decimal(1), Decimal(2)], pa.decimal128(6, 2))
+    assert "no number in 1 row: 0" in refused(fairnepv.attributes, pa.table({"x": gap}), "x")
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e306])
+def test_attributes_of_any_size(scale):
+    """Their squares are no numbers of float64."""
+    found = fairnepv.attributes({"age": AGE * scale}, "age")
+    np.testing.assert_allclose(found, fairnepv.attributes(TABLE, "age"), rtol=1e-9)
 
 
 def test_a_view_of_few_categories_is_warned_of_and_widened():
@@ -76,6 +97,14 @@ def test_widened_rows_are_near_as_the_kernel_has_it():
     np.testing.assert_allclose(usual @ usual.T, np.exp(-squares / (2 * median**2)), atol=0.04)
     assert "most rows are equal" in refused(fairnepv.widened, np.ones((9, 2)), 8)
     assert "features must be an even number, not 65" in refused(fairnepv.widened, rows, 65)
+
+
+@pytest.mark.parametrize("off", [1e4, 1e9])
+def test_bandwidth_does_not_depend_on_where_rows_are(off):
+    """Lengths cancelled: rows that are far from zero were told to be equal."""
+    rows = RNG.standard_normal((30, 2))
+    near, far = (fairnepv.widened(x, 2000).astype(float) for x in (rows, rows + off))
+    np.testing.assert_allclose(far @ far.T, near @ near.T, atol=1e-5)
 
 
 def test_texts_are_tf_idf():

@@ -335,6 +335,29 @@ def test_rows_that_lack_a_view_are_like_nothing():
         assert found.lowest[31] == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"deduplicate": 0.99}, "deduplicate=0.99 leaves only 12 of 20"),
+        ({"missing": "drop"}, "missing='drop' leaves only 10 of 20"),
+        (
+            {"missing": "drop", "deduplicate": 0.99, "exclude": [7]},
+            "exclude and missing='drop' and deduplicate=0.99 leave only 9 of 20",
+        ),
+    ],
+)
+def test_what_leaves_too_few_rows_is_named(options, told):
+    """It blamed `exclude`, which nobody had given."""
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    X[12:] = X[:8]
+    if "missing" in options:
+        X[10:] = np.nan
+    with pytest.raises(fairnepv.InputError, match=f"^k = 15, but {told} items; lower k or leave"):
+        fairnepv.select({"a": X}, 15, **options)
+    with pytest.raises(fairnepv.InputError, match=f"^k = 15, but {told} items"):
+        fairnepv.curve({"a": X}, 15, **options)
+
+
 def test_what_no_threshold_is():
     for wrong in (0, 1.5, "x", True, np.nan):
         assert "threshold" in refused(fairnepv.near_duplicates, {"text": TEXT}, wrong)

@@ -1168,7 +1168,10 @@ def test_columns_of_one_array_are_views_again():
         ({"ids": list(range(40))}, "row number only"),
         ({"data": {"text": np.eye(4)}}, "give the same views"),
         ({"exclude": "chosen"}, "is in include and in exclude"),
-        ({"data": pool(n=39)}, "data has 39 rows.*from 40.*; extend expects the old rows and the"),
+        (
+            {"data": {n: v[:39] for n, v in pool().items()}},
+            "data has 39 rows.*from 40.*; extend expects the old rows and the",
+        ),
     ],
 )
 def test_bad_arguments_of_extend(options, words):
@@ -1297,3 +1300,16 @@ def test_what_cannot_be_put_behind_the_old_rows_is_refused():
     of_kernels = fairnepv.select({n: fairnepv.KernelView(K) for n, K in kernel.items()}, 6)
     some = {n: fairnepv.KernelView(K[:20, :20]) for n, K in kernel.items()}
     assert "no array or sparse matrix" in refused_of(of_kernels, some)
+
+
+@pytest.mark.filterwarnings("ignore::fairnepv.RankWarning")
+def test_new_rows_alone_may_be_like_old_ones_in_a_view():
+    """Attributes have few values: new rows were taken for a pool that was cut."""
+    rng = np.random.default_rng(5)
+    hot, rows = np.eye(3)[rng.integers(0, 3, 40)], rng.standard_normal((40, 4))
+    before = fairnepv.select({"hot": hot[:30], "rows": rows[:30]}, 5)
+    after = fairnepv.extend(before, {"hot": hot[30:], "rows": rows[30:]}, 3)
+    assert after.chosen_from["n"] == 40
+    assert "data had new rows alone" in after.notes[-1]
+    with pytest.raises(InputError, match="has rows of the old pool in their places"):
+        fairnepv.extend(before, {"hot": hot[:20], "rows": rows[:20]}, 3)

@@ -184,6 +184,21 @@ def taken_in(
     return Intake(options.get("missing", default("missing")), threshold, ruled_out), notes
 
 
+def check_left(intake: Intake, n: int, k: int, excluded: Indices) -> None:
+    """Refuse sizes for which too few rows are left, by the names of what leaves them out."""
+    left = n - len(np.union1d(excluded, intake.ruled_out))
+    if left >= k or not len(intake.ruled_out):
+        return  # what `exclude` alone leaves is told by the constraints
+    causes = ["exclude"] if len(np.setdiff1d(excluded, intake.ruled_out)) else []
+    causes += [f"missing={intake.missing!r}"] if intake.missing == "drop" else []
+    causes += [] if intake.deduplicate is None else [f"deduplicate={intake.deduplicate:g}"]
+    verb = "leave" if len(causes) > 1 else "leaves"
+    raise InputError(
+        f"k = {k}, but {' and '.join(causes)} {verb} only {left} of {n} items; lower k or leave "
+        "out fewer rows"
+    )
+
+
 def _all_but_one(lowest: Indices, included: Indices, closed: NDArray[np.bool_]) -> Indices:
     """The rows of every group but for the one that is kept, and those that are closed anyhow."""
     n = len(lowest)

@@ -4,7 +4,7 @@ and several vectors per item. Plain functions from columns to what `select` take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairnepv.api.tables import column_of, open_table
-from fairnepv.checks import check_count, check_positive, check_seed
+from fairnepv.checks import brief, check_count, check_positive, check_seed
 from fairnepv.errors import InputError
 from fairnepv.options import default
 from fairnepv.views.base import Floats
@@ -36,14 +36,30 @@ def attributes(
     Categories are divided by the square root of two, so that two rows that differ in one are at a
     distance of 1 there, as are numbers one standard deviation apart.
     """
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names:
-        raise InputError("columns is empty; name at least one")
+    names = _column_names(columns)
     if missing not in ("category", "refuse"):
         raise InputError(f"missing must be 'category' or 'refuse', not {missing!r}")
     held = open_table(table, names)
     found = [_attribute(held.values(name, gaps=True), name, missing) for name in names]
+    for name, rows in zip(names, found, strict=True):
+        if len(rows) != len(found[0]):
+            raise InputError(
+                f"columns must have the same number of rows, but {names[0]!r} has {len(found[0])} "
+                f"and {name!r} has {len(rows)}"
+            )
     return np.hstack(found)
+
+
+def _column_names(columns: Any) -> list[str]:
+    several = isinstance(columns, Iterable) and not isinstance(columns, str)
+    names = list(columns) if several else [columns]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"columns must be the name of a column or a list of names, not {brief(columns)}"
+        )
+    if not names:
+        raise InputError("columns is empty; name at least one")
+    return names
 
 
 def _attribute(values: NDArray[Any], name: str, missing: str) -> Floats:
@@ -61,6 +77,8 @@ def _attribute(values: NDArray[Any], name: str, missing: str) -> Floats:
     kinds = sorted({type(value).__name__ for value in texts if value is not None})
     if len(kinds) > 1:
         raise InputError(f"{what} mixes {' and '.join(kinds)}; make all of them of one kind")
+    if kinds == ["Decimal"]:  # numbers, which NumPy has no type for
+        return _standardised(np.array([np.nan if t is None else t for t in texts], float), what)
     labels = sorted({value for value in texts if value is not None})
     if len(labels) > _MOST_CATEGORIES:
         raise InputError(
@@ -81,9 +99,11 @@ def _standardised(values: Floats, what: str) -> Floats:
             f"{what} has no number in {rows_in_words(gaps)}; fill them, or say in a column of its "
             "own where it is missing"
         )
+    largest = float(np.abs(values).max())
+    values = values / (largest or 1.0)  # so that squares neither overflow nor vanish
     apart = values - values.mean()
     spread = float(apart.std())
-    if not spread > 1e-12 * float(np.abs(values).max()):
+    if not spread > 1e-12:
         raise InputError(f"{what} has the same number in every row; leave it out")
     return np.asarray(apart / spread)[:, None]
 
@@ -161,6 +181,7 @@ def _dense(rows: Any) -> Any:
 
 
 def _median_distance(rows: Floats) -> float:
+    rows = rows - rows.mean(axis=0)  # or lengths would cancel where rows are far from zero
     norms = (rows**2).sum(axis=1)
     squares = norms[:, None] + norms - 2 * rows @ rows.T
     median = float(np.sqrt(np.median(squares[np.triu_indices(len(rows), 1)]).clip(0)))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.calibration import calibrate
-from fairnepv.api.duplicates import taken_in
+from fairnepv.api.duplicates import check_left, taken_in
 from fairnepv.api.objectives import as_wanted, check_floors, pool_as_asked
 from fairnepv.api.quotas import read_quotas
 from fairnepv.api.selection import Selection
@@ -53,8 +53,9 @@ def pose(
         intake, notes = taken_in(given_rows, given, fixed_in, fixed_out)
     if session is not None:
         session.notes.extend(notes)
-    fixed_out = np.union1d(fixed_out, intake.ruled_out) if len(intake.ruled_out) else fixed_out
     k = _whole_size(k, pool.n, len(fixed_in), given["include_counts"])
+    check_left(intake, pool.n, k, fixed_out)
+    fixed_out = np.union1d(fixed_out, intake.ruled_out) if len(intake.ruled_out) else fixed_out
     quotas = read_quotas(given["groups"], given["quotas"], pool.n, k, pool.dropped)
     rules = Constraints(fixed_in, fixed_out, quotas)
     rules.check(pool.n, k, pool.ids)

@@ -31,13 +31,18 @@ def rows_of(indices: Indices, n: int, data: Any, reordered: Sequence[str] = ()) 
 
 def subset_of(indices: Indices, n: int, dataset: Any) -> Any:
     """The same items of a data set of PyTorch."""
+    if not hasattr(dataset, "__getitem__"):
+        raise InputError(
+            f"dataset must be a data set of PyTorch, with an item for every row, not "
+            f"{type(dataset).__name__}; apply takes rows of tables and arrays"
+        )
     _check_count(count_rows(dataset), n, "data")
     return _subset(dataset, indices)
 
 
 def _counts(data: Any) -> Iterator[tuple[str, int | None]]:
     """How many rows data has, or each of its views or columns."""
-    if isinstance(data, Mapping) and data:
+    if _is_columns(data) and data:
         for name, column in data.items():
             listed = isinstance(column, list | tuple)  # of which every item is a row
             yield f"data[{name!r}]", len(column) if listed else count_rows(column)
@@ -57,7 +62,7 @@ def _check_count(found: int | None, n: int, what: str) -> None:
 
 def count_rows(data: Any) -> int | None:
     """How many rows data has; None where that is known only once they are read."""
-    if isinstance(data, Mapping):
+    if _is_columns(data):
         return count_rows(next(iter(data.values()))) if data else 0
     if isinstance(data, str | Path):
         from fairnepv.io import taken
@@ -66,8 +71,8 @@ def count_rows(data: Any) -> int | None:
     if _is_list_of_views(data):
         return count_rows(data[0])
     shape = getattr(data, "shape", None)
-    if isinstance(shape, tuple) and shape:  # of a lazy frame there is none, and so on
-        return int(shape[0])
+    if isinstance(shape, tuple):  # of a lazy frame there is none, and so on
+        return int(shape[0]) if shape else None
     for count in ("num_rows", "n"):
         if isinstance(getattr(data, count, None), int):
             return int(getattr(data, count))
@@ -82,7 +87,7 @@ def count_rows(data: Any) -> int | None:
 def rows_at(data: Any, indices: Indices) -> Any:
     """These rows of a table, array, tensor, list or data set; of each view or column of a mapping.
     Of a file it is a table of PyArrow."""
-    if isinstance(data, Mapping):
+    if _is_columns(data):
         return {name: _column_at(value, indices) for name, value in data.items()}
     if isinstance(data, str | Path):
         from fairnepv.io.taken import take_rows
@@ -93,7 +98,7 @@ def rows_at(data: Any, indices: Indices) -> Any:
     if isinstance(data, Sequence):
         return [data[i] for i in indices.tolist()]
     for is_kind, take in _KINDS:
-        if is_kind(data):
+        if is_kind(data) and getattr(data, "shape", None) != ():
             return take(data, indices)
     raise InputError(
         f"cannot take rows of {type(data).__name__}; pass a table, arrays, a list or a data set"
@@ -105,6 +110,11 @@ def _column_at(data: Any, indices: Indices) -> Any:
     if isinstance(data, list | tuple):
         return [data[i] for i in indices.tolist()]
     return rows_at(data, indices)
+
+
+def _is_columns(data: Any) -> bool:
+    """Whether these are columns by name: SciPy's sparse matrix of keys is a mapping, too."""
+    return isinstance(data, Mapping) and not hasattr(data, "tocsr")
 
 
 def _is_list_of_views(data: Any) -> bool:

@@ -156,15 +156,18 @@ def _joined(
 def _are_old(old: Selection, pool: Pool, views: Mapping[str, Any]) -> bool:
     """Whether these are old rows, cut or under other names, and no new ones: some picks stand
     where they stood."""
-    (name, view), *_ = pool.items()
-    given = view.given if isinstance(view, CenteredSparseView) else view
-    new = as_view(name, views[name])
-    early = np.sort(old.indices[old.indices < new.sketched(name).n])[:_LOOKED_AT]
-    pairs = (
-        [_dense(rows.raw_rows(early[at : at + 1])) for rows in (given, new)]
-        for at in range(len(early))
-    )
-    return any(np.array_equal(*pair) for pair in pairs)
+    pairs = []
+    for name, view in pool.items():
+        given = view.given if isinstance(view, CenteredSparseView) else view
+        pairs.append((given, as_view(name, views[name])))
+    n = min(new.sketched(name).n for name, (_, new) in zip(pool.names, pairs, strict=True))
+    early = np.sort(old.indices[old.indices < n])[:_LOOKED_AT]
+    # In every view: of attributes new rows may well be equal to old ones.
+    return any(all(_same_row(given, new, row) for given, new in pairs) for row in early.tolist())
+
+
+def _same_row(one: View, other: View, row: int) -> bool:
+    return np.array_equal(*(_dense(view.raw_rows(np.array([row]))) for view in (one, other)))
 
 
 def _dense(rows: Any) -> Any:

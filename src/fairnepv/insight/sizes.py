@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from fairnepv.api.duplicates import check_left
 from fairnepv.api.inputs import count_items, pose
 from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief, check_flag
@@ -214,6 +215,8 @@ def _reaching(problem: Problem, k_max: Any, wanted: Indices | None) -> Problem:
     if k_max is None and wanted is not None:
         k_max = int(wanted[-1])
     if k_max is not None:
-        return replace(problem, k=check_k(k_max, problem.n))
+        k = check_k(k_max, problem.n)
+        check_left(problem.intake, problem.n, k, problem.constraints.fixed_out)
+        return replace(problem, k=k)
     free = problem.n - len(np.unique(problem.constraints.fixed_out))
     return replace(problem, k=max(problem.k, min(_REACH, free, problem.n - 1)))

@@ -13,7 +13,7 @@ from fairnepv.objective.utility import UTILITIES, Determinant, Utility, utility_
 from fairnepv.problem import DEFAULT_UTILITY, Problem
 from fairnepv.views import Pool, View
 from fairnepv.views.base import Floats, Indices
-from fairnepv.views.in_turn import suits
+from fairnepv.views.in_turn import rows_at_once, suits
 
 
 def subset_scores(pool: Pool, indices: Indices, utility: str) -> Floats:
@@ -86,7 +86,7 @@ def scoring_work(problem: Problem) -> float:
 def _factoring_work(view: View, k: int) -> float:
     some = np.arange(k)  # others are as likely to be well conditioned
     if suits(k, view.p, view.trace_at(some), view.ridge):
-        return _IN_BLOCKS * k * view.p**2
+        return _IN_BLOCKS * k * rows_at_once(view.p) ** 2
     if view.moments is not None:
         return _BY_MOMENTS * k**2 * (view.p + k / 3)
     if view.well_conditioned(some):

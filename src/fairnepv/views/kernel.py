@@ -32,7 +32,7 @@ class KernelView(View):
     array_anchors = scored_by_rows = False
 
     def __init__(self, kernel: NDArray[Any], eps: float | None = None) -> None:
-        self.kernel = np.atleast_1d(read_array(kernel, "a kernel"))
+        self.kernel = _read_dense(kernel, "a kernel")
         self.n = len(self.kernel)
         self.eps = eps
 
@@ -42,7 +42,8 @@ class KernelView(View):
         if kernel.shape[0] != kernel.shape[1]:
             raise InputError(f"view {name!r}: a kernel is square, not of shape {kernel.shape}")
         check_numeric(name, kernel)
-        check_finite(name, kernel.__getitem__, np.arange(len(kernel)))
+        # Of a kernel nobody can tell which rows are missing.
+        check_finite(name, kernel.__getitem__, np.arange(len(kernel)), remedy="")
         if kernel.dtype.kind != "f":
             kernel = kernel.astype(np.float64)
         check_diagonal(name, np.abs(np.diagonal(kernel)).astype(np.float64))
@@ -194,6 +195,12 @@ class KernelBlock(RowBlock):
         return K if anchor.combine is None else K @ anchor.combine
 
 
+def _read_dense(value: Any, what: str) -> NDArray[Any]:
+    if sp.issparse(value):  # which NumPy would take for one object
+        raise InputError(f"{what} must be an array, not a sparse matrix; pass its toarray()")
+    return np.atleast_1d(read_array(value, what))
+
+
 class DiagonalView(SparseView):
     """The kernel diag(values): items that differ in quality and share nothing.
 
@@ -201,7 +208,7 @@ class DiagonalView(SparseView):
     """
 
     def __init__(self, values: NDArray[Any], eps: float | None = None) -> None:
-        self.values = np.atleast_1d(read_array(values, "a diagonal kernel"))
+        self.values = _read_dense(values, "a diagonal kernel")
         self.n = self.p = len(self.values)
         self.eps = eps
 

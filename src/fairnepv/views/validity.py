@@ -76,7 +76,12 @@ def check_numeric(name: str, array: Any) -> None:
         raise InputError(f"view {name!r} has dtype {array.dtype}; at most float64 is supported")
 
 
-def check_finite(name: str, read: Callable[[Indices], NDArray[Any]], suspects: Indices) -> None:
+def check_finite(
+    name: str,
+    read: Callable[[Indices], NDArray[Any]],
+    suspects: Indices,
+    remedy: str = f", or {_OR_LEAVE_OUT}",
+) -> None:
     """Look at rows without a finite norm: some only have values too large to square."""
     count, first, listed = 0, -1, suspects[:0]
     for start in range(0, len(suspects), _FEW_ROWS):
@@ -86,7 +91,7 @@ def check_finite(name: str, read: Callable[[Indices], NDArray[Any]], suspects: I
             count += int(bad.sum())
             first = int(rows[np.argmax(bad.any(axis=1))]) if first < 0 else first
             listed = np.concatenate([listed, rows[bad.any(axis=1)]])
-    refuse_non_finite(name, count, first, f" ({rows_in_words(listed)}), or {_OR_LEAVE_OUT}")
+    refuse_non_finite(name, count, first, f" ({rows_in_words(listed)}){remedy}")
 
 
 def rows_in_words(rows: Indices) -> str:
