@@ -11,9 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.api.tables import column_of, open_table
+from fairnepv.api.columns import column_of, open_table
 from fairnepv.checks import check_count, check_positive, check_seed
 from fairnepv.errors import InputError
+from fairnepv.io.capsules import as_column, nested_rows
 from fairnepv.options import default
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import as_view
@@ -206,8 +207,6 @@ def _pooled(rows: NDArray[Any], item: NDArray[Any], n: int, how: str) -> Floats:
 
 def _pooled_lists(column: Any, how: str) -> Floats:
     """(n, p) of a column of lists of vectors, chunk by chunk."""
-    from fairnepv.io.capsules import as_column, nested_rows
-
     found, first, width = [], 0, 0
     for chunk in as_column(column, "rows").chunks:
         rows, item = nested_rows(chunk, "rows", first)
