@@ -12,7 +12,6 @@ import json
 import math
 import os
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -163,14 +162,13 @@ def plain(value: Any) -> Any:
 
 
 def _needed() -> dict[str, Any]:
-    try:
-        import resource
-    except ImportError:  # a system without
+    """The time and the memory that the run took, where the system says."""
+    from fairnepv.io.memory import peak_memory
+
+    peak = peak_memory()
+    if peak is None:
         return {}
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    unit = 1 if sys.platform == "darwin" else 1024
-    cpu = round(used.ru_utime + used.ru_stime, 3)
-    return {"processor_seconds": cpu, "peak_bytes": used.ru_maxrss * unit}
+    return {"processor_seconds": round(time.process_time(), 3), "peak_bytes": peak}
 
 
 # --- the story of the command that runs -----------------------------------------------------------
