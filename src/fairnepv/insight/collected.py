@@ -52,6 +52,12 @@ class Overview:
     notes: tuple[str, ...]
 
     @property
+    def problem(self) -> Problem:
+        """That of the selection, which has its data: without it there is no overview."""
+        assert self.selection.problem is not None
+        return self.selection.problem
+
+    @property
     def comparison(self) -> Comparison:
         return Comparison((self.selection, *self.rivals))
 

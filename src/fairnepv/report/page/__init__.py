@@ -90,8 +90,7 @@ def _hash(text: str) -> str:
 def atlas_table(seen: Overview, material: Material) -> Table:
     """The rows of the maps as embedding-atlas reads them: x and y (of the first view), further
     coordinates by view, whether a row is a pick and in which place, its id, text and group."""
-    problem, rows = seen.selection.problem, seen.rows
-    assert problem is not None, "an overview has it"
+    problem, rows = seen.problem, seen.rows
     k = len(seen.selection.indices)
     order = np.full(len(rows), -1)
     order[:k] = np.arange(k)

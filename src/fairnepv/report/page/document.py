@@ -79,7 +79,7 @@ def _lead(selection: Selection) -> list[dict[str, str]]:
         {
             "figure": _said(selection, selection.minimum),
             "what": f"worst view, {worst}",
-            "more": f"{share_of(selection)}",
+            "more": share_of(selection),
         }
     ]
     if selection.efficiency is not None:
@@ -101,20 +101,19 @@ def _lead(selection: Selection) -> list[dict[str, str]]:
 def _said(row: Selection, score: float) -> str:
     """A score as the bars show it: a share, or the volume exp(d)."""
     length = row.units.length(score)
-    shares = row.calibration.by_bounds or _in_shares(row)
-    return f"{100 * length:.1f}%" if shares else f"{length:.3f}"
+    return f"{100 * length:.1f}%" if _as_percent(row) else f"{length:.3f}"
 
 
 def _limit(row: Selection, bound: float) -> str:
     """A bound likewise, rounded up: it holds as it is printed."""
-    shares = row.calibration.by_bounds or _in_shares(row)
-    length = row.units.length(bound)
-    said = (
-        f"{math.ceil(1000 * length) / 10:.1f}%"
-        if shares
-        else f"{math.ceil(1000 * length) / 1000:.3f}"
-    )
+    thousandths = math.ceil(1000 * row.units.length(bound))
+    said = f"{thousandths / 10:.1f}%" if _as_percent(row) else f"{thousandths / 1000:.3f}"
     return said + _beside(row, row.units.rounded_up(bound))
+
+
+def _as_percent(row: Selection) -> bool:
+    """Whether bars show shares: of the variance, or of the bound of a view."""
+    return row.calibration.by_bounds or _in_shares(row)
 
 
 def _beside(row: Selection, score: str) -> str:
@@ -151,9 +150,7 @@ def _views(seen: Overview) -> list[Document]:
 
 def _items(seen: Overview, material: Material, described: int) -> Document:
     """Name, group and text of those that are described."""
-    problem = seen.selection.problem
-    assert problem is not None, "an overview has it"
-    rows, k = seen.rows[:described], len(seen.selection.indices)
+    problem, rows, k = seen.problem, seen.rows[:described], len(seen.selection.indices)
     texts = material.captions(problem, rows)
     limits = [_TEXT] * k + [_OTHER_TEXT] * (described - k)
     cut = [None if t is None else _cut(t, most) for t, most in zip(texts, limits, strict=True)]
@@ -171,9 +168,7 @@ def _items(seen: Overview, material: Material, described: int) -> Document:
 
 def _pictures(seen: Overview, material: Material, order: Sequence[int], room: int) -> Document:
     """Thumbnails of items, in this order, as many as there is room for."""
-    problem = seen.selection.problem
-    assert problem is not None, "an overview has it"
-    found = material.pictures(problem, seen.rows[np.array(order)])
+    found = material.pictures(seen.problem, seen.rows[np.array(order)])
     given = [pair for pair in zip(order, found, strict=True) if pair[1] is not None]
     made, broken, left_out = thumbnails(given, room)
     return {
@@ -266,17 +261,14 @@ def _aside(seen: Overview, rival: Selection) -> Document:
 
 
 def _points(seen: Overview, material: Material, described: int) -> Document:
-    problem = seen.selection.problem
-    assert problem is not None, "an overview has it"
+    problem = seen.problem
     left_out = 0 if problem.pool.dropped is None else len(problem.pool.dropped)
-    nearest = None
-    if seen.assignment is not None:
-        nearest = _packed(seen.assignment.pick[seen.rows])
+    nearest = seen.assignment
     return {
         "count": len(seen.rows),
         "sampled": len(seen.rows) < problem.n - left_out,
         "rows": _packed(seen.rows),
-        "pick": nearest,
+        "pick": None if nearest is None else _packed(nearest.pick[seen.rows]),
         "names": _other_names(material, problem, seen.rows[described:]),
         "maps": [_map(name, plane) for name, plane in seen.planes.items()],
     }
