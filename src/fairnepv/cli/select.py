@@ -59,7 +59,7 @@ def select(
     sizes = k if isinstance(k, list) else None
     report.inputs = [*problem.files, *page.inputs(problem)]
     tables, others = _outputs(sizes, report, options)
-    pages = page.check(report, problem)
+    pages = page.check(report)
     if plan:
         posed = problem.read(engine=False) | options
         forecasts = [fairnepv.plan(k=size, **posed) for size in sizes or [k]]
