@@ -156,7 +156,7 @@ def _curve_of(
         dict(zip(problem.pool.names, d, strict=True)),
         proven,
         found.indices,
-        found.indices if problem.pool.ids is None else problem.pool.ids[found.indices],
+        problem.ids_of(found.indices),
         status,
     )
 

@@ -45,8 +45,7 @@ class Material:
         if self.ids is not None:
             values = _column("ids", self.ids, read_ids, problem.n)
             return [values[row] for row in rows.tolist()]
-        ids = problem.pool.ids
-        found: list[Any] = rows.tolist() if ids is None else ids[rows].tolist()
+        found: list[Any] = problem.ids_of(rows).tolist()
         return found
 
     def labels(self, problem: Problem, rows: Indices) -> list[str | None]:
