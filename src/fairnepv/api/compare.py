@@ -14,6 +14,7 @@ from fairnepv.api.search import (
     check_search,
     make_plan,
     prove,
+    supported,
     warn_of_ranks,
 )
 from fairnepv.api.selection import Comparison, Selection
@@ -24,7 +25,6 @@ from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context, Step
 from fairnepv.loop.bars import telling
-from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
 from fairnepv.problem import Problem
@@ -50,15 +50,12 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
     problem = pose_within_limit(data, k, searching, names, call, equal=True)
     if methods is None:
-        refused = [name for name in names if refusal(problem, name) is not None]
-        names = [name for name in names if name not in refused]
-        if refused:
-            call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
+        names = supported(problem, names, call.notes)
     searching = {**searching, "passes": passes_of(problem, searching, equal=True)}
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)
-    certificate = None
+    certificate = None  # until time for it was found
     with call.share(BOUND / 2):  # the searches are many
         certificate = prove(problem, given["gap"], call)
     if call.stopped is Status.INTERRUPTED:

@@ -7,6 +7,7 @@ searched for in the same way, whoever asks it.
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, RankWarning, Status
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import MOMENT, Context, check_progress
-from fairnepv.methods import APART, Nepv, check_method, check_nepv, find
+from fairnepv.methods import APART, Nepv, check_method, check_nepv, find, refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.objective import fair_value, scoring_work, subset_scores
@@ -82,6 +83,14 @@ def make_plan(problem: Problem, options: SelectOptions) -> Plan:
         memory_limit=check_memory_limit(options["memory_limit"]),
         passes=None if method in APART else options["passes"],
     )
+
+
+def supported(problem: Problem, methods: Iterable[str], notes: list[str]) -> list[str]:
+    """Those of the methods that can be run on this problem; `notes` then name the others."""
+    runs = {name: refusal(problem, name) is None for name in methods}
+    if refused := [name for name, can in runs.items() if not can]:
+        notes.append(f"{', '.join(refused)}: left out, as not supported here")
+    return [name for name, can in runs.items() if can]
 
 
 def nepv_of(problem: Problem, method: str, options: SelectOptions) -> Nepv:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fairnepv.api.search import carry_out
+from fairnepv.api.search import carry_out, supported
 from fairnepv.api.selection import Comparison, Selection
 from fairnepv.checks import check_positive
 from fairnepv.compute.clock import Limit, OutOfTime, apart, limited, now
@@ -21,7 +21,6 @@ from fairnepv.insight.given import problem_of
 from fairnepv.insight.neighbours import Assignment, assign
 from fairnepv.insight.plane import Plane, planes
 from fairnepv.loop import Context, Progress
-from fairnepv.methods import refusal
 from fairnepv.problem import Problem, Stream
 from fairnepv.search import check_effort
 from fairnepv.views.arrays import plain_array
@@ -164,11 +163,8 @@ class _Search:
     def _names(self) -> Sequence[str]:
         views = self.problem.pool.names
         single = [f"{name}-only" for name in views] if len(views) > 1 else []
-        names = [name for name in (*single, "random") if name != self.selection.method]
-        refused = [name for name in names if refusal(self.problem, name) is not None]
-        if refused:
-            self.notes.append(f"{', '.join(refused)}: left out, as not supported here")
-        return [name for name in names if name not in refused]
+        names = (name for name in (*single, "random") if name != self.selection.method)
+        return supported(self.problem, names, self.notes)
 
     def _plan(self, name: str) -> Any:
         assert self.selection.plan is not None, "where there is a problem there is a plan"
