@@ -11,6 +11,7 @@ from fairnepv.api.select import select
 from fairnepv.api.selection import Selection
 from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief, check_count
+from fairnepv.compute import HOST
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
 from fairnepv.io.texts import same_kind
@@ -161,14 +162,10 @@ def _are_old(old: Selection, pool: Pool, views: Mapping[str, Any]) -> bool:
     new = as_view(name, views[name])
     early = np.sort(old.indices[old.indices < new.sketched(name).n])[:_LOOKED_AT]
     pairs = (
-        [_dense(rows.raw_rows(early[at : at + 1])) for rows in (given, new)]
+        [HOST.dense(rows.raw_rows(early[at : at + 1])) for rows in (given, new)]
         for at in range(len(early))
     )
     return any(np.array_equal(*pair) for pair in pairs)
-
-
-def _dense(rows: Any) -> Any:
-    return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 
 
 def _missing(old: Selection, views: Mapping[str, Any], ids: Any) -> str | None:
