@@ -158,12 +158,8 @@ def _add_sizes(
                 break
             if options["nested"]:
                 options = {**options, "include": found[size]}
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TimeLimitError) as end:
         if not found or options["strict"]:
             raise
-        return Status.INTERRUPTED
-    except TimeLimitError:
-        if not found or options["strict"]:
-            raise
-        return Status.TIME_LIMIT
+        return Status.TIME_LIMIT if isinstance(end, TimeLimitError) else Status.INTERRUPTED
     return None
