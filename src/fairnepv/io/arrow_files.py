@@ -173,7 +173,7 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if column.null_count:
-        row = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
+        row = int(np.argmax(gaps_in(column)))
         raise InputError(f"{what} has no value in row {first + row:,}; drop or fill the empty rows")
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -182,6 +182,11 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
     if column.type.id in LISTS:
         return _from_lists(column, what, first)
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def gaps_in(values: Any) -> NDArray[np.bool_]:
+    """(n,) where an array of Arrow has no value."""
+    return np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))
 
 
 def decoded_bytes(column: Any) -> int:
@@ -224,7 +229,7 @@ def _from_lists(column: Any, what: str, first: int) -> NDArray[Any]:
     width = _equal_lengths(pc.list_value_length(column), what, first)
     values = column.flatten()  # respects slices, and there are no null rows to drop
     if values.null_count:
-        at = int(np.argmax(pc.is_null(values).to_numpy(zero_copy_only=False)))
+        at = int(np.argmax(gaps_in(values)))
         raise InputError(
             f"{what} has an empty value in row {first + at // width:,}; drop or fill such rows"
         )
