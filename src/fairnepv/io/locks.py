@@ -39,11 +39,6 @@ def held(path: Path, *, make: bool = False, shared: bool = False) -> Iterator[bo
         os.close(handle)
 
 
-def holding(path: Path) -> contextlib.AbstractContextManager[bool]:
-    """What is ours is held for as long as the body runs."""
-    return held(path, shared=True)
-
-
 def is_held(path: Path) -> bool:
     """Whether somebody has it, or that cannot be known."""
     if fcntl is None:
