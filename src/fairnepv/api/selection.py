@@ -26,6 +26,7 @@ from fairnepv.api.shown import html_of, lines_of
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import OutOfTime
 from fairnepv.concave import Certificate
+from fairnepv.display import listed
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.io.frames import Table, Tabular, to_json
 from fairnepv.loop import Step
@@ -234,12 +235,11 @@ class Selection(Score):
             if not len(positions):
                 continue
             many = len(positions) > 1
-            named = self.ids[positions[:_NAMED]].tolist()
-            listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
+            named = listed(self.ids[positions].tolist(), _NAMED)
             called = ("id" if self.has_ids else "row") + ("s" if many else "")
             yield (
                 f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
-                f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; "
+                f"({called} {named}): nothing in the pool is near {'them' if many else 'it'}; "
                 f"look whether {'they are' if many else 'it is'} junk, or weight rows with "
                 "quality=typicality(data)"
             )

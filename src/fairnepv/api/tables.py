@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from fairnepv.display import listed
 from fairnepv.errors import InputError
 from fairnepv.views import View
 from fairnepv.views.intake import is_column
@@ -118,9 +119,8 @@ def _without_names(data: Any) -> Any:
     from fairnepv.io.capsules import column_names
 
     names = column_names(data)
-    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise InputError(
-        f"data is a table with the columns {listed}; say which of them are views, as in "
+        f"data is a table with the columns {listed(names)}; say which of them are views, as in "
         f"views={{'text': {names[0] if names else 'text_emb'!r}}}"
     )
 

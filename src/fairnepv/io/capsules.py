@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fairnepv.display import listed
 from fairnepv.errors import InputError
 from fairnepv.io.arrow_files import LISTS, TEXTS, VIEWS, gaps_in, refuse_ragged
 from fairnepv.io.rows import HeldRows, Rows, Shards
@@ -103,9 +104,8 @@ def check_name(name: str, names: Sequence[Any], what: str = "data") -> None:
         import difflib
 
         near = difflib.get_close_matches(name, list(map(str, names)), 1, 0.5)
-        listed = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{what} has no column {name!r}; it has {listed}{meant}")
+        raise InputError(f"{what} has no column {name!r}; it has {listed(names)}{meant}")
     if list(names).count(name) > 1:
         raise InputError(
             f"{what} has column {name!r} {list(names).count(name)} times; rename all but one"

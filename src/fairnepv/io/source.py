@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fairnepv.display import listed
 from fairnepv.errors import InputError
 from fairnepv.io.places import AnyPath, check_slashes, is_uri, local_text, regular_file, split_uri
 
@@ -165,18 +166,17 @@ def _split_local(text: str) -> tuple[Path, str | None]:
 def choose_part(source: Source, parts: list[str], kind: str, default: str | None = None) -> str:
     """The part that was asked for, the default, or the only one there is."""
     wanted = default if source.part is None and default in parts else source.part
-    listed = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
     if not parts:
         raise InputError(f"{source.path} has no {kind}s")
     if wanted is None:
         if len(parts) == 1:
             return parts[0]
         raise InputError(
-            f"{source.path} has {len(parts)} {kind}s ({listed}); name one, as in "
+            f"{source.path} has {len(parts)} {kind}s ({listed(parts)}); name one, as in "
             f"{source.path.name}:{parts[0]}"
         )
     if wanted not in parts:
-        raise InputError(f"{source.path} has no {kind} {wanted!r}; it has {listed}")
+        raise InputError(f"{source.path} has no {kind} {wanted!r}; it has {listed(parts)}")
     if parts.count(wanted) > 1:
         raise InputError(f"{source.path} has {kind} {wanted!r} more than once; rename one")
     return wanted
