@@ -16,7 +16,7 @@ from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.io.frames import Table, Tabular
-from fairnepv.loop import Context, check_progress
+from fairnepv.loop import Context
 from fairnepv.loop.bars import telling
 from fairnepv.objective import soft_min, subset_gains, utility_of
 from fairnepv.options import CurveOptions, ProblemOptions
@@ -123,7 +123,7 @@ def curve(
     wanted = None if sizes is None else _check_sizes(sizes)
     # No scale depends on the size here, so the problem is posed at the least, where n is known.
     least = max(1, count_items(problem.get("include")))
-    context = Context(time_limit=given["time_limit"], progress=check_progress(given["progress"]))
+    context = Context(time_limit=given["time_limit"], progress=given["progress"])
     posed = _reaching(pose(data, least, session=context, **problem), k_max, wanted)
     reported = np.arange(least, posed.k + 1) if wanted is None else wanted
     if reported[0] < least or reported[-1] > posed.k:
