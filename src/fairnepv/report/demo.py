@@ -3,7 +3,6 @@ trains on it, as an answer in words, a table and a picture. The words follow fro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.api.shown import at_least
 from fairnepv.report.figures import (
     GREY,
     colour_of,
@@ -120,11 +120,11 @@ def _proven(trial: Trial, things: str) -> str:
     ours, units = trial.ours, trial.ours.units
     assert ours.upper_bound is not None
     assert ours.efficiency is not None
-    share = math.floor(1000 * ours.efficiency) / 10
     return (
         f"Proven: no {ours.settings['k']} {things} score above "
         f"{units.rounded_up(ours.upper_bound)} under `{trial.objective}`; ours score "
-        f"{units.shown(ours.fair_score)}, at least {share:.1f}% of {units.best}{beside_lots(ours)}."
+        f"{units.shown(ours.fair_score)}, at least {at_least(ours.efficiency)} of {units.best}"
+        f"{beside_lots(ours)}."
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairnepv.api.calibration import described
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.api.shown import at_least, score_line
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.errors import Status
 from fairnepv.io.write import Table
@@ -33,8 +34,7 @@ def selection_summary(selection: Selection) -> list[str]:
     k, n = selection.settings["k"], selection.chosen_from["n"]
     units, objective = selection.units, selection.objective
     worst = f"worst view {selection.worst_view!r} at {units.shown(selection.minimum)}"
-    fair = f"fair score {units.shown(selection.fair_score)} {units.unit}"
-    lines = [f"Chose {k} of {n:,} items: {fair}, {worst} (objective {objective})."]
+    lines = [f"Chose {k} of {n:,} items: {score_line(selection)}, {worst} (objective {objective})."]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
     if "solver" in selection.settings:
@@ -67,10 +67,10 @@ def _how_good(selection: Selection) -> str:
     assert selection.efficiency is not None
     if selection.status is Status.OPTIMAL:
         return "This is the best possible: branch and bound proved that no set scores higher."
-    share, units = math.floor(1000 * selection.efficiency) / 10, selection.units
+    share, units = at_least(selection.efficiency), selection.units
     return (
         f"No {selection.settings['k']} items can score above {units.rounded_up(bound)}, so this "
-        f"is at least {share:.1f}% of {units.best}{beside_lots(selection)} (proven, "
+        f"is at least {share} of {units.best}{beside_lots(selection)} (proven, "
         f"{_tightness(certificate)}; {_without_solver(certificate)})."
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.selection import Selection
+from fairnepv.api.shown import at_least
 from fairnepv.display import visible
 from fairnepv.insight import Overview, Plane
 from fairnepv.io.write import to_json
@@ -83,9 +84,9 @@ def _lead(selection: Selection) -> list[dict[str, str]]:
         }
     ]
     if selection.efficiency is not None:
-        share = np.floor(1000 * selection.efficiency) / 10
+        share = at_least(selection.efficiency)
         lead.append(
-            {"figure": f"≥ {share:.1f}%", "what": f"of {units.best}", "more": "proven by a bound"}
+            {"figure": f"≥ {share}", "what": f"of {units.best}", "more": "proven by a bound"}
         )
     if selection.random_efficiency is not None:
         lead.append(
