@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import check_calibration
-from fairnepv.api.inputs import pool_of, pose, with_engine
+from fairnepv.api.inputs import pool_of, pose, ridges_for, with_engine
 from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
@@ -111,8 +111,7 @@ def _pool_of_terms(data: Any, terms: Terms, options: Mapping[str, Any]) -> Pool:
     """The data under the ridges of the terms; views that bring one of their own keep it."""
     given = named_views(data, options.get("views"))
     terms.check_views(tuple(given))
-    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
-    eps = {name: value for name, value in terms.eps.items() if name not in own}
+    eps = ridges_for(given, terms.eps)
     posed = {"eps": eps, "center": terms.calibration.center, "calibration": None}
     pool = pool_of(data, {**options, **posed})
     terms.check_pool(pool)

@@ -155,6 +155,24 @@ def _whole_size(k: Any, n: int, included: int, include_counts: bool) -> int:
     return size + included
 
 
+def scale_of(selection: Selection, views: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by which the same views are scored as an earlier selection was."""
+    told = selection.settings
+    return {
+        "objective": selection.objective,
+        "tau": told["tau"],
+        "eps": ridges_for(views, told["eps"]),
+        "calibration": selection.calibration,
+        "priorities": told["priorities"],
+    }
+
+
+def ridges_for(views: Mapping[str, Any], eps: Mapping[str, float]) -> dict[str, float]:
+    """The ridges of those views that bring none of their own."""
+    bare = {name for name, view in views.items() if getattr(view, "eps", None) is None}
+    return {name: value for name, value in eps.items() if name in bare}
+
+
 # --- rows by number or by id ----------------------------------------------------------------------
 
 

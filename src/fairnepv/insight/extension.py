@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 import scipy.sparse as sp
 
+from fairnepv.api.inputs import scale_of
 from fairnepv.api.select import select
 from fairnepv.api.selection import Selection
 from fairnepv.api.tables import from_tables
@@ -62,18 +63,7 @@ def extend(
     joined = _joined(old, views, options)
     if joined is not None:
         data, options = joined
-    settings: dict[str, Any] = {
-        "objective": old.objective,
-        "tau": old.settings["tau"],
-        "eps": {  # of views that bring no ridge of their own
-            name: old.settings["eps"][name]
-            for name, view in views.items()
-            if getattr(view, "eps", None) is None
-        },
-        "calibration": old.calibration,
-        "priorities": old.settings["priorities"],
-        **options,
-    }
+    settings: dict[str, Any] = {**scale_of(old, views), **options}
     if settings["objective"] != old.objective:
         for name in set(_OF_THE_OBJECTIVE) - set(options):
             del settings[name]
