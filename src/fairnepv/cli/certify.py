@@ -53,12 +53,16 @@ def certify(
         if written is not None:
             report.tell()
             show("To check the bound against this very problem:")
-            terms = ["-k", str(k), *asked_for(problem, certificate)]
-            show("  " + join(["fairnepv", "verify-bound", str(written), *terms]))
+            show(
+                "  "
+                + join(
+                    ["fairnepv", "verify-bound", str(written), *terms_of(k, problem, certificate)]
+                )
+            )
     report.finish(certificate.status, output)
 
 
-def asked_for(problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
+def terms_of(k: int | float, problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
     """The options that state the terms of a bound; those of a calibration that was cut short are
     no rule's, and are printed by whoever verifies."""
     from fairnepv.views.scales import CUT_SHORT
@@ -66,7 +70,7 @@ def asked_for(problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[
     if certificate.proof.terms.calibration.rule == CUT_SHORT:
         stated = {name: value for name, value in problem.knobs.items() if name != "calibration"}
         problem = replace(problem, knobs=stated)
-    return problem.arguments
+    return ["-k", str(k), *problem.arguments]
 
 
 @click.command("verify-bound")

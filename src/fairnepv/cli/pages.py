@@ -13,7 +13,7 @@ import click
 
 from fairnepv.cli import options as cli
 from fairnepv.cli import words
-from fairnepv.cli.certify import asked_for
+from fairnepv.cli.certify import terms_of
 from fairnepv.cli.files import ProblemFiles, reading
 from fairnepv.cli.outputs import Report, show
 from fairnepv.errors import FairnepvError, InputError
@@ -150,7 +150,7 @@ def _made(problem: ProblemFiles, chosen: Any, bound: str | None) -> Any:
     certificate, k = rows[0].certificate, rows[0].settings["k"]
     if certificate is None:
         return Made(command, "")
-    terms = ["-k", str(k), *asked_for(problem, certificate)]
+    terms = terms_of(k, problem, certificate)
     verify = join(["fairnepv", "verify-bound", bound or "bound.npz", *terms])
     first = join(["fairnepv", "certify", *terms, "--out", "bound.npz"])
     return Made(command, verify if bound else f"{first}\n{verify}")
