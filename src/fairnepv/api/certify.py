@@ -55,8 +55,8 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
 def certify_posed(
     problem: Problem, options: CertifyOptions, session: Context | None = None
 ) -> Certificate:
-    """The same for a problem that is posed, by options that are complete; the session is that of
-    the call, which has posed it."""
+    """`certify` for a problem that is posed already, by complete options; the session is that of
+    the call that has posed it."""
     own = session or Context(time_limit=options["time_limit"], progress=options["progress"])
 
     def proven() -> Certificate:
@@ -119,7 +119,7 @@ def _pool_of_terms(data: Any, terms: Terms, options: Mapping[str, Any]) -> Pool:
 
 
 def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions) -> None:
-    """Terms that are not what somebody says they should be."""
+    """Refuse terms that differ from those which the caller has named."""
     if other := sorted({"floors", "random_state"} & set(options)):
         raise InputError(f"a bound has no {other[0]}; leave it out")
     expected = set(options) - {*_READ, "calibration"}  # which is checked by itself

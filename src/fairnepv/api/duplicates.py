@@ -1,5 +1,5 @@
-"""Rows on their way in: near-duplicates of each other, of which one is kept, and rows that lack a
-view. What rules them out is told to the problem as if somebody had excluded them."""
+"""Near-duplicates of each other, of which one row is kept, and rows that lack a view: both are
+ruled out as if the user had excluded them."""
 
 from __future__ import annotations
 

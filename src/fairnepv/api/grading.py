@@ -31,8 +31,9 @@ def _score_fields(problem: Problem, d: Floats) -> dict[str, Any]:
 
 
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
-    """Scores are made by one thread, which the last moment of a limit can count on: on a busy
-    machine several took thirty times as long for a thousand items, and in quiet half as long."""
+    """The record of these items. One thread computes the scores, so that their time can be foreseen
+    near a limit: on a busy machine several took thirty times as long for a thousand items, and on a
+    quiet one half as long."""
     d, gains = scores_and_gains(problem.pool, indices, problem.utility)
     return Selection(
         **_score_fields(problem, d),

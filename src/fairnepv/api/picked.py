@@ -66,7 +66,7 @@ def count_rows(data: Any) -> int | None:
     if _is_list_of_views(data):
         return count_rows(data[0])
     shape = getattr(data, "shape", None)
-    if isinstance(shape, tuple) and shape:  # of a lazy frame there is none, and so on
+    if isinstance(shape, tuple) and shape:  # a lazy frame has none
         return int(shape[0])
     for count in ("num_rows", "n"):
         if isinstance(getattr(data, count, None), int):

@@ -79,7 +79,7 @@ def _scale_of(selection: Selection, data: Any, options: ScoreOptions) -> ScoreOp
 
 
 def score_posed(problem: Problem, rows: Indices) -> Score:
-    """The same for a problem that is posed, and rows that are checked."""
+    """`score` for a problem that is posed already, and rows that are checked."""
     with block_threads(problem.work()):
         return score_subset(problem, rows)
 

@@ -68,8 +68,7 @@ def check_search(options: SelectOptions, methods: tuple[str, ...] = ()) -> Selec
 
 
 def make_plan(problem: Problem, options: SelectOptions) -> Plan:
-    """How a search for this is made. `select` and `compare` ask here; whoever searches again takes
-    the plan of a selection."""
+    """How `select` and `compare` search; later searches take the plan of a selection."""
     method = check_method(problem, options["method"])
     return Plan(
         method,
@@ -269,8 +268,8 @@ def sample_notes(problem: Problem) -> tuple[str, ...]:
 
 
 def warn_of_ranks(problem: Problem, certificate: Certificate | None = None) -> None:
-    """Seen from the first caller outside of the library, however many of its doors were gone
-    through (Python 3.12 has `skip_file_prefixes` for that)."""
+    """Warn of views whose rank is below k, at the line outside of the library that has called it
+    (Python 3.12 has `skip_file_prefixes` for that)."""
     frame, depth = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairnepv."):
         frame, depth = frame.f_back, depth + 1

@@ -89,10 +89,10 @@ def _session_of(options: SelectOptions) -> Context:
 def select_posed(
     problem: Problem, options: SelectOptions, session: Context | None = None
 ) -> Selection:
-    """The same for a problem that is posed, by options that are complete, without `strict`: whoever
-    asks much of one pool poses it once. The session is that of the call, which has posed it."""
+    """`select` for a problem that is posed already, by complete options and without `strict`: what
+    is asked several times is posed once. The session is that of the call that has posed it."""
     posing = session or _session_of(options)
-    if options["checkpoint"] is not None:  # whoever goes on from that comes to the same set
+    if options["checkpoint"] is not None:  # to go on from it leads to the same set
         return _planned(problem, options, posing)
     return posing.despite_interruption(lambda: _planned(problem, options, posing))
 

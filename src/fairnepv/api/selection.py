@@ -194,8 +194,8 @@ class Selection(Score):
         return kept
 
     def looked_around(self) -> Selection:
-        """The same with that pass made. If it is interrupted or the time or the data is gone by
-        then, the selection says so and has no coverage: the picks are not lost for it."""
+        """The same selection with `neighbours()` known. If that pass is interrupted, or the time or
+        the data is gone by then, the selection says so and has no coverage: it is not lost."""
         try:
             self.neighbours()
             return self
@@ -210,7 +210,7 @@ class Selection(Score):
         return found.knowing(Survey.unknown(len(self.scores), len(self.indices)))
 
     def knowing(self, found: Survey) -> Selection:
-        """This very selection, with what a pass has found."""
+        """This selection itself, which keeps what a pass has found."""
         self.__dict__[_SURVEY] = found
         return self
 

@@ -109,7 +109,7 @@ def _refuse_names(options: Mapping[str, Any]) -> None:
 
 
 def _without_names(data: Any) -> Any:
-    """Data whose views nobody named; a table that cannot be one view says what to do."""
+    """Data for which no views were named; a table that cannot be one view is refused."""
     if not any(hasattr(data, way) for way in LENDING) or is_column(data):
         return data
     if getattr(data, "dtypes", None) is not None and hasattr(data, "__array__"):

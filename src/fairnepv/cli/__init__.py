@@ -170,7 +170,7 @@ def main() -> None:
 
 
 def ending_of(error: BaseException) -> tuple[int, str] | None:
-    """The exit code and the sentence of an error; None of one that nobody has foreseen."""
+    """The exit code and the sentence of an error; None of one that was not foreseen."""
     if isinstance(error, Interrupted):
         return 130, str(error)
     if isinstance(error, FairnepvError):

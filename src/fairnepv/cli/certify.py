@@ -63,8 +63,8 @@ def certify(
 
 
 def terms_of(k: int | float, problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
-    """The options that state the terms of a bound; those of a calibration that was cut short are
-    no rule's, and are printed by whoever verifies."""
+    """The options that state the terms of a bound. A calibration that was cut short follows from no
+    rule and is left out; `verify-bound` prints it."""
     from fairnepv.views.scales import CUT_SHORT
 
     if certificate.proof.terms.calibration.rule == CUT_SHORT:
@@ -98,7 +98,7 @@ def verify_bound(
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
     terms = problem.read()
-    # What nobody named is no term to compare.
+    # Terms that were not named are not compared.
     for name in ("objective", "tau", "eps", "center", "calibration"):
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
             del terms[name]

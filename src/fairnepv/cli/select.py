@@ -138,7 +138,7 @@ def _show_all(
                 show(score_table(selection), selection_summary(selection))
                 if written[size] is None:
                     click.echo("Picks in order: " + ", ".join(map(visible, selection.ids.tolist())))
-    finally:  # whoever reads along may leave
+    finally:  # also where the reader of a pipe has left
         for name, output in others.items():
             if output is not None:
                 report.write(output, _extra(name, next(iter(chosen.values()))))

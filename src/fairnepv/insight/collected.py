@@ -193,8 +193,8 @@ def _each_once(named: Sequence[Indices]) -> Indices:
 
 
 def _sampled(problem: Problem, named: Indices) -> Indices:
-    """Of the other rows as many as there is room for; none that were left out, as nothing stands
-    for these, nor have they a place."""
+    """A sample of the other rows, as large as there is room for. Rows that were left out are not in
+    it: they have no pick and no place."""
     dropped = problem.pool.dropped
     gone = named if dropped is None else np.concatenate([named, dropped])
     rest = np.setdiff1d(np.arange(problem.n), gone, assume_unique=True)

@@ -148,7 +148,7 @@ def _add_variants(
     plan: Plan,
     call: Context,
 ) -> Status:
-    """One by one, and how they ended; what is there stays there, wherever Ctrl-C comes."""
+    """Search for one variant after the other, and say how that ended; what is found stays."""
     began = time.monotonic()
     for turn, ((knob, value), variant) in enumerate(posed.items()):
         name = f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"

@@ -82,7 +82,8 @@ def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
 
 
 def counted_chunks(column: Column) -> Iterator[Any]:
-    """The arrays of a column, refused before anybody repeats what their values share."""
+    """The arrays of a column, refused where they would take too much memory once each value that
+    they share is written out."""
     version, expanded = file_version(column.source), 0
     stored = version.size
     chunks = open_chunks(column, whole=True)
@@ -91,7 +92,7 @@ def counted_chunks(column: Column) -> Iterator[Any]:
             expanded += decoded_bytes(array)
             refuse_expansion(str(column), stored, expanded, REPEATED)
             yield array
-    if not column.source.is_remote:  # where nobody writes in place, and a question takes a while
+    if not column.source.is_remote:  # those are not changed in place, and to ask takes a while
         version.check()
 
 

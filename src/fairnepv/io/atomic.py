@@ -113,8 +113,7 @@ def _prefix(path: Path) -> str:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """What runs that were killed have left beside `path`, now that a whole one is there: parts that
-    nobody holds, by their names and locks."""
+    """Remove what killed runs have left beside `path`: parts by name that no process holds."""
     name = re.compile(re.escape(_prefix(path)) + rf"[a-z0-9_]{{8}}{_PART}({_OLD})?")
     with contextlib.suppress(OSError):
         for found in [p for p in path.parent.iterdir() if name.fullmatch(p.name)]:

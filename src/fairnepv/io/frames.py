@@ -45,7 +45,7 @@ class Table:
 class Tabular:
     """A record that is a table: a subclass says what stands in it, and what it is in a line.
 
-    Of the forms below none computes anything that the table has not.
+    The forms below show the table and compute nothing.
     """
 
     @property
@@ -87,7 +87,7 @@ class Tabular:
 
 
 def arrow_table(table: Table) -> pyarrow.Table:
-    """NumPy's texts go through Python: Arrow drops what follows a NUL in them."""
+    """The table for Arrow; texts go through Python, as Arrow cuts those of NumPy at a NUL."""
     import pyarrow as pa
 
     columns = {}

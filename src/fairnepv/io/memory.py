@@ -21,7 +21,7 @@ _GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping; all of the machine's where nobody says."""
+    """Bytes that can be had without swapping; all of the machine's where that is not known."""
     try:
         lines = _MEMINFO.read_text().splitlines()
         free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))

@@ -1,7 +1,7 @@
 """Rows that stay in their file: what stands for an (n, p) array that is never whole in memory.
 
-A `RowFile` answers `rows[start:stop]` and `rows[indices]` and nothing else that costs. Every
-answer first asks whether the file still is what it was when it was opened: touching a memory map
+A `RowFile` reads for `rows[start:stop]` and `rows[indices]` alone; all else is known without. Each
+time it first checks that the file still is what it was when it was opened: touching a memory map
 of a file that was cut short kills the process, and one that was replaced gives other rows.
 """
 
@@ -48,7 +48,7 @@ class FileVersion:
 
     @classmethod
     def seen(cls, path: AnyPath) -> FileVersion:
-        """What the system says of it, with its own errors."""
+        """The same, with the errors of the system as they are."""
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
@@ -85,7 +85,7 @@ class RowFile(ABC):
     resident: bool = False  # whether the rows are in memory already, or will be after one pass
     random_access: bool = True  # whether scattered rows cost what they weigh
     in_file: bool = True  # or in memory, where they may be overwritten
-    waits: bool = False  # whether reading is mostly waiting for somebody else
+    waits: bool = False  # whether reading is mostly waiting for another machine
     ndim = 2
 
     @abstractmethod
@@ -119,7 +119,7 @@ class RowFile(ABC):
         return np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Open files stay behind: whoever unpickles this opens them anew, and checks them."""
+        """Open files stay behind; once unpickled, files are opened and checked anew."""
         return {name: value for name, value in vars(self).items() if name != "_opened"}
 
     def close(self) -> None:

@@ -69,8 +69,8 @@ class Source:
         return self.once(f"/{name}", lambda: Source(path)).with_part(self.part)
 
     def once(self, what: str, find: Callable[[], T]) -> T:
-        """What `find` finds, asked for once; a local file is asked again, as it may have changed
-        and answers at once."""
+        """The result of `find`, which is kept for remote files; local ones are asked again, as they
+        answer at once and may have changed."""
         if not self.is_remote:
             return find()
         if what not in self._known:

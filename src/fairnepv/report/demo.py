@@ -1,5 +1,5 @@
-"""The demo's report: for both objectives what each selector chose and what that is worth to whoever
-trains on it, as an answer in words, a table and a picture. The words follow from the numbers."""
+"""The demo's report: for both objectives what each selector chose and what that is worth to train
+on, as an answer in words, a table and a picture. The words follow from the numbers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _best_row(trials: tuple[Trial, ...]) -> str:
 
 
 def _left_behind(trial: Trial) -> str:
-    """The worst view of ours beside that of the best rival, and of whoever looks at one view."""
+    """Our worst view beside that of the best rival, and of the worst selector by a single view."""
     ours, rivals = _worst(trial.ours), [row for row in trial.comparison if row.method != OURS]
     rival = max(rivals, key=_worst)
     alone = min((row for row in rivals if row.method.endswith("-only")), key=_worst)

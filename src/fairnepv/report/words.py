@@ -227,7 +227,7 @@ def _how_much(row: Selection, fair: Selection, view: str) -> str:
 
 
 # --- the terms under which a bound holds ----------------------------------------------------------
-# For whoever has to say whether they are the right ones. Numbers have all their digits, and what is
+# The user has to say whether they are the right ones. Numbers have all their digits, and what is
 # too long to be listed has a checksum: two problems that differ in anything are told apart by them.
 
 
