@@ -88,7 +88,7 @@ class _Mapped(_Held):
         return as_column(self._value(name), f"column {name!r}")
 
     def rows(self, name: str) -> Any:
-        """As they are, where they have rows and columns; else as any column is read."""
+        """Values with rows and columns are taken as they are, others read as any column."""
         value = self._value(name)
         if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype != object:
             return value[:, None]

@@ -47,7 +47,7 @@ class Duplicates:
 
     @property
     def dropped(self) -> Indices:
-        """All others."""
+        """The rows that are like a lower one of their group."""
         return np.flatnonzero(self.lowest != np.arange(len(self.lowest)))
 
     @property

@@ -86,8 +86,8 @@ def pose(
 
 
 def with_engine(options: SelectOptions) -> SelectOptions:
-    """The same with the engine that is named. To start it, or to import what it computes with, may
-    take seconds, which are not those of a limit."""
+    """The options with the engine itself in place of its name. To start it, or to import what it
+    computes with, may take seconds, which are not those of a limit."""
     named = options["engine"]
     return options if named is None else {**options, "engine": engine_of(named)}
 

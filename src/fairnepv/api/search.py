@@ -158,7 +158,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
 def _record(
     problem: Problem, plan: Plan, session: Context, found: Found, began: float
 ) -> Selection:
-    """Of what was found by a search that began then."""
+    """The record of what was found by a search that began then."""
     with unlimited():
         indices = found.indices
         if not found.ordered or problem.constraints:

@@ -81,7 +81,7 @@ def _select_one(data: Any, k: Any, options: SelectOptions) -> Selection:
 
 
 def _session_of(options: SelectOptions) -> Context:
-    """Of a whole call; with a checkpoint the clock begins where that ends (docs/engines.md)."""
+    """That of a whole call; with a checkpoint the clock begins where it ends (docs/engines.md)."""
     limit = options["time_limit"] if options["checkpoint"] is None else None
     return Context(time_limit=limit, progress=options["progress"])
 

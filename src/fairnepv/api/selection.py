@@ -128,7 +128,7 @@ class Selection(Score):
         return hash((self.objective, self.fair_score, self.indices.tobytes()))
 
     def _question(self) -> str:
-        """As JSON, which stored settings went through."""
+        """What was asked for, as JSON, since stored settings have been that."""
         asked = {name: self.settings.get(name) for name in _QUESTION}
         return to_json([asked, self.chosen_from["n"], self.chosen_from["views"]], indent=None)
 
@@ -227,7 +227,7 @@ class Selection(Score):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be known of this; of isolated picks once `neighbours()` were asked for."""
+        """What a user should know; isolated picks are told of once `neighbours()` are known."""
         return (*self.run_notes, *(self._isolation_notes() if self.surveyed else ()))
 
     def _isolation_notes(self) -> Iterator[str]:
@@ -311,7 +311,7 @@ class Selection(Score):
 
     @property
     def random_efficiency(self) -> float | None:
-        """The same of what lots reach, which the certificate has drawn: the mean score of
+        """The efficiency of lots, which the certificate has drawn: that of the mean of
         `certificate.random_scores`. None where there is no certificate, or was no time to draw."""
         lots = None if self.certificate is None else self.certificate.random_score
         bound = self.upper_bound

@@ -94,7 +94,7 @@ def _compared(*arguments: Any, **options: Any) -> Comparison:
 
 
 def _tried(comparisons: Sequence[Comparison], probe: Probe, random_state: int) -> Iterator[Trial]:
-    """What a probe makes of all picks; by lot, the mean over several draws."""
+    """How probes do that are trained on the picks; by lot, the mean over several draws."""
     import numpy as np
 
     from fairnepv.report.demo import LOT, Trial

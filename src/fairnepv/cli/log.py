@@ -146,7 +146,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def plain(value: Any) -> Any:
-    """As JSON knows it; texts as a person may see them, also in keys."""
+    """A value as JSON knows it; texts, also in keys, as a person may see them."""
     if isinstance(value, Mapping):
         return {shown(name): plain(one) for name, one in value.items()}
     if value is None or isinstance(value, bool | int):

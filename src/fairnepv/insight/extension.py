@@ -91,7 +91,7 @@ def _other_rows(old: Selection, extended: Selection) -> Iterator[str]:
 
 
 def _check_options(old: Selection, views: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """The same views; and what tells rows apart is told again, since there are new ones."""
+    """Refuse data of other views, or without the ids and qualities that new rows must have."""
     if set(views) != set(old.scores):
         raise InputError(
             f"selection has the views {list(old.scores)}, but the data has {list(views)}; give the "
@@ -159,7 +159,7 @@ def _are_old(old: Selection, pool: Pool, views: Mapping[str, Any]) -> bool:
 
 
 def _missing(old: Selection, views: Mapping[str, Any], ids: Any) -> str | None:
-    """What data has not of the old pool."""
+    """What the data lacks of the old pool, in words; None where it has all."""
     name, rows = next(iter(views.items()))
     if old.has_ids:
         given = ids.get(name, ()) if isinstance(ids, Mapping) else ids

@@ -120,7 +120,7 @@ def tradeoff(
 
 
 def _tell(progress: Any, floor: float, selections: list[Selection], points: int) -> None:
-    """Which floor is next."""
+    """Tell a listener which floor is next."""
     if progress is not None:
         last = selections[-1]
         details = {"floor": last.units.shown(floor), "size": len(selections), "of": points}

@@ -164,7 +164,7 @@ def _curve_of(
 def _add_bounds(
     proven: dict[int, float], problem: Problem, sizes: Indices, context: Context
 ) -> None:
-    """By size; those that an interruption kept from being proven are left out."""
+    """Add the bound of every size; those that are not proven in time are left out."""
     for turn, size in enumerate(sizes.tolist()):
         if context.stopped:
             break
@@ -184,7 +184,7 @@ def _proven_sizes(reported: Indices, wanted: Indices | None) -> Indices:
 
 
 def _refuse_one_size(problem: ProblemOptions) -> None:
-    """What belongs to one size has no curve."""
+    """Refuse what belongs to one size, which has no curve."""
     calibration = problem.get("calibration")
     if isinstance(calibration, str) and calibration == "efficiency":
         raise InputError(

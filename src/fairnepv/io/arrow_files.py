@@ -191,8 +191,8 @@ def gaps_in(values: Any) -> NDArray[np.bool_]:
 
 
 def decoded_bytes(column: Any) -> int:
-    """What the values of a column take once each stands for itself: those of a dictionary, and
-    views of texts, may share their bytes."""
+    """Bytes of the values of a column once each is written out: those of a dictionary, and views of
+    texts, may share theirs."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type

@@ -75,8 +75,8 @@ def column_names(data: Any) -> list[str]:
 
 
 def _lent(data: Any, names: list[str]) -> Any:
-    """What hands over columns, of a table that does not itself; of others only these columns, where
-    Arrow would convert or compute all of them."""
+    """What hands over these columns by Arrow, for a table that does not itself, or of which Arrow
+    would convert or compute all columns."""
     if hasattr(data, "iloc"):  # pandas converts objects, and stumbles over those of other columns
         return data.iloc[:, _places(names, list(data.columns))]
     if hasattr(data, "collect_schema") and not hasattr(data, "__arrow_c_stream__"):

@@ -156,7 +156,7 @@ def _check_order(folder: AnyPath, order: NDArray[np.int64], n: int) -> NDArray[n
 
 
 def _broken(what: str) -> InputError:
-    """Of a Hugging Face data set."""
+    """The refusal of a Hugging Face data set."""
     return InputError(f"{what}; {_REMEDY}")
 
 

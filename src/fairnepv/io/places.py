@@ -105,7 +105,7 @@ class RemotePath:
 
     @functools.cached_property
     def _kind(self) -> str:
-        """What it is, in the words of PyArrow's `FileType`; asked for once."""
+        """The kind of this entry, in the words of PyArrow's `FileType`; asked for once."""
         kind: str = self.listed or self._info().type.name
         return kind
 
@@ -364,7 +364,7 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
 
 
 def filesystem_error(what: str, error: BaseException) -> BaseException:
-    """What a filesystem says, as one sentence; other errors as they are."""
+    """An error of a filesystem as one sentence; other errors as they are."""
     import pyarrow as pa
 
     theirs = (OSError, pa.ArrowException, ImportError)

@@ -32,7 +32,7 @@ _OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there a
 
 @dataclass(frozen=True)
 class FileVersion:
-    """What a file was when it was opened."""
+    """Size, time and number of a file when it was opened."""
 
     path: AnyPath
     size: int
@@ -53,7 +53,7 @@ class FileVersion:
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
     def __getstate__(self) -> dict[str, Any]:
-        """With an absolute path, since a worker may run in another folder."""
+        """The path is absolute, since a worker may run in another folder."""
         return {**vars(self), "path": self.path.absolute()}
 
     def check(self, start: int = 0, stop: int | None = None) -> None:
@@ -71,7 +71,7 @@ class FileVersion:
 
 
 def file_version(source: Source) -> FileVersion:
-    """What the file was when it was first looked at."""
+    """The version of a file when it was first looked at."""
     return source.once("version", lambda: FileVersion.of(source.path))
 
 

@@ -35,7 +35,7 @@ class Source:
         return str(self.path) if self.part is None else f"{self.path}:{self.part}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """With an absolute path, since a worker may run in another folder, and nothing learned."""
+        """The path is absolute, since a worker may run in another folder; what is known stays."""
         return {**vars(self), "path": self.path.absolute(), "_known": {}}
 
     @property
@@ -64,7 +64,7 @@ class Source:
         return found is not None and found.is_file()
 
     def inside(self, name: str) -> Source:
-        """What has that name in this folder, of which the same part is meant."""
+        """The source of that name in this folder, with the same part."""
         path = self.entries.get(name, self.path / name) if self.is_remote else self.path / name
         return self.once(f"/{name}", lambda: Source(path)).with_part(self.part)
 

@@ -217,7 +217,7 @@ def _columns() -> tuple[Any, Any]:
 
 
 def times_of(task: Task) -> str:
-    """Such as "0:12", and "0:12, 0:48 left" where the end is known."""
+    """The time of a task, such as "0:12", and "0:12, 0:48 left" where its end is known."""
     taken = task.finished_time if task.finished else task.elapsed
     told = _clock(taken or 0.0)
     left = None if task.finished or task.total is None else task.time_remaining

@@ -61,7 +61,7 @@ class Context:
 
     @property
     def deadline(self) -> float | None:
-        """Of the stage at hand, in seconds of `clock.now`."""
+        """That of the stage at hand, in seconds of `clock.now`."""
         return None if self._end is None else self._end + self._delay
 
     @property

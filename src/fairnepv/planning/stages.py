@@ -153,8 +153,8 @@ class Count:
         return usual, f"at most {most:,} passes per search, typically {usual}"
 
     def _last_passes(self, effort: Effort) -> int:
-        """Of a local search after tabu search: few where that could take a swap for every item, and
-        the more the fewer it could."""
+        """The passes of a local search after tabu search: few where that could take a swap for
+        every item, and more where it could take fewer swaps."""
         entries = self.M * arena_rows(self.problem, self.n) * self.k
         missing = max(0.0, 1.0 - effort.swaps_for(self.work, entries) / self.k)
         return LAST_PASSES + round(missing * (_SWAP_PASSES - LAST_PASSES))
@@ -284,8 +284,8 @@ class Count:
         return replace(self.stage("neighbours", memory, work, note), optional=True)
 
     def averaged(self, method: str) -> Stage:
-        """What factors the averaged kernel: of the rows all at once, or of the columns in passes
-        over blocks in which the views lie side by side."""
+        """A method that factors the averaged kernel: of the rows all at once, or of the columns in
+        passes over blocks in which the views lie side by side."""
         n, k, P, steps = self.n, self.k, self.P, _ASCENT
         by_rows = n <= min(2 * P, WIDEST_GRAM)
         if method == "k-dpp":

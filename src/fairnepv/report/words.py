@@ -76,7 +76,7 @@ def _how_good(selection: Selection) -> str:
 
 
 def beside_lots(selection: Selection) -> str:
-    """What random sets have of the same bound, as it stands behind an efficiency."""
+    """The share of the bound that random sets have, to be said behind an efficiency."""
     lots, certificate = selection.random_efficiency, selection.certificate
     if lots is None or certificate is None:
         return ""
@@ -167,7 +167,7 @@ def budget_line(comparison: Comparison) -> str:
 
 
 def budgets_apart(comparison: Comparison) -> dict[str, str]:
-    """By method what those rows get that get more or less than all others."""
+    """By method, the budgets of rows that get more or less than all others."""
     rows = {row.method: row.budget for row in comparison if row.method in APART}
     alike = APART["greedy"] if _most_passes(comparison) == 0 else None
     return {method: budget for method, budget in rows.items() if budget != alike}

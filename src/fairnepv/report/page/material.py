@@ -21,7 +21,7 @@ from fairnepv.views.base import Indices
 
 @dataclass(frozen=True)
 class Material:
-    """As it was handed in: by row of the pool, by id in a mapping, or as the name of a file."""
+    """What was handed in: by row of the pool, by id in a mapping, or as the name of a file."""
 
     images: Any = None
     texts: Any = None

@@ -25,7 +25,7 @@ _PARTIAL = ("greedy", "bound")  # stages whose objective is not the score of a w
 
 @dataclass(frozen=True)
 class Made:
-    """By what a page was made: the command, and the one that verifies its bound."""
+    """The command that made a page, and the one that verifies its bound."""
 
     command: str
     verify: str
