@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,13 +49,13 @@ def page_document(seen: Overview, material: Material, title: str | None, made: M
         "of": n,
         "objective": selection.objective,
         "purpose": _PURPOSES[selection.objective],
-        "lead": _lead(selection),
-        "views": _views(seen),
+        "lead": list(_lead(selection)),
+        "views": list(_views(seen)),
         "scale": share_of(selection),
         "percent": _in_shares(selection),
         **_items(seen, material, described),
         "gains": {visible(name): _rounded(gains) for name, gains in selection.gains.items()},
-        "selectors": _selectors(seen, aside),
+        "selectors": list(_selectors(seen, aside)),
         "searched": seen.searched,
         **_assigned(seen, described),
         "points": _points(seen, material, described),
@@ -73,30 +73,20 @@ _PURPOSES = {
 }
 
 
-def _lead(selection: Selection) -> list[dict[str, str]]:
+def _lead(selection: Selection) -> Iterator[dict[str, str]]:
     """The three figures at the head of the page."""
-    units, worst = selection.units, visible(selection.worst_view)
-    lead = [
-        {
-            "figure": _said(selection, selection.minimum),
-            "what": f"worst view, {worst}",
-            "more": share_of(selection),
-        }
-    ]
+    worst = f"worst view, {visible(selection.worst_view)}"
+    yield _figure(_said(selection, selection.minimum), worst, share_of(selection))
     if selection.efficiency is not None:
-        share = at_least(selection.efficiency)
-        lead.append(
-            {"figure": f"≥ {share}", "what": f"of {units.best}", "more": "proven by a bound"}
-        )
+        share, best = at_least(selection.efficiency), selection.units.best
+        yield _figure(f"≥ {share}", f"of {best}", "proven by a bound")
     if selection.random_efficiency is not None:
-        lead.append(
-            {
-                "figure": f"{100 * selection.random_efficiency:.1f}%",
-                "what": "what random sets reach",
-                "more": "of the same bound",
-            }
-        )
-    return lead
+        share = f"{100 * selection.random_efficiency:.1f}%"
+        yield _figure(share, "what random sets reach", "of the same bound")
+
+
+def _figure(figure: str, what: str, more: str) -> dict[str, str]:
+    return {"figure": figure, "what": what, "more": more}
 
 
 def _said(row: Selection, score: float) -> str:
@@ -126,24 +116,20 @@ def _in_shares(row: Selection) -> bool:
     return row.objective == REPRESENTATIVE
 
 
-def _views(seen: Overview) -> list[Document]:
+def _views(seen: Overview) -> Iterator[Document]:
     selection, certificate = seen.selection, seen.selection.certificate
     units = selection.units
-    views = []
     for name, score in selection.scores.items():
         bound = None if certificate is None else certificate.by_view[name]
-        views.append(
-            {
-                "name": visible(name),
-                "columns": selection.chosen_from["views"][name],
-                "score": _said(selection, score) + _beside(selection, units.shown(score)),
-                "weight": f"{selection.view_weights[name]:.3f}",
-                "worst": is_worst(selection.scores, name),
-                "bound": None if bound is None else _limit(selection, bound),
-                "reach": None if bound is None else units.length(bound),
-            }
-        )
-    return views
+        yield {
+            "name": visible(name),
+            "columns": selection.chosen_from["views"][name],
+            "score": _said(selection, score) + _beside(selection, units.shown(score)),
+            "weight": f"{selection.view_weights[name]:.3f}",
+            "worst": is_worst(selection.scores, name),
+            "bound": None if bound is None else _limit(selection, bound),
+            "reach": None if bound is None else units.length(bound),
+        }
 
 
 # --- items ----------------------------------------------------------------------------------------
@@ -215,29 +201,25 @@ def _assigned(seen: Overview, described: int) -> Document:
 # --- selectors ------------------------------------------------------------------------------------
 
 
-def _selectors(seen: Overview, aside: Mapping[str, Document]) -> list[Document]:
+def _selectors(seen: Overview, aside: Mapping[str, Document]) -> Iterator[Document]:
     """Ours and the others, a bar per view each."""
     fair, place = seen.selection, _places(seen)
     sentences = iter(left_behind(seen.comparison, fair=fair.method))
-    found = []
     for row in seen.comparison:
         ours = row is fair
         behind = None if ours else view_left_behind(row, fair)
-        found.append(
-            {
-                "method": visible(row.method),
-                "lengths": [row.units.length(d) for d in row.scores.values()],
-                "said": [_said(row, d) for d in row.scores.values()],
-                "scores": [row.units.short(d) for d in row.scores.values()],
-                "worst": [is_worst(row.scores, name) for name in row.scores],
-                "fair": row.units.shown(row.fair_score),
-                "behind": None if behind is None else list(row.scores).index(behind),
-                "sentence": "" if ours else visible(next(sentences)),
-                "picks": [place[int(i)] for i in row.indices],
-                **({} if ours else aside[row.method]),
-            }
-        )
-    return found
+        yield {
+            "method": visible(row.method),
+            "lengths": [row.units.length(d) for d in row.scores.values()],
+            "said": [_said(row, d) for d in row.scores.values()],
+            "scores": [row.units.short(d) for d in row.scores.values()],
+            "worst": [is_worst(row.scores, name) for name in row.scores],
+            "fair": row.units.shown(row.fair_score),
+            "behind": None if behind is None else list(row.scores).index(behind),
+            "sentence": "" if ours else visible(next(sentences)),
+            "picks": [place[int(i)] for i in row.indices],
+            **({} if ours else aside[row.method]),
+        }
 
 
 def _aside(seen: Overview, rival: Selection) -> Document:
