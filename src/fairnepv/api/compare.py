@@ -55,7 +55,7 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)
-    certificate = None  # until time for it was found
+    certificate = None  # if the time for it runs out
     with call.share(BOUND / 2):  # the searches are many
         certificate = prove(problem, given["gap"], call)
     if call.stopped is Status.INTERRUPTED:

@@ -53,12 +53,8 @@ def certify(
         if written is not None:
             report.tell()
             show("To check the bound against this very problem:")
-            show(
-                "  "
-                + join(
-                    ["fairnepv", "verify-bound", str(written), *terms_of(k, problem, certificate)]
-                )
-            )
+            terms = terms_of(k, problem, certificate)
+            show("  " + join(["fairnepv", "verify-bound", str(written), *terms]))
     report.finish(certificate.status, output)
 
 
