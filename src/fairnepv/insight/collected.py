@@ -104,9 +104,9 @@ def overview(
     work = _Work(now() + limit)
     rivals = others or ()
     if others is None:
-        seconds = _RIVALS_SHARE * limit
-        search = _Search(selection, problem, seconds, progress, work.notes)
-        rivals = work.stage("rivals", lambda: tuple(search.rivals()), ())
+        call = Context(time_limit=_RIVALS_SHARE * limit, progress=progress)
+        search = _rivals(selection, problem, call, work.notes)
+        rivals = work.stage("rivals", lambda: tuple(search), ())
     nearest = work.stage("neighbours", lambda: assign(selection), None)
     examples = () if nearest is None else _examples(selection, nearest)
     named = _each_once([selection.indices, *examples, *(rival.indices for rival in rivals)])
@@ -137,40 +137,26 @@ def with_rivals(chosen: Any) -> tuple[Selection, tuple[Selection, ...] | None]:
     return fair, tuple(row for row in chosen if row is not fair)
 
 
-@dataclass(frozen=True)
-class _Search:
-    """One-view selectors and a draw by lot on the problem of a selection."""
-
-    selection: Selection
-    problem: Problem
-    seconds: float
-    progress: Progress | None
-    notes: list[str]
-
-    def rivals(self) -> Iterator[Selection]:
-        call = Context(time_limit=self.seconds, progress=self.progress)
-        names = self._names()
-        for turn, name in enumerate(names):
-            session = Context(time_limit=call.part(len(names) - turn), progress=call.progress)
-            found = carry_out(self.problem, self._plan(name), session)
-            if found.status is Status.INTERRUPTED:
-                raise KeyboardInterrupt
-            if found.status is Status.TIME_LIMIT:
-                self.notes.append(f"{name} is left out: its search did not end in time")
-            else:
-                yield found
-
-    def _names(self) -> Sequence[str]:
-        views = self.problem.pool.names
-        single = [f"{name}-only" for name in views] if len(views) > 1 else []
-        names = (name for name in (*single, "random") if name != self.selection.method)
-        return supported(self.problem, names, self.notes)
-
-    def _plan(self, name: str) -> Any:
-        assert self.selection.plan is not None, "where there is a problem there is a plan"
-        fast = check_effort("fast")
-        plain: dict[str, Any] = dict.fromkeys(("passes", "target", "node_limit", "time_limit"))
-        return replace(self.selection.plan, method=name, effort=fast, shards=(), **plain)
+def _rivals(
+    selection: Selection, problem: Problem, call: Context, notes: list[str]
+) -> Iterator[Selection]:
+    """One-view selectors and a draw by lot, on the same problem, by effort 'fast'."""
+    assert selection.plan is not None, "where there is a problem there is a plan"
+    plain: dict[str, Any] = dict.fromkeys(("passes", "target", "node_limit", "time_limit"))
+    plan = replace(selection.plan, effort=check_effort("fast"), shards=(), **plain)
+    views = problem.pool.names
+    single = [f"{name}-only" for name in views] if len(views) > 1 else []
+    others = (name for name in (*single, "random") if name != selection.method)
+    names = supported(problem, others, notes)
+    for turn, name in enumerate(names):
+        session = Context(time_limit=call.part(len(names) - turn), progress=call.progress)
+        found = carry_out(problem, replace(plan, method=name), session)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if found.status is Status.TIME_LIMIT:
+            notes.append(f"{name} is left out: its search did not end in time")
+        else:
+            yield found
 
 
 def _examples(selection: Selection, nearest: Assignment) -> tuple[Indices, ...]:
