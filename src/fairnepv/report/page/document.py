@@ -137,16 +137,16 @@ def _views(seen: Overview) -> Iterator[Document]:
 
 def _items(seen: Overview, material: Material, described: int) -> Document:
     """Name, group and text of those that are described."""
-    problem, rows, k = seen.problem, seen.rows[:described], len(seen.selection.indices)
-    texts = material.captions(problem, rows)
+    rows, k = seen.rows[:described], len(seen.selection.indices)
+    texts = material.captions(rows)
     limits = [_TEXT] * k + [_OTHER_TEXT] * (described - k)
     cut = [None if t is None else _cut(t, most) for t, most in zip(texts, limits, strict=True)]
-    labels = material.labels(problem, rows)
+    labels = material.labels(rows)
     groups = sorted({label for label in labels if label is not None})
     place = {label: g for g, label in enumerate(groups)}
     return {
-        "names": material.names(problem, rows),
-        "named_by": "id" if material.has_names(problem) else "row",
+        "names": material.names(rows),
+        "named_by": "id" if material.has_names else "row",
         "texts": cut if any(cut) else None,
         "groups": groups,
         "group": [None if label is None else place[label] for label in labels],
@@ -155,7 +155,7 @@ def _items(seen: Overview, material: Material, described: int) -> Document:
 
 def _pictures(seen: Overview, material: Material, order: Sequence[int], room: int) -> Document:
     """Thumbnails of items, in this order, as many as there is room for."""
-    found = material.pictures(seen.problem, seen.rows[np.array(order)])
+    found = material.pictures(seen.rows[np.array(order)])
     given = [pair for pair in zip(order, found, strict=True) if pair[1] is not None]
     made, broken, left_out = thumbnails(given, room)
     return {
@@ -252,16 +252,16 @@ def _points(seen: Overview, material: Material, described: int) -> Document:
         "sampled": len(seen.rows) < problem.n - left_out,
         "rows": _packed(seen.rows),
         "pick": None if nearest is None else _packed(nearest.pick[seen.rows]),
-        "names": _other_names(material, problem, seen.rows[described:]),
+        "names": _other_names(material, seen.rows[described:]),
         "maps": [_map(name, plane) for name, plane in seen.planes.items()],
     }
 
 
-def _other_names(material: Material, problem: Any, rows: Indices) -> list[str] | None:
+def _other_names(material: Material, rows: Indices) -> list[str] | None:
     """Names of points that are not described, unless they are too long, or only row numbers."""
-    if not material.has_names(problem):
+    if not material.has_names:
         return None
-    names = material.names(problem, rows)
+    names = material.names(rows)
     return names if len(to_json(names, indent=None)) <= _NAMES else None
 
 
