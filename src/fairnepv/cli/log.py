@@ -58,14 +58,17 @@ class Story:
 
     def tell(self, event: str, **facts: Any) -> None:
         with self._lock:
-            context, self._context = self._context, None
-            if context is not None and event != "begin":
-                given = context.params.items()
-                asked = {n: v for n, v in given if not (v is None or v is False or v == ())}
-                self._write("options", asked)
-            elif event == "begin":
-                self._context = context
+            if event != "begin":
+                self._tell_options()
             self._write(event, facts)
+
+    def _tell_options(self) -> None:
+        """Once: when the log begins, no other option has been looked at yet."""
+        context, self._context = self._context, None
+        if context is not None:
+            given = context.params.items()
+            asked = {n: v for n, v in given if not (v is None or v is False or v == ())}
+            self._write("options", asked)
 
     def end(self, code: int | None, message: str) -> None:
         """The last line: how it ended, how long the stages took, and what it needed."""
