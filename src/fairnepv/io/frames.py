@@ -60,8 +60,7 @@ class Tabular:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dictionary of plain values for each row of the table."""
-        columns = {name: _plain(values) for name, values in self.table.columns.items()}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return by_row({name: _plain(values) for name, values in self.table.columns.items()})
 
     def to_arrow(self) -> pyarrow.Table:
         """The table for Arrow; its metadata has what holds for the record, as JSON."""
@@ -84,6 +83,11 @@ class Tabular:
 
     def _repr_html_(self) -> str:
         return f"{as_html(self.headline)}{_html_table(self.table)}"
+
+
+def by_row(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """A dictionary for each row of these columns."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def arrow_table(table: Table) -> pyarrow.Table:
