@@ -5,6 +5,7 @@ nothing in a file moves the cursor of a terminal, and no address tells its passw
 """
 
 import re
+from collections.abc import Sequence
 
 # C0, DEL, C1, what has no width or turns the direction of text, breaks of lines, half characters.
 # A joiner between two pictures stays, as it makes one emoji of them.
@@ -31,6 +32,11 @@ def shown(text: object) -> str:
 def visible(text: object) -> str:
     """Without the controls alone: ids that are the answer, be they addresses, are whole."""
     return _HIDDEN.sub(_escape, str(text))
+
+
+def listed(names: Sequence[object], most: int = 12) -> str:
+    """Names with commas between them; of many the first."""
+    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def shown_uri(text: str) -> str:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairnepv.checks import brief
 from fairnepv.constraints import Constraints as Constraints
@@ -131,6 +132,10 @@ class Problem:
         that resuming needs no stored state."""
         seeds = np.random.SeedSequence(self.random_state, spawn_key=purpose)
         return np.random.default_rng(seeds)
+
+    def ids_of(self, rows: Indices) -> NDArray[Any]:
+        """What these rows are called: their ids, or their numbers where the data has no ids."""
+        return rows if self.pool.ids is None else self.pool.ids[rows]
 
     def over(self, pool: Pool, tau: float | None = None) -> Problem:
         """The same task on other views of the same rows, as the baselines pose it."""

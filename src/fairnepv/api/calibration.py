@@ -101,7 +101,7 @@ def _explicit(pool: Pool, factors: Mapping[str, float]) -> Calibration:
 
 
 def _in_form(pool: Pool, claimed: Calibration) -> Calibration:
-    """The offsets of a calibration, one for each view, with nothing else that it may hold."""
+    """The same calibration with nothing but its offsets, of which each view must have one."""
     with np.errstate(over="ignore"):
         factors = {name: float(np.exp(log)) for name, log in claimed.offsets.items()}
     short = claimed.rule == CUT_SHORT

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from fairnepv.api.calibration import check_calibration
-from fairnepv.api.inputs import pool_of, pose, with_engine
+from fairnepv.api.inputs import pool_of, pose, ridges_for, with_engine
 from fairnepv.api.plan import pose_within_limit
 from fairnepv.api.search import FLOORS, check_search, prove, warn_of_ranks
 from fairnepv.api.selection import Selection
@@ -55,8 +55,8 @@ def certify(data: Any, k: int | float, **options: Unpack[CertifyOptions]) -> Cer
 def certify_posed(
     problem: Problem, options: CertifyOptions, session: Context | None = None
 ) -> Certificate:
-    """The same for a problem that is posed, by options that are complete; the session is that of
-    the call, which has posed it."""
+    """`certify` for a problem that is posed already, by complete options; the session is that of
+    the call that has posed it."""
     own = session or Context(time_limit=options["time_limit"], progress=options["progress"])
 
     def proven() -> Certificate:
@@ -111,8 +111,7 @@ def _pool_of_terms(data: Any, terms: Terms, options: Mapping[str, Any]) -> Pool:
     """The data under the ridges of the terms; views that bring one of their own keep it."""
     given = named_views(data, options.get("views"))
     terms.check_views(tuple(given))
-    own = {name for name, view in given.items() if getattr(view, "eps", None) is not None}
-    eps = {name: value for name, value in terms.eps.items() if name not in own}
+    eps = ridges_for(given, terms.eps)
     posed = {"eps": eps, "center": terms.calibration.center, "calibration": None}
     pool = pool_of(data, {**options, **posed})
     terms.check_pool(pool)
@@ -120,7 +119,7 @@ def _pool_of_terms(data: Any, terms: Terms, options: Mapping[str, Any]) -> Pool:
 
 
 def _refuse_other_terms(terms: Terms, data: Any, k: Any, options: ProblemOptions) -> None:
-    """Terms that are not what somebody says they should be."""
+    """Refuse terms that differ from those which the caller has named."""
     if other := sorted({"floors", "random_state"} & set(options)):
         raise InputError(f"a bound has no {other[0]}; leave it out")
     expected = set(options) - {*_READ, "calibration"}  # which is checked by itself

@@ -14,6 +14,7 @@ from fairnepv.api.search import (
     check_search,
     make_plan,
     prove,
+    supported,
     warn_of_ranks,
 )
 from fairnepv.api.selection import Comparison, Selection
@@ -24,7 +25,6 @@ from fairnepv.concave import refuse_unreachable_floors
 from fairnepv.errors import InputError, Status
 from fairnepv.loop import Context, Step
 from fairnepv.loop.bars import telling
-from fairnepv.methods import refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.options import CompareOptions, SelectOptions
 from fairnepv.problem import Problem
@@ -50,15 +50,12 @@ def compare(data: Any, k: int | float, **options: Unpack[CompareOptions]) -> Com
     call = Context(time_limit=given["time_limit"], progress=given["progress"])
     problem = pose_within_limit(data, k, searching, names, call, equal=True)
     if methods is None:
-        refused = [name for name in names if refusal(problem, name) is not None]
-        names = [name for name in names if name not in refused]
-        if refused:
-            call.notes.append(f"{', '.join(refused)}: left out, as not supported here")
+        names = supported(problem, names, call.notes)
     searching = {**searching, "passes": passes_of(problem, searching, equal=True)}
     plans = [make_plan(problem, {**searching, "method": name}) for name in names]
     with call.share(FLOORS):
         refuse_unreachable_floors(problem, call)
-    certificate = None
+    certificate = None  # if the time for it runs out
     with call.share(BOUND / 2):  # the searches are many
         certificate = prove(problem, given["gap"], call)
     if call.stopped is Status.INTERRUPTED:
@@ -73,38 +70,30 @@ def _carry_out_all(problem: Problem, plans: Sequence[Plan], call: Context) -> li
     """One selection per plan, each in its share of the time that is left; an interruption leaves
     those that there are."""
     rows: list[Selection] = []
+    began = time.monotonic()
     try:
-        _add_rows(rows, problem, plans, call)
+        for plan in plans:
+            if rows and call.left == 0.0:
+                others = ", ".join(plan.method for plan in plans[len(rows) :])
+                note = f"time_limit ran out before it was the turn of {others}"
+                notes = (*rows[-1].run_notes, note)
+                rows[-1] = replace(rows[-1], status=Status.TIME_LIMIT, run_notes=notes)
+                break
+            session = Context(time_limit=call.part(len(plans) - len(rows)), progress=call.progress)
+            session.notes.extend(call.notes)
+            if call.progress is not None:
+                best = max((row.fair_score for row in rows), default=0.0)
+                turn = {"selector": plan.method, "size": len(rows), "of": len(plans)}
+                took = time.monotonic() - began
+                call.progress(Step("compare", len(rows), 0, took, best, details=turn))
+            rows.append(carry_out(problem, plan, session))
+            if session.stopped is Status.INTERRUPTED:
+                break
     except KeyboardInterrupt:
         if not rows:
             raise
         rows[-1] = replace(rows[-1], status=Status.INTERRUPTED)
     return rows
-
-
-def _add_rows(
-    rows: list[Selection], problem: Problem, plans: Sequence[Plan], call: Context
-) -> None:
-    began = time.monotonic()
-    for plan in plans:
-        if rows and call.left == 0.0:
-            rows[-1] = _last_in_time(rows[-1], [plan.method for plan in plans[len(rows) :]])
-            break
-        session = Context(time_limit=call.part(len(plans) - len(rows)), progress=call.progress)
-        session.notes.extend(call.notes)
-        if call.progress is not None:
-            best = max((row.fair_score for row in rows), default=0.0)
-            turn = {"selector": plan.method, "size": len(rows), "of": len(plans)}
-            took = time.monotonic() - began
-            call.progress(Step("compare", len(rows), 0, took, best, details=turn))
-        rows.append(carry_out(problem, plan, session))
-        if session.stopped is Status.INTERRUPTED:
-            break
-
-
-def _last_in_time(row: Selection, others: Sequence[str]) -> Selection:
-    note = f"time_limit ran out before it was the turn of {', '.join(others)}"
-    return replace(row, status=Status.TIME_LIMIT, run_notes=(*row.run_notes, note))
 
 
 def _check_methods(methods: Any) -> list[str] | None:

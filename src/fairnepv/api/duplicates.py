@@ -1,5 +1,5 @@
-"""Rows on their way in: near-duplicates of each other, of which one is kept, and rows that lack a
-view. What rules them out is told to the problem as if somebody had excluded them."""
+"""Near-duplicates of each other, of which one row is kept, and rows that lack a view: both are
+ruled out as if the user had excluded them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Duplicates:
 
     @property
     def dropped(self) -> Indices:
-        """All others."""
+        """The rows that are like a lower one of their group."""
         return np.flatnonzero(self.lowest != np.arange(len(self.lowest)))
 
     @property
@@ -119,10 +119,7 @@ def lowest_alike(
                 seen = {"rows": int(rows[-1]) + 1, "of": n}
                 took = time.monotonic() - began
                 progress(Step("duplicates", start // _AT_ONCE, 1, took, len(links), details=seen))
-    graph = sp.coo_array((np.ones(len(links), bool), (links[:, 0], links[:, 1])), shape=(n, n))
-    _, group = connected_components(graph, directed=False)
-    _, first = np.unique(group, return_index=True)  # groups by number, and the lowest row of each
-    return np.asarray(first[group], dtype=np.int64)
+    return _lowest_linked(links, n)
 
 
 def _near(block: Block, state: tuple[Anchors, float, bool], inverse: Floats) -> Indices:
@@ -147,13 +144,16 @@ def _joined(one: Indices, other: Indices) -> Indices:
 def _forest(links: Indices) -> Indices:
     """Fewer links that connect the same rows: each to the lowest of its group."""
     rows, ends = np.unique(links, return_inverse=True)
-    ends = ends.reshape(links.shape)
-    weights = np.ones(len(ends), dtype=bool)
-    graph = sp.coo_array((weights, (ends[:, 0], ends[:, 1])), shape=(len(rows), len(rows)))
-    _, group = connected_components(graph, directed=False)
-    _, first = np.unique(group, return_index=True)
-    lowest = rows[first[group]]
+    lowest = rows[_lowest_linked(ends.reshape(links.shape), len(rows))]
     return np.asarray(np.stack([rows, lowest], axis=1)[rows != lowest])
+
+
+def _lowest_linked(links: Indices, n: int) -> Indices:
+    """(n,) for every row the lowest of all rows that links (e, 2) connect it with."""
+    graph = sp.coo_array((np.ones(len(links), bool), (links[:, 0], links[:, 1])), shape=(n, n))
+    _, group = connected_components(graph, directed=False)
+    _, first = np.unique(group, return_index=True)  # groups by number, and the lowest row of each
+    return np.asarray(first[group], dtype=np.int64)
 
 
 # --- what a problem is told -----------------------------------------------------------------------

@@ -42,7 +42,7 @@ class FairSelector(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _count_features(self, X: Any) -> None:
-        """As scikit-learn asks for it, where X is one array; several views have no such number."""
+        """Set what scikit-learn asks for where X is one array; of several views there is none."""
         self.__dict__.pop("n_features_in_", None)
         shape: tuple[int, ...] = getattr(X, "shape", ())
         if len(shape) == 2:

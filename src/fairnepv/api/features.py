@@ -11,9 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fairnepv.api.tables import column_of, open_table
+from fairnepv.api.columns import column_of, open_table
 from fairnepv.checks import brief, check_count, check_positive, check_seed
+from fairnepv.compute import HOST
 from fairnepv.errors import InputError
+from fairnepv.io.capsules import as_column, nested_rows
 from fairnepv.options import default
 from fairnepv.views.base import Floats
 from fairnepv.views.intake import as_view
@@ -164,7 +166,7 @@ def widened(
     rng = np.random.default_rng(seed)
     if bandwidth is None:
         some = np.sort(rng.choice(view.n, min(view.n, 1000), replace=False))
-        width = _median_distance(np.asarray(_dense(view.raw_rows(some)), dtype=np.float64))
+        width = _median_distance(np.asarray(HOST.dense(view.raw_rows(some)), dtype=np.float64))
     else:
         width = check_positive("bandwidth", bandwidth)
     waves = rng.standard_normal((view.p, count // 2)) / width
@@ -174,10 +176,6 @@ def widened(
         found[start : start + 4096] = np.hstack([np.cos(angles), np.sin(angles)])
     found /= np.float32(np.sqrt(count // 2))
     return found
-
-
-def _dense(rows: Any) -> Any:
-    return rows.toarray() if sp.issparse(rows) else rows
 
 
 def _median_distance(rows: Floats) -> float:
@@ -209,7 +207,8 @@ def pooled(rows: Any, ids: Any = None, *, how: str = "mean") -> Any:
     values, first, item = np.unique(names, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     place = np.argsort(order)[item.reshape(-1)]
-    return values[order], _pooled(_dense(view.raw_rows(slice(0, view.n))), place, len(values), how)
+    whole = HOST.dense(view.raw_rows(slice(0, view.n)))
+    return values[order], _pooled(whole, place, len(values), how)
 
 
 def _pooled(rows: NDArray[Any], item: NDArray[Any], n: int, how: str) -> Floats:
@@ -227,8 +226,6 @@ def _pooled(rows: NDArray[Any], item: NDArray[Any], n: int, how: str) -> Floats:
 
 def _pooled_lists(column: Any, how: str) -> Floats:
     """(n, p) of a column of lists of vectors, chunk by chunk."""
-    from fairnepv.io.capsules import as_column, nested_rows
-
     found, first, width = [], 0, 0
     for chunk in as_column(column, "rows").chunks:
         rows, item = nested_rows(chunk, "rows", first)

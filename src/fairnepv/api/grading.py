@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import NDArray
-
 from fairnepv.api.neighbours import survey
 from fairnepv.api.selection import Optimum, Selection, SubsetScore
 from fairnepv.objective import fair_value, scores_and_gains, soft_min_weights, subset_scores
@@ -33,13 +31,14 @@ def _score_fields(problem: Problem, d: Floats) -> dict[str, Any]:
 
 
 def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
-    """Scores are made by one thread, which the last moment of a limit can count on: on a busy
-    machine several took thirty times as long for a thousand items, and in quiet half as long."""
+    """The record of these items. One thread computes the scores, so that their time can be foreseen
+    near a limit: on a busy machine several took thirty times as long for a thousand items, and on a
+    quiet one half as long."""
     d, gains = scores_and_gains(problem.pool, indices, problem.utility)
     return Selection(
         **_score_fields(problem, d),
         indices=indices,
-        ids=_ids(problem, indices),
+        ids=problem.ids_of(indices),
         gains={name: gains[:, q] for q, name in enumerate(problem.pool.names)},
         calibration=problem.calibration,
         problem=problem,
@@ -49,10 +48,5 @@ def make_selection(problem: Problem, indices: Indices, **run: Any) -> Selection:
 
 
 def make_optimum(problem: Problem, found: Enumeration) -> Optimum:
-    score = vars(score_subset(problem, found.indices))
-    ids = _ids(problem, found.indices)
+    score, ids = vars(score_subset(problem, found.indices)), problem.ids_of(found.indices)
     return Optimum(**score, indices=found.indices, ids=ids, subsets=found.subsets, ties=found.ties)
-
-
-def _ids(problem: Problem, indices: Indices) -> NDArray[Any]:
-    return indices if problem.pool.ids is None else problem.pool.ids[indices]

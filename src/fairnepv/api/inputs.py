@@ -1,7 +1,7 @@
 """From what a user hands in to the calibrated problem: every check, and the rules of the choice."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -42,14 +42,18 @@ def pose(
 
     With a session its limit holds, and what it should tell the user goes there.
     """
+
+    def needed(what: str) -> AbstractContextManager[None]:
+        return nullcontext() if session is None else session.needed(what)
+
     given = as_wanted(checked("pose", ProblemOptions, options))
     objective = given["objective"]
-    with nullcontext() if session is None else session.needed("rows were read and checked"):
+    with needed("rows were read and checked"):
         given_rows = _pool_as_given(data, given)
         pool = centered(given_rows) if wants_center(given) else given_rows
     fixed_in = rows_named(pool, given["include"], "include")
     fixed_out = rows_named(pool, given["exclude"], "exclude")
-    with nullcontext() if session is None else session.needed("near-duplicates were found"):
+    with needed("near-duplicates were found"):
         intake, notes = taken_in(given_rows, given, fixed_in, fixed_out)
     if session is not None:
         session.notes.extend(notes)
@@ -65,7 +69,7 @@ def pose(
     check_floors(least, pool.names, objective)
     means = means or Means()
     rule = calibrate(pool, given["calibration"], k, rules, means, session)
-    with nullcontext() if session is None else session.needed("views were brought to one scale"):
+    with needed("views were brought to one scale"):
         asked = pool_as_asked(pool, rule, objective)
     return Problem(
         asked,
@@ -83,8 +87,8 @@ def pose(
 
 
 def with_engine(options: SelectOptions) -> SelectOptions:
-    """The same with the engine that is named. To start it, or to import what it computes with, may
-    take seconds, which are not those of a limit."""
+    """The options with the engine itself in place of its name. To start it, or to import what it
+    computes with, may take seconds, which are not those of a limit."""
     named = options["engine"]
     return options if named is None else {**options, "engine": engine_of(named)}
 
@@ -150,6 +154,24 @@ def _whole_size(k: Any, n: int, included: int, include_counts: bool) -> int:
             "lower k"
         )
     return size + included
+
+
+def scale_of(selection: Selection, views: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by which the same views are scored as an earlier selection was."""
+    told = selection.settings
+    return {
+        "objective": selection.objective,
+        "tau": told["tau"],
+        "eps": ridges_for(views, told["eps"]),
+        "calibration": selection.calibration,
+        "priorities": told["priorities"],
+    }
+
+
+def ridges_for(views: Mapping[str, Any], eps: Mapping[str, float]) -> dict[str, float]:
+    """The ridges of those views that bring none of their own."""
+    bare = {name for name, view in views.items() if getattr(view, "eps", None) is None}
+    return {name: value for name, value in eps.items() if name in bare}
 
 
 # --- rows by number or by id ----------------------------------------------------------------------

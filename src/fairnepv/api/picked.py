@@ -71,7 +71,7 @@ def count_rows(data: Any) -> int | None:
     if _is_list_of_views(data):
         return count_rows(data[0])
     shape = getattr(data, "shape", None)
-    if isinstance(shape, tuple):  # of a lazy frame there is none, and so on
+    if isinstance(shape, tuple):  # a lazy frame has none
         return int(shape[0]) if shape else None
     for count in ("num_rows", "n"):
         if isinstance(getattr(data, count, None), int):
@@ -106,7 +106,7 @@ def rows_at(data: Any, indices: Indices) -> Any:
 
 
 def _column_at(data: Any, indices: Indices) -> Any:
-    """Of a list in a mapping every item is a row, whatever it is."""
+    """Rows of a column of a mapping: of a list every item is one, whatever it is."""
     if isinstance(data, list | tuple):
         return [data[i] for i in indices.tolist()]
     return rows_at(data, indices)
@@ -126,7 +126,7 @@ def _is_list_of_views(data: Any) -> bool:
 
 
 def _of_tensor(data: Any, indices: Indices) -> Any:
-    """Where it is, in its layout or, of a sparse one, as COO."""
+    """Rows of a tensor, on its device and in its layout; of a sparse one as COO."""
     tensor = data if str(data.layout) == "torch.strided" else data.to_sparse_coo()
     return tensor.index_select(0, to_device(indices, tensor.device))
 
@@ -148,7 +148,7 @@ def _of_arrow_data_set(data: Any, indices: Indices) -> Any:
 
 
 def _of_relation(data: Any, indices: Indices) -> Any:
-    """Of DuckDB, in the default connection, which holds on to the rows."""
+    """Rows of a relation of DuckDB, in the default connection, which holds on to them."""
     import duckdb
     import pyarrow as pa
 

@@ -64,14 +64,13 @@ def pose_within_limit(
 def methods_within_limit(data: Any, k: Any, options: SelectOptions) -> list[str]:
     """All selectors of a comparison but the one that may take for ever, less those that a limit on
     memory is too low for; what is always run is then refused with its reason."""
-    known = (*OWN_METHODS, *baselines(tuple(named_views(data, options["views"]))))
-    names = []
-    for name in known:
+    names = [name for name in OWN_METHODS if name != "exact"]
+    for name in baselines(tuple(named_views(data, options["views"]))):
         with contextlib.suppress(InputError):
-            if name not in OWN_METHODS and options["memory_limit"] is not None:
+            if options["memory_limit"] is not None:
                 _foreseen(data, k, options, (name,), UNTIMED, equal=True)
             names.append(name)
-    return [name for name in names if name != "exact"]
+    return names
 
 
 def passes_of(problem: Problem, options: SelectOptions, *, equal: bool) -> int | None:

@@ -113,7 +113,7 @@ def _refuse_mixed(labels: list[Any]) -> None:
 
 
 def _kind_of(label: Any) -> type:
-    """The type of a label, whoever's integers, strings or numbers they are."""
+    """The type of a label; that of Python for numbers and strings of NumPy."""
     plain = label.item() if isinstance(label, np.generic) else label
     kinds = (bool, int, str, bytes, float)
     return next((kind for kind in kinds if isinstance(plain, kind)), type(plain))

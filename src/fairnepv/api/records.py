@@ -28,7 +28,7 @@ def ending(status: Status) -> dict[str, Any]:
 
 
 def score_record(score: Score, *, coverage: bool = True) -> dict[str, Any]:
-    """With or without `coverage`, which may take a pass over the data."""
+    """A score with or without its `coverage`, which may take a pass over the data."""
     found = ("fair_score", "scores", "worst_view", "view_weights")
     more = ("coverage",) if coverage else ()
     return {**fields_of(score, "objective", *found, *more), "unit": score.units.unit}

@@ -9,7 +9,7 @@ from fairnepv.api.inputs import pose
 from fairnepv.api.tables import from_tables
 from fairnepv.compute.clock import apart
 from fairnepv.errors import NumericalError, UnsupportedError
-from fairnepv.loop import Context, check_progress
+from fairnepv.loop import Context
 from fairnepv.loop.bars import telling
 from fairnepv.options import ProblemOptions, RelaxOptions
 from fairnepv.problem import Problem
@@ -30,8 +30,7 @@ def relax(data: Any, k: int | float, **options: Unpack[RelaxOptions]) -> Relaxat
         constrained here.
     """
     given = checked("relax", RelaxOptions, options)
-    listener = check_progress(given["progress"])
-    session = Context(time_limit=given["time_limit"], progress=listener)
+    session = Context(time_limit=given["time_limit"], progress=given["progress"])
     problem = pose(data, k, session=session, **part(ProblemOptions, given))
     if _has_rules(problem) or problem.floors is not None:
         raise UnsupportedError(

@@ -1,6 +1,6 @@
 """`score` and `exhaustive`: how given rows do, and which do best in a small pool."""
 
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from fairnepv.api.calibration import calibrate
 from fairnepv.api.grading import make_optimum, score_subset
@@ -11,6 +11,7 @@ from fairnepv.api.inputs import (
     pose,
     rows_named,
     rows_of_ids,
+    scale_of,
 )
 from fairnepv.api.objectives import as_wanted, pool_as_asked
 from fairnepv.api.search import warn_of_ranks
@@ -71,23 +72,14 @@ def _scale_of(selection: Selection, data: Any, options: ScoreOptions) -> ScoreOp
         )
     if options.get("objective", selection.objective) != selection.objective:
         return {}
-    views = named_views(data, options.get("views"))
-    own = {name for name, view in views.items() if getattr(view, "eps", None) is not None}
-    eps = {name: value for name, value in told["eps"].items() if name in set(views) - own}
-    scale: ScoreOptions = {
-        "objective": selection.objective,
-        "tau": told["tau"],
-        "eps": eps,
-        "calibration": selection.calibration,
-        "priorities": told["priorities"],
-    }
+    scale: Any = scale_of(selection, named_views(data, options.get("views")))
     if not isinstance(options.get("calibration"), Calibration):  # which says it by itself
         scale["center"] = told["center"]
-    return scale
+    return cast(ScoreOptions, scale)
 
 
 def score_posed(problem: Problem, rows: Indices) -> Score:
-    """The same for a problem that is posed, and rows that are checked."""
+    """`score` for a problem that is posed already, and rows that are checked."""
     with block_threads(problem.work()):
         return score_subset(problem, rows)
 

@@ -7,6 +7,7 @@ searched for in the same way, whoever asks it.
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, RankWarning, Status
 from fairnepv.io.memory import check_memory_limit
 from fairnepv.loop import MOMENT, Context, check_progress
-from fairnepv.methods import APART, Nepv, check_method, check_nepv, find
+from fairnepv.methods import APART, Nepv, check_method, check_nepv, find, refusal
 from fairnepv.methods.plan import Plan
 from fairnepv.methods.tiers import check_hierarchical, find_in_tiers, shards_of
 from fairnepv.objective import fair_value, scoring_work, subset_scores
@@ -67,8 +68,7 @@ def check_search(options: SelectOptions, methods: tuple[str, ...] = ()) -> Selec
 
 
 def make_plan(problem: Problem, options: SelectOptions) -> Plan:
-    """How a search for this is made. `select` and `compare` ask here; whoever searches again takes
-    the plan of a selection."""
+    """How `select` and `compare` search; later searches take the plan of a selection."""
     method = check_method(problem, options["method"])
     return Plan(
         method,
@@ -82,6 +82,14 @@ def make_plan(problem: Problem, options: SelectOptions) -> Plan:
         memory_limit=check_memory_limit(options["memory_limit"]),
         passes=None if method in APART else options["passes"],
     )
+
+
+def supported(problem: Problem, methods: Iterable[str], notes: list[str]) -> list[str]:
+    """Those of the methods that can be run on this problem; `notes` then name the others."""
+    runs = {name: refusal(problem, name) is None for name in methods}
+    if refused := [name for name, can in runs.items() if not can]:
+        notes.append(f"{', '.join(refused)}: left out, as not supported here")
+    return [name for name, can in runs.items() if can]
 
 
 def nepv_of(problem: Problem, method: str, options: SelectOptions) -> Nepv:
@@ -150,7 +158,7 @@ def carry_out(problem: Problem, plan: Plan, session: Context) -> Selection:
 def _record(
     problem: Problem, plan: Plan, session: Context, found: Found, began: float
 ) -> Selection:
-    """Of what was found by a search that began then."""
+    """The record of what was found by a search that began then."""
     with unlimited():
         indices = found.indices
         if not found.ordered or problem.constraints:
@@ -260,8 +268,8 @@ def sample_notes(problem: Problem) -> tuple[str, ...]:
 
 
 def warn_of_ranks(problem: Problem, certificate: Certificate | None = None) -> None:
-    """Seen from the first caller outside of the library, however many of its doors were gone
-    through (Python 3.12 has `skip_file_prefixes` for that)."""
+    """Warn of views whose rank is below k, at the line outside of the library that has called it
+    (Python 3.12 has `skip_file_prefixes` for that)."""
     frame, depth = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairnepv."):
         frame, depth = frame.f_back, depth + 1

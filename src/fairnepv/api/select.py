@@ -81,7 +81,7 @@ def _select_one(data: Any, k: Any, options: SelectOptions) -> Selection:
 
 
 def _session_of(options: SelectOptions) -> Context:
-    """Of a whole call; with a checkpoint the clock begins where that ends (docs/engines.md)."""
+    """That of a whole call; with a checkpoint the clock begins where it ends (docs/engines.md)."""
     limit = options["time_limit"] if options["checkpoint"] is None else None
     return Context(time_limit=limit, progress=options["progress"])
 
@@ -89,10 +89,10 @@ def _session_of(options: SelectOptions) -> Context:
 def select_posed(
     problem: Problem, options: SelectOptions, session: Context | None = None
 ) -> Selection:
-    """The same for a problem that is posed, by options that are complete, without `strict`: whoever
-    asks much of one pool poses it once. The session is that of the call, which has posed it."""
+    """`select` for a problem that is posed already, by complete options and without `strict`: what
+    is asked several times is posed once. The session is that of the call that has posed it."""
     posing = session or _session_of(options)
-    if options["checkpoint"] is not None:  # whoever goes on from that comes to the same set
+    if options["checkpoint"] is not None:  # to go on from it leads to the same set
         return _planned(problem, options, posing)
     return posing.despite_interruption(lambda: _planned(problem, options, posing))
 
@@ -158,12 +158,8 @@ def _add_sizes(
                 break
             if options["nested"]:
                 options = {**options, "include": found[size]}
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TimeLimitError) as end:
         if not found or options["strict"]:
             raise
-        return Status.INTERRUPTED
-    except TimeLimitError:
-        if not found or options["strict"]:
-            raise
-        return Status.TIME_LIMIT
+        return Status.TIME_LIMIT if isinstance(end, TimeLimitError) else Status.INTERRUPTED
     return None

@@ -26,6 +26,7 @@ from fairnepv.api.shown import html_of, lines_of
 from fairnepv.compute import block_threads
 from fairnepv.compute.clock import OutOfTime
 from fairnepv.concave import Certificate
+from fairnepv.display import listed
 from fairnepv.errors import FairnepvError, Status
 from fairnepv.io.frames import Table, Tabular, to_json
 from fairnepv.loop import Step
@@ -127,7 +128,7 @@ class Selection(Score):
         return hash((self.objective, self.fair_score, self.indices.tobytes()))
 
     def _question(self) -> str:
-        """As JSON, which stored settings went through."""
+        """What was asked for, as JSON, since stored settings have been that."""
         asked = {name: self.settings.get(name) for name in _QUESTION}
         return to_json([asked, self.chosen_from["n"], self.chosen_from["views"]], indent=None)
 
@@ -193,8 +194,8 @@ class Selection(Score):
         return kept
 
     def looked_around(self) -> Selection:
-        """The same with that pass made. If it is interrupted or the time or the data is gone by
-        then, the selection says so and has no coverage: the picks are not lost for it."""
+        """The same selection with `neighbours()` known. If that pass is interrupted, or the time or
+        the data is gone by then, the selection says so and has no coverage: it is not lost."""
         try:
             self.neighbours()
             return self
@@ -209,7 +210,7 @@ class Selection(Score):
         return found.knowing(Survey.unknown(len(self.scores), len(self.indices)))
 
     def knowing(self, found: Survey) -> Selection:
-        """This very selection, with what a pass has found."""
+        """This selection itself, which keeps what a pass has found."""
         self.__dict__[_SURVEY] = found
         return self
 
@@ -226,7 +227,7 @@ class Selection(Score):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be known of this; of isolated picks once `neighbours()` were asked for."""
+        """What a user should know; isolated picks are told of once `neighbours()` are known."""
         return (*self.run_notes, *(self._isolation_notes() if self.surveyed else ()))
 
     def _isolation_notes(self) -> Iterator[str]:
@@ -234,12 +235,11 @@ class Selection(Score):
             if not len(positions):
                 continue
             many = len(positions) > 1
-            named = self.ids[positions[:_NAMED]].tolist()
-            listed = ", ".join(map(str, named)) + (", ..." if len(positions) > _NAMED else "")
+            named = listed(self.ids[positions].tolist(), _NAMED)
             called = ("id" if self.has_ids else "row") + ("s" if many else "")
             yield (
                 f"{len(positions)} pick{'s are' if many else ' is'} isolated in view {name!r} "
-                f"({called} {listed}): nothing in the pool is near {'them' if many else 'it'}; "
+                f"({called} {named}): nothing in the pool is near {'them' if many else 'it'}; "
                 f"look whether {'they are' if many else 'it is'} junk, or weight rows with "
                 "quality=typicality(data)"
             )
@@ -311,7 +311,7 @@ class Selection(Score):
 
     @property
     def random_efficiency(self) -> float | None:
-        """The same of what lots reach, which the certificate has drawn: the mean score of
+        """The efficiency of lots, which the certificate has drawn: that of the mean of
         `certificate.random_scores`. None where there is no certificate, or was no time to draw."""
         lots = None if self.certificate is None else self.certificate.random_score
         bound = self.upper_bound

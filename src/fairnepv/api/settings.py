@@ -101,11 +101,8 @@ def chosen_from(problem: Problem, plan: Plan) -> dict[str, Any]:
 
 def _named(problem: Problem, rows: Any) -> list[Any] | None:
     """Rows as `include` names them: by id where there are ids."""
-    if not len(rows):
-        return None
-    ids = problem.pool.ids
-    named: list[Any] = (rows if ids is None else ids[rows]).tolist()
-    return named
+    named: list[Any] = problem.ids_of(rows).tolist()
+    return named or None
 
 
 def _tiers(problem: Problem, plan: Plan) -> bool | int:

@@ -19,6 +19,11 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  #
 _WIDTH = 16  # em, of the longest bar
 
 
+def at_least(share: float) -> str:
+    """A share as a percentage that is rounded down: what is proven holds as it is printed."""
+    return f"{math.floor(1000 * share) / 10:.1f}%"
+
+
 def score_line(score: Score) -> str:
     """The fair score in a line."""
     units = score.units
@@ -47,7 +52,7 @@ def _how_good(selection: Selection) -> Iterator[str]:
     beside = "" if lots is None else f"; random sets have {100 * lots:.1f}%"
     at_most = f"proven: no {len(selection):,} score above {units.rounded_up(bound)}"
     yield f"{score_line(selection)}; {at_most}"
-    yield f"efficiency: at least {math.floor(1000 * share) / 10:.1f}% of {units.best}{beside}"
+    yield f"efficiency: at least {at_least(share)} of {units.best}{beside}"
 
 
 def html_of(selection: Selection) -> str:

@@ -331,7 +331,7 @@ def _check_terms(row: Selection) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; numbers that are not finite, for which it has no word, have one of ours."""
+    """A value as JSON has it; a number that is not finite becomes a record, as JSON has no word."""
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,38 +1,31 @@
 """Tables as data: `views={"text": "text_emb"}, ids="id"` and the like name columns, which are read
-here once, before anything else is done with them. Past this line there are views and vectors.
+once, before anything else is done with them (`columns.py` says how). Past this line there are views
+and vectors.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairnepv.display import listed
 from fairnepv.errors import InputError
 from fairnepv.views import View
 from fairnepv.views.intake import is_column
+
+if TYPE_CHECKING:
+    from fairnepv.api.columns import Table
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _PER_ROW = ("ids", "quality", "groups")  # options that a column may hold
 _CHOICES = ("include", "exclude")  # or say of every row, true or false
-_LENDING = ("__arrow_c_stream__", "collect_schema", "select_columns", "scanner")
-
-
-class Table(Protocol):
-    """Named columns of the same rows, wherever they lie."""
-
-    def rows(self, name: str) -> Any:
-        """(n, p) numbers of a column, as a view takes them."""
-
-    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
-        """(n,) values; rows without one are refused, or with `gaps` None and NaN."""
+LENDING = ("__arrow_c_stream__", "collect_schema", "select_columns", "scanner")  # ways to hand over
 
 
 def from_tables(function: Callable[P, R]) -> Callable[P, R]:
@@ -61,6 +54,8 @@ def opened(data: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
             data = _without_names(data)
         _refuse_names(options)
         return data, dict(options)
+    from fairnepv.api.columns import open_table
+
     named = [name for value in views.values() for name in _column_list(value)]
     named += [name for _, _, name in _named_options(options)]
     table = open_table(data, named, options.get("missing"))
@@ -114,8 +109,8 @@ def _refuse_names(options: Mapping[str, Any]) -> None:
 
 
 def _without_names(data: Any) -> Any:
-    """Data whose views nobody named; a table that cannot be one view says what to do."""
-    if not any(hasattr(data, way) for way in _LENDING) or is_column(data):
+    """Data for which no views were named; a table that cannot be one view is refused."""
+    if not any(hasattr(data, way) for way in LENDING) or is_column(data):
         return data
     if getattr(data, "dtypes", None) is not None and hasattr(data, "__array__"):
         array = np.asarray(data)  # a data frame of numbers is one view
@@ -124,9 +119,8 @@ def _without_names(data: Any) -> Any:
     from fairnepv.io.capsules import column_names
 
     names = column_names(data)
-    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise InputError(
-        f"data is a table with the columns {listed}; say which of them are views, as in "
+        f"data is a table with the columns {listed(names)}; say which of them are views, as in "
         f"views={{'text': {names[0] if names else 'text_emb'!r}}}"
     )
 
@@ -155,112 +149,3 @@ def _option_values(table: Table, option: str, name: str, ids: Any) -> Any:
         )
     rows = np.flatnonzero(marks)
     return rows if ids is None else np.asarray(ids)[rows]
-
-
-# --- kinds of tables ------------------------------------------------------------------------------
-
-
-def open_table(data: Any, names: Sequence[str], missing: str | None = None) -> Table:
-    """The table that `data` is, with these columns; rows may be `missing`."""
-    if isinstance(data, str | Path):
-        return _FileTable(data, gaps=missing not in (None, "refuse"))
-    if isinstance(data, Mapping):
-        return _Mapped(data)
-    if any(hasattr(data, way) for way in _LENDING) and not is_column(data):
-        return _Lent(data, names)
-    raise InputError(
-        "views= names columns of a table (pandas, Polars, PyArrow, DuckDB, Hugging Face, a mapping "
-        f"from names to columns, or the path of a Parquet or Arrow file), but data is "
-        f"{type(data).__name__}; columns of an array have numbers, as in {{'text': slice(0, 384)}}"
-    )
-
-
-def column_of(value: Any, what: str) -> NDArray[Any]:
-    """(n,) values of one column of any kind; none may be missing."""
-    from fairnepv.io.capsules import as_column, column_values
-
-    return column_values(as_column(value, what), what)
-
-
-class _Lent:
-    """A table of another library, which lends its columns."""
-
-    def __init__(self, data: Any, names: Sequence[str]) -> None:
-        from fairnepv.io.capsules import read_columns
-
-        self.columns = read_columns(data, names)
-
-    def rows(self, name: str) -> Any:
-        from fairnepv.io.capsules import column_rows
-
-        return column_rows(self.columns[name], f"column {name!r}")
-
-    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
-        from fairnepv.io.capsules import column_values
-
-        return column_values(self.columns[name], f"column {name!r}", gaps=gaps)
-
-
-class _Mapped:
-    """A mapping from names to columns, which may be of any kind."""
-
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        if data and all(any(hasattr(v, way) for way in _LENDING[1:]) for v in data.values()):
-            raise InputError(f"data holds several tables ({', '.join(map(str, data))}); take one")
-        self.data = data
-
-    def rows(self, name: str) -> Any:
-        """As they are, where they have rows and columns; else as any column is read."""
-        from fairnepv.io.capsules import as_column, column_rows
-
-        value, what = self._column(name), f"column {name!r}"
-        if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype != object:
-            return value[:, None]
-        return column_rows(as_column(value, what), what) if _is_flat(value) else value
-
-    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
-        from fairnepv.io.capsules import as_column, column_values
-
-        what = f"column {name!r}"
-        return column_values(as_column(self._column(name), what), what, gaps=gaps)
-
-    def _column(self, name: str) -> Any:
-        from fairnepv.io.capsules import check_name
-
-        check_name(name, list(self.data))
-        return self.data[name]
-
-
-def _is_flat(value: Any) -> bool:
-    """Whether this is a column of Arrow or of objects, or has one value per row."""
-    if isinstance(value, list | tuple):
-        first: Any = next((row for row in value if row is not None), None)
-        return not isinstance(first, list | tuple) and np.ndim(first) == 0
-    return is_column(value) or getattr(value, "ndim", 0) == 1
-
-
-class _FileTable:
-    """A Parquet or Arrow file, or a folder of them, whose views stay there; in memory are those of
-    which some rows have no value, if there may be `gaps`."""
-
-    def __init__(self, path: str | Path, gaps: bool) -> None:
-        from fairnepv.io.read import table_source
-
-        (self.source, self.names), self.gaps = table_source(path), gaps
-
-    def rows(self, name: str) -> Any:
-        from fairnepv.io.read import open_rows
-        from fairnepv.io.taken import read_with_gaps
-
-        return (read_with_gaps if self.gaps else open_rows)(self._at(name))
-
-    def values(self, name: str, gaps: bool = False) -> NDArray[Any]:
-        from fairnepv.io.read import read_picks
-
-        return read_picks(self._at(name), name)
-
-    def _at(self, name: str) -> Any:
-        from fairnepv.io.capsules import check_name
-
-        check_name(name, self.names, str(self.source.path))
-        return self.source.with_part(name)

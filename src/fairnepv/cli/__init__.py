@@ -31,6 +31,7 @@ from fairnepv.errors import FairnepvError, NumericalError, RankWarning
 
 _READER_LEFT = 141  # what a shell reports of a process that SIGPIPE ended
 _JOINING = "fairnepv.commands"  # the entry points by which other distributions add commands
+_OURS = [select, certify, verify_bound, score, compare, relax, convert, local_features, init, demo]
 _STUDIES = ("downstream", "embed", "synthetic", "uspto")  # the commands of fairnepv-studies
 
 
@@ -129,6 +130,7 @@ def _readers_may_leave() -> Iterator[None]:
 
 @click.group(
     cls=Commands,
+    commands=_OURS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -138,21 +140,6 @@ def commands(context: click.Context) -> None:
     """Choose k items out of n so that no view of the data is left behind."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _command in (
-    select,
-    certify,
-    verify_bound,
-    score,
-    compare,
-    relax,
-    convert,
-    local_features,
-    init,
-    demo,
-):
-    commands.add_command(_command)
 
 
 def main() -> None:
@@ -170,7 +157,7 @@ def main() -> None:
 
 
 def ending_of(error: BaseException) -> tuple[int, str] | None:
-    """The exit code and the sentence of an error; None of one that nobody has foreseen."""
+    """The exit code and the sentence of an error; None of one that was not foreseen."""
     if isinstance(error, Interrupted):
         return 130, str(error)
     if isinstance(error, FairnepvError):

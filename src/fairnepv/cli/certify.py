@@ -53,20 +53,20 @@ def certify(
         if written is not None:
             report.tell()
             show("To check the bound against this very problem:")
-            terms = ["-k", str(k), *asked_for(problem, certificate)]
+            terms = terms_of(k, problem, certificate)
             show("  " + join(["fairnepv", "verify-bound", str(written), *terms]))
     report.finish(certificate.status, output)
 
 
-def asked_for(problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
-    """The options that state the terms of a bound; those of a calibration that was cut short are
-    no rule's, and are printed by whoever verifies."""
+def terms_of(k: int | float, problem: ProblemFiles, certificate: fairnepv.Certificate) -> list[str]:
+    """The options that state the terms of a bound. A calibration that was cut short follows from no
+    rule and is left out; `verify-bound` prints it."""
     from fairnepv.views.scales import CUT_SHORT
 
     if certificate.proof.terms.calibration.rule == CUT_SHORT:
         stated = {name: value for name, value in problem.knobs.items() if name != "calibration"}
         problem = replace(problem, knobs=stated)
-    return problem.arguments
+    return ["-k", str(k), *problem.arguments]
 
 
 @click.command("verify-bound")
@@ -94,7 +94,7 @@ def verify_bound(
 
     proof = reading(lambda text: read_proof(read_archive(text)), "BOUND", "", bound)
     terms = problem.read()
-    # What nobody named is no term to compare.
+    # Terms that were not named are not compared.
     for name in ("objective", "tau", "eps", "center", "calibration"):
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
             del terms[name]

@@ -51,7 +51,7 @@ def compare(
     report.inputs = [*problem.files, *page.inputs(problem)]
     table_file = report.output("out", TABLES)
     plot_file = report.output("plot", (".png",))
-    pages = page.check(report, problem)
+    pages = page.check(report)
     given, limit = problem.read(), options["time_limit"]
     with stage_bar(limit) as progress:
         began = now()

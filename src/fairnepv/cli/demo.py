@@ -94,7 +94,7 @@ def _compared(*arguments: Any, **options: Any) -> Comparison:
 
 
 def _tried(comparisons: Sequence[Comparison], probe: Probe, random_state: int) -> Iterator[Trial]:
-    """What a probe makes of all picks; by lot, the mean over several draws."""
+    """How probes do that are trained on the picks; by lot, the mean over several draws."""
     import numpy as np
 
     from fairnepv.report.demo import LOT, Trial
@@ -148,13 +148,12 @@ def _write(folder: Path, pool: Pictograms, diverse: Trial, representative: Trial
 
 def _write_pages(folder: Path, pool: Pictograms, trials: Sequence[Trial]) -> list[Path]:
     """A page per objective, on which the other selectors are those of the table."""
-    pages = []
-    for trial in trials:
-        title = f"{len(trial.ours.indices)} of {len(pool.ids):,} pictograms"
-        material = {"images": pool.pictures, "texts": pool.titles, "groups": pool.groups}
-        page = folder / f"report-{trial.objective}.html"
-        pages.append(trial.comparison.report(page, title=title, **material))
-    return pages
+    title = f"{len(trials[0].ours.indices)} of {len(pool.ids):,} pictograms"
+    shown = {"images": pool.pictures, "texts": pool.titles, "groups": pool.groups, "title": title}
+    return [
+        trial.comparison.report(folder / f"report-{trial.objective}.html", **shown)
+        for trial in trials
+    ]
 
 
 def _panels(

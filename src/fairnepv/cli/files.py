@@ -117,9 +117,8 @@ class ProblemFiles:
         from fairnepv.io.rows import FileVersion
 
         if how == READ and isinstance(path, Path) and path not in self._versions:
-            with contextlib.suppress(
-                OSError
-            ):  # what cannot be asked about is refused by its reader
+            # What cannot be asked about is refused by its reader.
+            with contextlib.suppress(OSError):
                 self._versions[path] = FileVersion.seen(path)
 
     def check(self) -> None:
@@ -145,7 +144,7 @@ class ProblemFiles:
         """Ids by view where every view is a converted folder with ids; nothing otherwise.
 
         A column `id` of a table does not rename the rows, but where two views differ in it they
-        are not aligned, and nobody has said how they should be.
+        are not aligned, and no ids say how they should be.
         """
         from fairnepv.io.read import converted_ids, id_column
 

@@ -145,7 +145,7 @@ def _matrix(path: Path, part: str | None, several: bool) -> Found | None:
 
 
 def _named_once(views: list[Found]) -> list[Found]:
-    """Of several with one name, all but the first with a number behind it."""
+    """The same views; of several with one name all but the first get a number behind it."""
     seen: Counter[str] = Counter()
     named = []
     for view in views:

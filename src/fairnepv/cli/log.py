@@ -12,7 +12,6 @@ import json
 import math
 import os
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -59,14 +58,17 @@ class Story:
 
     def tell(self, event: str, **facts: Any) -> None:
         with self._lock:
-            context, self._context = self._context, None
-            if context is not None and event != "begin":
-                given = context.params.items()
-                asked = {n: v for n, v in given if not (v is None or v is False or v == ())}
-                self._write("options", asked)
-            elif event == "begin":
-                self._context = context
+            if event != "begin":
+                self._tell_options()
             self._write(event, facts)
+
+    def _tell_options(self) -> None:
+        """Once: when the log begins, no other option has been looked at yet."""
+        context, self._context = self._context, None
+        if context is not None:
+            given = context.params.items()
+            asked = {n: v for n, v in given if not (v is None or v is False or v == ())}
+            self._write("options", asked)
 
     def end(self, code: int | None, message: str) -> None:
         """The last line: how it ended, how long the stages took, and what it needed."""
@@ -147,7 +149,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def plain(value: Any) -> Any:
-    """As JSON knows it; texts as a person may see them, also in keys."""
+    """A value as JSON knows it; texts, also in keys, as a person may see them."""
     if isinstance(value, Mapping):
         return {shown(name): plain(one) for name, one in value.items()}
     if value is None or isinstance(value, bool | int):
@@ -163,14 +165,13 @@ def plain(value: Any) -> Any:
 
 
 def _needed() -> dict[str, Any]:
-    try:
-        import resource
-    except ImportError:  # a system without
+    """The time and the memory that the run took, where the system says."""
+    from fairnepv.io.memory import peak_memory
+
+    peak = peak_memory()
+    if peak is None:
         return {}
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    unit = 1 if sys.platform == "darwin" else 1024
-    cpu = round(used.ru_utime + used.ru_stime, 3)
-    return {"processor_seconds": cpu, "peak_bytes": used.ru_maxrss * unit}
+    return {"processor_seconds": round(time.process_time(), 3), "peak_bytes": peak}
 
 
 # --- the story of the command that runs -----------------------------------------------------------

@@ -43,6 +43,22 @@ def together(*decorators: Decorator) -> Decorator:
     return decorate
 
 
+def handed_on(
+    name: str, make: Callable[[dict[str, Any]], Any], options: Mapping[str, Decorator]
+) -> Callable[[Command], Command]:
+    """Options of a command by their names, handed on under one name as what is made of them."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> None:
+            own = {option: given.pop(option) for option in options}
+            command(**{name: make(own)}, **given)
+
+        return together(*options.values())(wrapped)  # type: ignore[no-any-return]
+
+    return decorate
+
+
 # --- the problem ----------------------------------------------------------------------------------
 
 
@@ -108,21 +124,10 @@ _RULES = {
 }
 
 
-def _posing(decorators: Mapping[str, Decorator], command: Command) -> Command:
-    """What poses a problem, handed on as one `ProblemFiles`."""
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        own = {name: given.pop(name) for name in decorators}
-        command(problem=problem_of(own), **given)
-
-    return together(*decorators.values())(wrapped)  # type: ignore[no-any-return]
-
-
 _ROWS = {n: _POSING[n] for n in ("view", "ids", "engine", "workers", "device")}
-rows = functools.partial(_posing, _ROWS)  # views alone, for what is asked of no problem
-posing = functools.partial(_posing, _POSING)
-posing_with_rules = functools.partial(_posing, _POSING | _RULES)
+rows = handed_on("problem", problem_of, _ROWS)  # views alone, for what is asked of no problem
+posing = handed_on("problem", problem_of, _POSING)
+posing_with_rules = handed_on("problem", problem_of, _POSING | _RULES)
 
 # --- the report -----------------------------------------------------------------------------------
 
@@ -141,6 +146,9 @@ log_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
+strict_option = click.option(
+    "--strict", is_flag=True, help="Exit with 1 unless the run ended well."
+)
 
 
 def reporting(
@@ -148,23 +156,17 @@ def reporting(
 ) -> Callable[[Command], Command]:
     """Files that a command may write, with their help, --force, --json and perhaps --strict, handed
     on as one `Report`; --log-file and --debug. With `force` it writes where another option says."""
-    outputs = [click.option(f"--{name}", metavar="FILE", help=files[name]) for name in files]
-    outputs += [force_option] if files or force else []
-    outputs.append(json_option)
-    if strict:
-        ended_well = "Exit with 1 unless the run ended well."
-        outputs.append(click.option("--strict", is_flag=True, help=ended_well))
+    options = {
+        name: click.option(f"--{name}", metavar="FILE", help=help) for name, help in files.items()
+    }
+    options |= {"force": force_option} if files or force else {}
+    options |= {"as_json": json_option}
+    options |= {"strict": strict_option} if strict else {}
 
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def wrapped(**given: Any) -> None:
-            wanted = {name: given.pop(name) for name in files}
-            marks = {name: given.pop(name, False) for name in ("force", "as_json", "strict")}
-            command(report=Report(wanted, **marks), **given)
+    def report_of(given: dict[str, Any]) -> Report:
+        return Report({name: given.pop(name) for name in files}, **given)
 
-        return together(*outputs, log_option, debug_option)(wrapped)  # type: ignore[no-any-return]
-
-    return decorate
+    return together(handed_on("report", report_of, options), log_option, debug_option)
 
 
 # --- single options -------------------------------------------------------------------------------

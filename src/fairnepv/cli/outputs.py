@@ -115,8 +115,8 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def looked_around(chosen: Iterable[Selection], deadline: float | None) -> list[Selection]:
-    """The same selections with what a pass over the data tells of each, as far as the time that is
-    left goes, or else a moment."""
+    """The selections with their `neighbours()` known, as far as the time that is left allows, or a
+    moment."""
     from fairnepv.compute.clock import Limit, limited, now
     from fairnepv.loop import MOMENT
 
@@ -166,7 +166,7 @@ def show(*parts: Any) -> None:
 
 
 def show_plan(forecasts: Sequence[Forecast], *, as_json: bool) -> None:
-    """What would be taken, where everything is asked for, as a command does."""
+    """Show what a command would take, which asks for everything."""
     from fairnepv.report import forecast_record, forecast_summary, forecast_table
 
     whole = [forecast.with_optional() for forecast in forecasts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import click
 
 from fairnepv.cli import options as cli
 from fairnepv.cli import words
-from fairnepv.cli.certify import asked_for
+from fairnepv.cli.certify import terms_of
 from fairnepv.cli.files import ProblemFiles, reading
 from fairnepv.cli.outputs import Report, show
 from fairnepv.errors import FairnepvError, InputError
@@ -27,27 +26,29 @@ PAGE = "A page about the result, .html, which opens from disk; --images, --texts
 PAGE += "--coordinates are for it."
 ATLAS = "What embedding-atlas reads, .parquet; with --report."
 
-_OPTIONS = (
-    click.option(
+_OPTIONS = {
+    "images": click.option(
         "--images",
         metavar="FOLDER|FILE[:COLUMN]",
         help="Pictures for --report: a folder of files that are called by id, or a column of bytes "
         "in a table.",
     ),
-    click.option("--texts", metavar="FILE[:COLUMN]", help="Texts for --report, one per row."),
-    click.option(
+    "texts": click.option(
+        "--texts", metavar="FILE[:COLUMN]", help="Texts for --report, one per row."
+    ),
+    "labels": click.option(
         "--labels",
         metavar="FILE[:COLUMN]",
         help="Groups for --report to filter by.  [default: those of --groups]",
     ),
-    click.option(
+    "coordinates": click.option(
         "--coordinates",
         multiple=True,
         metavar="FILE[:COLUMN]",
         help="Two numbers per row, where --report draws it; NAME=FILE for one view.  [default: "
         "principal components]",
     ),
-)
+}
 
 
 @dataclass(frozen=True)
@@ -59,25 +60,22 @@ class PageFiles:
     labels: str | None
     coordinates: Sequence[str]
 
-    def check(self, report: Report, problem: ProblemFiles) -> tuple[Output | None, Output | None]:
+    def check(self, report: Report) -> tuple[Output | None, Output | None]:
         """The page and the table for an atlas, which can be written from files that are there."""
+        from fairnepv.io.some_rows import check_pictures, check_texts
+
         page, atlas = report.output("report", (".html",)), report.output("atlas", (".parquet",))
         if page is None and (atlas or any((self.images, self.texts, self.labels))):
             raise InputError(
                 "--images, --texts, --labels and --atlas are for --report; name a file for it"
             )
-        self._look(problem)
-        return page, atlas
-
-    def _look(self, problem: ProblemFiles) -> None:
-        from fairnepv.io.some_rows import check_pictures, check_texts
-
         for option, text, look in (
             ("--images", self.images, check_pictures),
             ("--texts", self.texts, check_texts),
         ):
             if text is not None:
                 reading(look, option, "", text)
+        return page, atlas
 
     def inputs(self, problem: ProblemFiles) -> list[Path]:
         """What is read, so that no output replaces it."""
@@ -110,15 +108,7 @@ def _plain(rows: Any) -> Any:
     return rows[:] if isinstance(rows, RowFile) else rows
 
 
-def page_options(command: cli.Command) -> cli.Command:
-    """The options of a page, handed on as one `PageFiles`."""
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        own = {name: given.pop(name) for name in ("images", "texts", "labels", "coordinates")}
-        command(page=PageFiles(**own), **given)
-
-    return cli.together(*_OPTIONS)(wrapped)  # type: ignore[no-any-return]
+page_options = cli.handed_on("page", lambda own: PageFiles(**own), _OPTIONS)
 
 
 def write_report(
@@ -160,7 +150,7 @@ def _made(problem: ProblemFiles, chosen: Any, bound: str | None) -> Any:
     certificate, k = rows[0].certificate, rows[0].settings["k"]
     if certificate is None:
         return Made(command, "")
-    terms = ["-k", str(k), *asked_for(problem, certificate)]
+    terms = terms_of(k, problem, certificate)
     verify = join(["fairnepv", "verify-bound", bound or "bound.npz", *terms])
     first = join(["fairnepv", "certify", *terms, "--out", "bound.npz"])
     return Made(command, verify if bound else f"{first}\n{verify}")

@@ -89,7 +89,7 @@ def _document(path: str) -> dict[str, Any]:
 
 
 def _words_of(where: str, option: click.Option, value: Any) -> Any:
-    """What somebody would have typed, as Click has it."""
+    """The value as it would have been typed, for Click."""
     if option.is_flag:
         if isinstance(value, bool):
             return value

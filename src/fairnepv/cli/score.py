@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @cli.reporting()
 def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> None:
     """Score a choice: each view's score, the fair score and coverage, in float64 from the rows."""
+    from fairnepv.api.shown import score_line
     from fairnepv.io.read import read_picks
     from fairnepv.io.source import split_source
     from fairnepv.io.tables import lists_ids
@@ -59,8 +60,7 @@ def score(problem: ProblemFiles, picks: str, by_id: bool, report: Report) -> Non
         print_json({"k": len(chosen), **score_record(result), "settings": problem.settings})
     else:
         terms = ", ".join(f"{name} = {value}" for name, value in problem.knobs.items())
-        fair = f"{result.units.shown(result.fair_score)} {result.units.unit}"
-        show(f"{len(chosen)} items: fair score {fair}.")
+        show(f"{len(chosen)} items: {score_line(result)}.")
         show(f"Terms, of your options and not of {picks}: {terms}.")
         show(score_table(result), *(f"Note: {note.message}." for note in notes))
 

@@ -59,7 +59,7 @@ def select(
     sizes = k if isinstance(k, list) else None
     report.inputs = [*problem.files, *page.inputs(problem)]
     tables, others = _outputs(sizes, report, options)
-    pages = page.check(report, problem)
+    pages = page.check(report)
     if plan:
         posed = problem.read(engine=False) | options
         forecasts = [fairnepv.plan(k=size, **posed) for size in sizes or [k]]
@@ -138,7 +138,7 @@ def _show_all(
                 show(score_table(selection), selection_summary(selection))
                 if written[size] is None:
                     click.echo("Picks in order: " + ", ".join(map(visible, selection.ids.tolist())))
-    finally:  # whoever reads along may leave
+    finally:  # also where the reader of a pipe has left
         for name, output in others.items():
             if output is not None:
                 report.write(output, _extra(name, next(iter(chosen.values()))))

@@ -110,7 +110,7 @@ def _whole(text: str, value: str) -> int:
 
 
 def eps_of(texts: Sequence[str], views: Sequence[str]) -> Any:
-    """None where nobody has named one."""
+    """One ridge, or those by view; None where none is named."""
     if len(texts) == 1 and "=" not in texts[0]:
         return _number("--eps", texts[0], texts[0])
     wanted = "one value, or NAME=VALUE for each view"

@@ -70,7 +70,7 @@ class RowBlock(Protocol):
 
     def unscaled(self, anchor: Any, coarse: bool) -> tuple[Array, Array | None]:
         """`cross` or `coarse`, and (b, 1) scales of the rows that are still to be multiplied in,
-        if any: whoever sums over the columns has less to multiply."""
+        if any: a sum over the columns then has less to multiply."""
         return (self.coarse(anchor) if coarse else self.cross(anchor)), None
 
 
@@ -202,8 +202,8 @@ class Engine(Protocol):
         self, task: Callable[..., R], source: RowSource, states: Iterable[Any]
     ) -> Generator[R, None, None]:
         """The results of `task(source, state)` in order: for work that is larger than a pass, and
-        independent. Workers may be ahead, each with a source and an engine of its own; whoever does
-        not take all results closes this, which ends them."""
+        independent. Workers may be ahead, each with a source and an engine of its own; to close
+        this before all results are taken ends them."""
         return (task(source, state) for state in states)
 
 

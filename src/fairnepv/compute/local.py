@@ -151,7 +151,7 @@ def block_threads(work: float) -> Iterator[None]:
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Let glibc keep some freed memory for the next who asks, instead of giving it back at once.
+    """Let glibc keep some freed memory for the next request, instead of giving it back at once.
 
     A pass makes the same temporaries for every block; getting their pages anew each time took
     most of the time of gathered passes. This holds for the process from then on.

@@ -32,7 +32,7 @@ class Rates:
     call: float  # seconds of a call, however few numbers it is about
 
 
-UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf, math.inf, 0.0)  # nobody asks for seconds
+UNTIMED = Rates(math.inf, math.inf, math.inf, math.inf, math.inf, 0.0)  # seconds do not matter
 
 
 @functools.cache

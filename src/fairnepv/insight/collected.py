@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fairnepv.api.search import carry_out
+from fairnepv.api.search import carry_out, supported
 from fairnepv.api.selection import Comparison, Selection
 from fairnepv.checks import check_positive
 from fairnepv.compute.clock import Limit, OutOfTime, apart, limited, now
@@ -21,7 +21,6 @@ from fairnepv.insight.given import problem_of
 from fairnepv.insight.neighbours import Assignment, assign
 from fairnepv.insight.plane import Plane, planes
 from fairnepv.loop import Context, Progress
-from fairnepv.methods import refusal
 from fairnepv.problem import Problem, Stream
 from fairnepv.search import check_effort
 from fairnepv.views.arrays import plain_array
@@ -50,6 +49,12 @@ class Overview:
     examples: tuple[Indices, ...]  # per pick a few rows that it stands for, the nearest first
     seconds: Mapping[str, float]  # what this took besides the selection, by what it was for
     notes: tuple[str, ...]
+
+    @property
+    def problem(self) -> Problem:
+        """That of the selection, which has its data: without it there is no overview."""
+        assert self.selection.problem is not None
+        return self.selection.problem
 
     @property
     def comparison(self) -> Comparison:
@@ -99,9 +104,9 @@ def overview(
     work = _Work(now() + limit)
     rivals = others or ()
     if others is None:
-        seconds = _RIVALS_SHARE * limit
-        search = _Search(selection, problem, seconds, progress, work.notes)
-        rivals = work.stage("rivals", lambda: tuple(search.rivals()), ())
+        call = Context(time_limit=_RIVALS_SHARE * limit, progress=progress)
+        search = _rivals(selection, problem, call, work.notes)
+        rivals = work.stage("rivals", lambda: tuple(search), ())
     nearest = work.stage("neighbours", lambda: assign(selection), None)
     examples = () if nearest is None else _examples(selection, nearest)
     named = _each_once([selection.indices, *examples, *(rival.indices for rival in rivals)])
@@ -132,43 +137,26 @@ def with_rivals(chosen: Any) -> tuple[Selection, tuple[Selection, ...] | None]:
     return fair, tuple(row for row in chosen if row is not fair)
 
 
-@dataclass(frozen=True)
-class _Search:
-    """One-view selectors and a draw by lot on the problem of a selection."""
-
-    selection: Selection
-    problem: Problem
-    seconds: float
-    progress: Progress | None
-    notes: list[str]
-
-    def rivals(self) -> Iterator[Selection]:
-        call = Context(time_limit=self.seconds, progress=self.progress)
-        names = self._names()
-        for turn, name in enumerate(names):
-            session = Context(time_limit=call.part(len(names) - turn), progress=call.progress)
-            found = carry_out(self.problem, self._plan(name), session)
-            if found.status is Status.INTERRUPTED:
-                raise KeyboardInterrupt
-            if found.status is Status.TIME_LIMIT:
-                self.notes.append(f"{name} is left out: its search did not end in time")
-            else:
-                yield found
-
-    def _names(self) -> Sequence[str]:
-        views = self.problem.pool.names
-        single = [f"{name}-only" for name in views] if len(views) > 1 else []
-        names = [name for name in (*single, "random") if name != self.selection.method]
-        refused = [name for name in names if refusal(self.problem, name) is not None]
-        if refused:
-            self.notes.append(f"{', '.join(refused)}: left out, as not supported here")
-        return [name for name in names if name not in refused]
-
-    def _plan(self, name: str) -> Any:
-        assert self.selection.plan is not None, "where there is a problem there is a plan"
-        fast = check_effort("fast")
-        plain: dict[str, Any] = dict.fromkeys(("passes", "target", "node_limit", "time_limit"))
-        return replace(self.selection.plan, method=name, effort=fast, shards=(), **plain)
+def _rivals(
+    selection: Selection, problem: Problem, call: Context, notes: list[str]
+) -> Iterator[Selection]:
+    """One-view selectors and a draw by lot, on the same problem, by effort 'fast'."""
+    assert selection.plan is not None, "where there is a problem there is a plan"
+    plain: dict[str, Any] = dict.fromkeys(("passes", "target", "node_limit", "time_limit"))
+    plan = replace(selection.plan, effort=check_effort("fast"), shards=(), **plain)
+    views = problem.pool.names
+    single = [f"{name}-only" for name in views] if len(views) > 1 else []
+    others = (name for name in (*single, "random") if name != selection.method)
+    names = supported(problem, others, notes)
+    for turn, name in enumerate(names):
+        session = Context(time_limit=call.part(len(names) - turn), progress=call.progress)
+        found = carry_out(problem, replace(plan, method=name), session)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if found.status is Status.TIME_LIMIT:
+            notes.append(f"{name} is left out: its search did not end in time")
+        else:
+            yield found
 
 
 def _examples(selection: Selection, nearest: Assignment) -> tuple[Indices, ...]:
@@ -191,8 +179,8 @@ def _each_once(named: Sequence[Indices]) -> Indices:
 
 
 def _sampled(problem: Problem, named: Indices) -> Indices:
-    """Of the other rows as many as there is room for; none that were left out, as nothing stands
-    for these, nor have they a place."""
+    """A sample of the other rows, as large as there is room for. Rows that were left out are not in
+    it: they have no pick and no place."""
     dropped = problem.pool.dropped
     gone = named if dropped is None else np.concatenate([named, dropped])
     rest = np.setdiff1d(np.arange(problem.n), gone, assume_unique=True)

@@ -153,7 +153,7 @@ def _confirmed(subset: Subset, place: int, row: int) -> Floats:
 
 
 def _rivals(problem: Problem, indices: Indices, known: _Known) -> tuple[list[int], Floats]:
-    """Of each place the best of all swaps that is left."""
+    """For each place the row of the best swap that misses no floor, and its margin."""
     k = len(indices)
     rivals, margins = [-1] * k, np.full(k, np.nan)
     # F_tau, without the price of a missed floor.

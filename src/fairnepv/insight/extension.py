@@ -7,10 +7,12 @@ from typing import Any, Unpack
 import numpy as np
 import scipy.sparse as sp
 
+from fairnepv.api.inputs import scale_of
 from fairnepv.api.select import select
 from fairnepv.api.selection import Selection
 from fairnepv.api.tables import from_tables
 from fairnepv.checks import brief, check_count
+from fairnepv.compute import HOST
 from fairnepv.errors import InputError
 from fairnepv.insight.given import check_selection
 from fairnepv.io.texts import same_kind
@@ -61,18 +63,7 @@ def extend(
     joined = _joined(old, views, options)
     if joined is not None:
         data, options = joined
-    settings: dict[str, Any] = {
-        "objective": old.objective,
-        "tau": old.settings["tau"],
-        "eps": {  # of views that bring no ridge of their own
-            name: old.settings["eps"][name]
-            for name, view in views.items()
-            if getattr(view, "eps", None) is None
-        },
-        "calibration": old.calibration,
-        "priorities": old.settings["priorities"],
-        **options,
-    }
+    settings: dict[str, Any] = {**scale_of(old, views), **options}
     if settings["objective"] != old.objective:
         for name in set(_OF_THE_OBJECTIVE) - set(options):
             del settings[name]
@@ -100,7 +91,7 @@ def _other_rows(old: Selection, extended: Selection) -> Iterator[str]:
 
 
 def _check_options(old: Selection, views: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """The same views; and what tells rows apart is told again, since there are new ones."""
+    """Refuse data of other views, or without the ids and qualities that new rows must have."""
     if set(views) != set(old.scores):
         raise InputError(
             f"selection has the views {list(old.scores)}, but the data has {list(views)}; give the "
@@ -167,15 +158,11 @@ def _are_old(old: Selection, pool: Pool, views: Mapping[str, Any]) -> bool:
 
 
 def _same_row(one: View, other: View, row: int) -> bool:
-    return np.array_equal(*(_dense(view.raw_rows(np.array([row]))) for view in (one, other)))
-
-
-def _dense(rows: Any) -> Any:
-    return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
+    return np.array_equal(*(HOST.dense(view.raw_rows(np.array([row]))) for view in (one, other)))
 
 
 def _missing(old: Selection, views: Mapping[str, Any], ids: Any) -> str | None:
-    """What data has not of the old pool."""
+    """What the data lacks of the old pool, in words; None where it has all."""
     name, rows = next(iter(views.items()))
     if old.has_ids:
         given = ids.get(name, ()) if isinstance(ids, Mapping) else ids

@@ -86,20 +86,20 @@ def tradeoff(
         return {} if limit is None else {"time_limit": call.part(turns)}
 
     fair: Selection = select(data, k, **{**options, **share(points + 1)})
+    low, again = fair.scores[view], {**options, "calibration": fair.calibration}
+    floors, selections, notes = np.array([low]), [fair], []
+    only_fair = Tradeoff(view, floors, (fair,))
     if fair.status is Status.INTERRUPTED:
         note = "the curve ends with the fair selection, in which it was interrupted"
-        return Tradeoff(view, np.array([fair.scores[view]]), (fair,), (note,))
-    again = {**options, "calibration": fair.calibration}
-    low, floors = fair.scores[view], np.array([fair.scores[view]])
-    selections, notes = [fair], []
+        return replace(only_fair, notes=(note,))
     with call.absorbing_interruption():  # between two selections, which answer it themselves
         high = _own_optimum(data, k, view, {**again, **share(points)})
         if isinstance(high, str):
             note = f"the curve ends with the fair selection, as no other floor is known: {high}"
-            return Tradeoff(view, floors, (fair,), (note,))
+            return replace(only_fair, notes=(note,))
         if high - low <= _NOTHING:
             note = f"view {view!r} is as good in the fair selection as when it is chosen for alone"
-            return Tradeoff(view, floors, (fair,), (note,))
+            return replace(only_fair, notes=(note,))
         floors = np.linspace(low, high, points)
         for turn, floor in enumerate(floors[1:].tolist(), start=1):
             wanted = {**others, view: floor}
@@ -120,7 +120,7 @@ def tradeoff(
 
 
 def _tell(progress: Any, floor: float, selections: list[Selection], points: int) -> None:
-    """Which floor is next."""
+    """Tell a listener which floor is next."""
     if progress is not None:
         last = selections[-1]
         details = {"floor": last.units.shown(floor), "size": len(selections), "of": points}

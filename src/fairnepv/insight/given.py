@@ -1,4 +1,4 @@
-"""What the functions of this room are handed, made sure of once."""
+"""Checks of the selections that the functions of this room take."""
 
 from typing import Any
 

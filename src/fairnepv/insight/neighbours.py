@@ -28,7 +28,7 @@ _NO_DENSITY = 1e-9  # rows that share nothing have cosines of this size by round
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment(Tabular):
-    """Who stands for whom."""
+    """Which pick stands for which items."""
 
     pick: Indices  # (n,) position in `Selection.indices`; -1 of rows that were left out
     similarity: Floats  # (n,) mean cosine over views with that pick

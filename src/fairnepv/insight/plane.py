@@ -27,7 +27,7 @@ class Plane(NamedTuple):
     """Rows in two dimensions."""
 
     coordinates: NDArray[np.floating]  # (m, 2)
-    shares: tuple[float, float] | None  # of the variance, along either axis; None: somebody else's
+    shares: tuple[float, float] | None  # of the variance, along either axis; None of given places
 
 
 def planes(problem: Problem, rows: Indices) -> dict[str, Plane]:

@@ -17,7 +17,7 @@ from fairnepv.concave import GAP
 from fairnepv.concave import certify as make_certificate
 from fairnepv.errors import InputError, Status, UnsupportedError
 from fairnepv.io.frames import Table, Tabular
-from fairnepv.loop import Context, check_progress
+from fairnepv.loop import Context
 from fairnepv.loop.bars import telling
 from fairnepv.objective import soft_min, subset_gains, utility_of
 from fairnepv.options import CurveOptions, ProblemOptions
@@ -124,7 +124,7 @@ def curve(
     wanted = None if sizes is None else _check_sizes(sizes)
     # No scale depends on the size here, so the problem is posed at the least, where n is known.
     least = max(1, count_items(problem.get("include")))
-    context = Context(time_limit=given["time_limit"], progress=check_progress(given["progress"]))
+    context = Context(time_limit=given["time_limit"], progress=given["progress"])
     posed = _reaching(pose(data, least, session=context, **problem), k_max, wanted)
     reported = np.arange(least, posed.k + 1) if wanted is None else wanted
     if reported[0] < least or reported[-1] > posed.k:
@@ -157,7 +157,7 @@ def _curve_of(
         dict(zip(problem.pool.names, d, strict=True)),
         proven,
         found.indices,
-        found.indices if problem.pool.ids is None else problem.pool.ids[found.indices],
+        problem.ids_of(found.indices),
         status,
     )
 
@@ -165,7 +165,7 @@ def _curve_of(
 def _add_bounds(
     proven: dict[int, float], problem: Problem, sizes: Indices, context: Context
 ) -> None:
-    """By size; those that an interruption kept from being proven are left out."""
+    """Add the bound of every size; those that are not proven in time are left out."""
     for turn, size in enumerate(sizes.tolist()):
         if context.stopped:
             break
@@ -185,7 +185,7 @@ def _proven_sizes(reported: Indices, wanted: Indices | None) -> Indices:
 
 
 def _refuse_one_size(problem: ProblemOptions) -> None:
-    """What belongs to one size has no curve."""
+    """Refuse what belongs to one size, which has no curve."""
     calibration = problem.get("calibration")
     if isinstance(calibration, str) and calibration == "efficiency":
         raise InputError(

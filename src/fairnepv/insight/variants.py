@@ -17,7 +17,7 @@ from fairnepv.errors import InputError, Status
 from fairnepv.insight.difference import jaccard
 from fairnepv.insight.given import problem_of
 from fairnepv.io.frames import Table, Tabular
-from fairnepv.loop import Context, Progress, Step, check_progress
+from fairnepv.loop import Context, Progress, Step
 from fairnepv.loop.bars import telling
 from fairnepv.methods.plan import Plan
 from fairnepv.objective import fair_value, subset_scores
@@ -113,7 +113,7 @@ def stability(
         raise InputError("stability has nothing to vary; give factors for tau or eps, or seeds")
     call = Context(
         time_limit=None if time_limit is None else check_positive("time_limit", time_limit),
-        progress=check_progress(progress),
+        progress=progress,
     )
     with block_threads(problem.work()):
         check_norms(problem.pool)
@@ -148,7 +148,7 @@ def _add_variants(
     plan: Plan,
     call: Context,
 ) -> Status:
-    """One by one, and how they ended; what is there stays there, wherever Ctrl-C comes."""
+    """Search for one variant after the other, and say how that ended; what is found stays."""
     began = time.monotonic()
     for turn, ((knob, value), variant) in enumerate(posed.items()):
         name = f"seed {value}" if knob == "seed" else f"{knob} x {value:g}"

@@ -82,7 +82,8 @@ def open_chunks(column: Column, *, whole: bool = False) -> Chunks:
 
 
 def counted_chunks(column: Column) -> Iterator[Any]:
-    """The arrays of a column, refused before anybody repeats what their values share."""
+    """The arrays of a column, refused where they would take too much memory once each value that
+    they share is written out."""
     version, expanded = file_version(column.source), 0
     stored = version.size
     chunks = open_chunks(column, whole=True)
@@ -91,7 +92,7 @@ def counted_chunks(column: Column) -> Iterator[Any]:
             expanded += decoded_bytes(array)
             refuse_expansion(str(column), stored, expanded, REPEATED)
             yield array
-    if not column.source.is_remote:  # where nobody writes in place, and a question takes a while
+    if not column.source.is_remote:  # those are not changed in place, and to ask takes a while
         version.check()
 
 
@@ -173,7 +174,7 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if column.null_count:
-        row = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
+        row = int(np.argmax(gaps_in(column)))
         raise InputError(f"{what} has no value in row {first + row:,}; drop or fill the empty rows")
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -184,9 +185,14 @@ def to_numpy(column: Any, what: str, first: int = 0, kind: str | None = None) ->
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
+def gaps_in(values: Any) -> NDArray[np.bool_]:
+    """(n,) where an array of Arrow has no value."""
+    return np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))
+
+
 def decoded_bytes(column: Any) -> int:
-    """What the values of a column take once each stands for itself: those of a dictionary, and
-    views of texts, may share their bytes."""
+    """Bytes of the values of a column once each is written out: those of a dictionary, and views of
+    texts, may share theirs."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type
@@ -224,7 +230,7 @@ def _from_lists(column: Any, what: str, first: int) -> NDArray[Any]:
     width = _equal_lengths(pc.list_value_length(column), what, first)
     values = column.flatten()  # respects slices, and there are no null rows to drop
     if values.null_count:
-        at = int(np.argmax(pc.is_null(values).to_numpy(zero_copy_only=False)))
+        at = int(np.argmax(gaps_in(values)))
         raise InputError(
             f"{what} has an empty value in row {first + at // width:,}; drop or fill such rows"
         )

@@ -39,8 +39,8 @@ class Chunks:
 
     kind: Any  # the Arrow type of the column
     lengths: list[int]  # how many rows each chunk has
-    arrays: Callable[[int, int], list[Any]]  # of chunk s, of which a row takes so much at least
-    sample: Callable[[int], Any]  # the first row of chunk s; a whole one may be much to decode
+    arrays: Callable[[int, int], list[Any]]  # of chunk s; a row takes at least so many bytes
+    sample: Callable[[int], Any]  # the first row of chunk s, as a whole one may be large
     at_hand: bool = False  # whether a chunk costs nothing to get: mapped, or decoded already
 
 
@@ -211,7 +211,7 @@ def stream_batches(content: memoryview) -> Iterator[Batch]:
 
 
 def _message(content: memoryview, at: int) -> tuple[int, int]:
-    """Where a message begins and ends, which is the same at the end of a stream."""
+    """Where a message begins and ends; the one at the end of a stream is empty."""
     size = _number(content, at, "<I")
     if size == _CONTINUES:
         at += 4

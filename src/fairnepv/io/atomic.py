@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from fairnepv.errors import FairnepvError, InputError
-from fairnepv.io.locks import holding, is_held
+from fairnepv.io.locks import held, is_held
 from fairnepv.io.touched import WRITTEN, touched
 
 _PREFIX = 40  # letters of a name before that of the one beside it: names have 255 bytes
@@ -66,7 +66,7 @@ def whole_file(
 def whole_folder(path: Path) -> Iterator[Path]:
     """A folder beside `path` to be filled, which takes its place at the end, or vanishes."""
     part = Path(tempfile.mkdtemp(dir=path.parent, prefix=_prefix(path), suffix=_PART))
-    with holding(part):
+    with held(part, shared=True):
         try:
             yield part
             _put_folder(part, path)
@@ -104,7 +104,7 @@ def _part_file(path: Path) -> Iterator[Path]:
     """A fresh file beside `path`, whose lock says that somebody is writing it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path), suffix=_PART)
     os.close(handle)
-    with holding(Path(name)):
+    with held(Path(name), shared=True):
         yield Path(name)
 
 
@@ -113,8 +113,7 @@ def _prefix(path: Path) -> str:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """What runs that were killed have left beside `path`, now that a whole one is there: parts that
-    nobody holds, by their names and locks."""
+    """Remove what killed runs have left beside `path`: parts by name that no process holds."""
     name = re.compile(re.escape(_prefix(path)) + rf"[a-z0-9_]{{8}}{_PART}({_OLD})?")
     with contextlib.suppress(OSError):
         for found in [p for p in path.parent.iterdir() if name.fullmatch(p.name)]:

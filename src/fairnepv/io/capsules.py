@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fairnepv.display import listed
 from fairnepv.errors import InputError
-from fairnepv.io.arrow_files import LISTS, TEXTS, VIEWS, refuse_ragged
+from fairnepv.io.arrow_files import LISTS, TEXTS, VIEWS, gaps_in, refuse_ragged
 from fairnepv.io.rows import HeldRows, Rows, Shards
 from fairnepv.io.texts import as_texts
 
@@ -32,7 +33,7 @@ def read_columns(data: Any, names: Sequence[str]) -> dict[str, Any]:
     names = list(dict.fromkeys(names))
     try:
         schema, batches = _batches(_lent(data, names))
-        places = [_place(name, schema.names) for name in names]
+        places = _places(names, schema.names)
         kinds = [schema.field(at).type for at in places]
         parts = [[batch.column(at) for at in places] for batch in batches]
     except (pa.ArrowException, TypeError, OverflowError) as error:
@@ -74,29 +75,27 @@ def column_names(data: Any) -> list[str]:
 
 
 def _lent(data: Any, names: list[str]) -> Any:
-    """What hands over columns, of a table that does not itself; of others only these columns, where
-    Arrow would convert or compute all of them."""
+    """What hands over these columns by Arrow, for a table that does not itself, or of which Arrow
+    would convert or compute all columns."""
     if hasattr(data, "iloc"):  # pandas converts objects, and stumbles over those of other columns
-        held = list(data.columns)
-        return data.iloc[:, [_place(name, held) for name in names]]
+        return data.iloc[:, _places(names, list(data.columns))]
     if hasattr(data, "collect_schema") and not hasattr(data, "__arrow_c_stream__"):
-        for name in names:
-            _place(name, column_names(data))
+        _places(names, column_names(data))
         return data.select(names).collect()  # a lazy frame of Polars
     if hasattr(data, "select_columns"):  # Hugging Face, whose rows may be a choice of its files'
-        for name in names:
-            _place(name, list(data.column_names))
+        _places(names, list(data.column_names))
         return data.select_columns(names).with_format("arrow")[:]
     if hasattr(data, "scanner"):  # a data set of PyArrow
-        for name in names:
-            _place(name, data.schema.names)
+        _places(names, data.schema.names)
         return data.scanner(columns=names).to_reader()
     return data
 
 
-def _place(name: str, names: Sequence[Any]) -> int:
-    check_name(name, names)
-    return list(names).index(name)
+def _places(names: Sequence[str], held: list[Any]) -> list[int]:
+    """The places of these columns among all of a table, which must have each of them, and once."""
+    for name in names:
+        check_name(name, held)
+    return [held.index(name) for name in names]
 
 
 def check_name(name: str, names: Sequence[Any], what: str = "data") -> None:
@@ -105,9 +104,8 @@ def check_name(name: str, names: Sequence[Any], what: str = "data") -> None:
         import difflib
 
         near = difflib.get_close_matches(name, list(map(str, names)), 1, 0.5)
-        listed = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{what} has no column {name!r}; it has {listed}{meant}")
+        raise InputError(f"{what} has no column {name!r}; it has {listed(names)}{meant}")
     if list(names).count(name) > 1:
         raise InputError(
             f"{what} has column {name!r} {list(names).count(name)} times; rename all but one"
@@ -207,7 +205,7 @@ def _width(chunks: Sequence[Any], firsts: Sequence[int], what: str) -> int:
     width, row = None, 0
     for chunk, first in zip(chunks, firsts, strict=False):
         lengths = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
-        known = np.flatnonzero(~pc.is_null(chunk).to_numpy(zero_copy_only=False))
+        known = np.flatnonzero(~gaps_in(chunk))
         if width is None and len(known):
             width, row = int(lengths[known[0]]), first + int(known[0])
         if width is not None:  # rows without a value have no length
@@ -229,7 +227,7 @@ def _chunk_rows(chunk: Any, width: int, what: str, first: int) -> Rows:
     values = _numbers(_plain(chunk.flatten()), what)  # which leaves out rows without a value
     if not chunk.null_count:
         return values.reshape(len(chunk), width)
-    present = np.flatnonzero(~pc.is_null(chunk).to_numpy(zero_copy_only=False))
+    present = np.flatnonzero(~gaps_in(chunk))
     kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
     rows = np.full((len(chunk), width), np.nan, dtype=kind)
     rows[present] = values.reshape(len(present), width)
@@ -245,7 +243,7 @@ def nested_rows(chunk: Any, what: str, first: int) -> tuple[Rows, NDArray[np.int
     lengths = pc.list_value_length(chunk).fill_null(0).to_numpy(zero_copy_only=False)
     item = np.repeat(np.arange(len(chunk)), lengths.astype(np.int64))
     if vectors.null_count:
-        at = int(np.argmax(pc.is_null(vectors).to_numpy(zero_copy_only=False)))
+        at = int(np.argmax(gaps_in(vectors)))
         raise InputError(f"{what} has an empty vector in row {first + int(item[at]):,}; drop it")
     widths = pc.list_value_length(vectors).to_numpy(zero_copy_only=False)
     if len(widths) and (widths != widths[0]).any():

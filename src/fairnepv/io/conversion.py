@@ -147,8 +147,8 @@ def _write_shards(
 
 
 class _Summed:
-    """A file with the checksum of what is written to it: that of the rows, and not of what a disk
-    makes of them, which would have to be read again besides."""
+    """A file with the checksum of all that is written to it, for which it need not be read again,
+    and which is that of the rows even where the disk damages them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.sha256 = file, hashlib.sha256()

@@ -1,8 +1,8 @@
 """JSON that was stored, perhaps by somebody else: manifests, headers, records of a corpus.
 
 It is read more strictly than Python does: a name that occurs twice, a number that is none, half of
-a letter or nesting without an end is damage, over which those would stumble who come later; and
-everything that a document says is asked for by its type.
+a letter or nesting without an end is refused here, and not where the value is used. Readers check
+the type of every value.
 """
 
 import json

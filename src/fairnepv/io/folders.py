@@ -135,7 +135,7 @@ def table_files(source: Source) -> tuple[list[str], _Order]:
     state = read_document(folder / _STATE, _REMEDY)
     files = _named_files(folder, state, "_data_files")
     if not files:
-        raise InputError(f"{folder / _STATE} names no data files; save the data set again")
+        raise _broken(f"{folder / _STATE} names no data files")
     indices = _named_files(folder, state, "_indices_data_files")
     return files, np.concatenate([_row_numbers(folder / f) for f in indices]) if indices else None
 
@@ -143,10 +143,7 @@ def table_files(source: Source) -> tuple[list[str], _Order]:
 def _row_numbers(path: AnyPath) -> NDArray[np.int64]:
     numbers = table_rows.read_column(Source(path), "indices")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise InputError(
-            f"{path} must hold row numbers, not {numbers.dtype} of shape {numbers.shape}; save the "
-            "data set again"
-        )
+        raise _broken(f"{path} must hold row numbers, not {numbers.dtype} of shape {numbers.shape}")
     rows: NDArray[np.int64] = np.minimum(numbers, np.iinfo(np.int64).max).astype(np.int64)
     return rows
 
@@ -154,25 +151,25 @@ def _row_numbers(path: AnyPath) -> NDArray[np.int64]:
 def _check_order(folder: AnyPath, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     if len(order) and not 0 <= order.min() <= order.max() < n:
         worst = order.max() if order.max() >= n else order.min()
-        raise InputError(
-            f"{folder} takes row {worst:,} of its files, which have {n:,} rows; save the data set "
-            "again"
-        )
+        raise _broken(f"{folder} takes row {worst:,} of its files, which have {n:,} rows")
     return order
+
+
+def _broken(what: str) -> InputError:
+    """The refusal of a Hugging Face data set."""
+    return InputError(f"{what}; {_REMEDY}")
 
 
 def _named_files(folder: AnyPath, state: dict[str, Any], key: str) -> list[str]:
     """The files that a state names under a key."""
     entries = state.get(key)
     if entries is not None and not isinstance(entries, list):
-        raise InputError(f"{folder / _STATE} has a broken {key!r}; save the data set again")
+        raise _broken(f"{folder / _STATE} has a broken {key!r}")
     names: list[str] = []
     for entry in entries or []:
         name = entry.get("filename") if isinstance(entry, dict) else None
         if not isinstance(name, str) or Path(name).name != name:
-            raise InputError(
-                f"{folder / _STATE} names a broken file {name!r}; save the data set again"
-            )
+            raise _broken(f"{folder / _STATE} names a broken file {name!r}")
         if not (folder / name).exists():
             raise InputError(f"{folder / name} is missing, though {_STATE} names it; copy it again")
         names.append(regular_file(folder / name).name)

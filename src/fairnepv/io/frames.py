@@ -45,7 +45,7 @@ class Table:
 class Tabular:
     """A record that is a table: a subclass says what stands in it, and what it is in a line.
 
-    Of the forms below none computes anything that the table has not.
+    The forms below show the table and compute nothing.
     """
 
     @property
@@ -60,8 +60,7 @@ class Tabular:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dictionary of plain values for each row of the table."""
-        columns = {name: _plain(values) for name, values in self.table.columns.items()}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return by_row({name: _plain(values) for name, values in self.table.columns.items()})
 
     def to_arrow(self) -> pyarrow.Table:
         """The table for Arrow; its metadata has what holds for the record, as JSON."""
@@ -86,8 +85,13 @@ class Tabular:
         return f"{as_html(self.headline)}{_html_table(self.table)}"
 
 
+def by_row(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """A dictionary for each row of these columns."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def arrow_table(table: Table) -> pyarrow.Table:
-    """NumPy's texts go through Python: Arrow drops what follows a NUL in them."""
+    """The table for Arrow; texts go through Python, as Arrow cuts those of NumPy at a NUL."""
     import pyarrow as pa
 
     columns = {}

@@ -28,7 +28,7 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held(path: Path, *, make: bool = False, shared: bool = False) -> Iterator[bool]:
-    """Whether the lock of this file or folder could be had, for as long as the body runs."""
+    """Hold the lock of this file or folder while the body runs; yields whether it could be had."""
     if fcntl is None:
         yield True
         return
@@ -39,13 +39,8 @@ def held(path: Path, *, make: bool = False, shared: bool = False) -> Iterator[bo
         os.close(handle)
 
 
-def holding(path: Path) -> contextlib.AbstractContextManager[bool]:
-    """What is ours is held for as long as the body runs."""
-    return held(path, shared=True)
-
-
 def is_held(path: Path) -> bool:
-    """Whether somebody has it, or that cannot be known."""
+    """Whether some process holds the lock; also where that cannot be known."""
     if fcntl is None:
         return True
     with held(path) as is_ours:

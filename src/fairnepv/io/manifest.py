@@ -49,7 +49,7 @@ def is_at(source: Source) -> bool:
 
 
 def read(source: Source) -> Manifest:
-    """The manifest of a folder, with every number in it plausible."""
+    """The manifest of a folder, with every number in it checked."""
     return source.once(NAME, lambda: _read(source.path / NAME))
 
 

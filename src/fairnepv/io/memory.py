@@ -1,4 +1,4 @@
-"""How much memory there is to load something into."""
+"""How much memory there is to load something into, and how much was taken."""
 
 import contextlib
 import math
@@ -21,7 +21,7 @@ _GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping; all of the machine's where nobody says."""
+    """Bytes that can be had without swapping; all of the machine's where that is not known."""
     try:
         lines = _MEMINFO.read_text().splitlines()
         free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
@@ -38,6 +38,16 @@ def _physical_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):  # a system without such answers
         return sys.maxsize
+
+
+def peak_memory() -> int | None:
+    """The most bytes that this process has had in memory; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def refuse_expansion(where: str, stored: int, expanded: int, remedy: str) -> None:

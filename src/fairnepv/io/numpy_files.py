@@ -1,9 +1,9 @@
 """`.npy` and the members of an `.npz` archive, mapped into memory unless they are compressed.
 
 Whatever NumPy and zlib make of bytes that are not what their name says, the caller gets one
-sentence: the formats have many ways to be broken, hence the wide nets. Sizes are compared before
-anything is read: a header may promise more than its file holds, and an archive may hold a thousand
-times what it weighs.
+sentence: the formats can be broken in many ways, so that every exception counts. Sizes are compared
+before anything is read: a header may promise more than its file holds, and an archive may hold a
+thousand times what it weighs.
 """
 
 import math
@@ -194,7 +194,7 @@ def _check_size(where: str, header: Header, size: int) -> None:
 
 @contextmanager
 def _opened(source: Source, magic: bytes, kind: str) -> Iterator[IO[bytes]]:
-    """A file with the right first bytes: NumPy would take a stranger for a pickle."""
+    """A file with the right first bytes: NumPy takes what it does not know for a pickle."""
     with open_regular(source.path) as stream, reading(source, kind):
         found = stream.read(len(magic))
         if found != magic:

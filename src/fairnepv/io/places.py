@@ -41,7 +41,7 @@ _ANSWERS = 25.0  # seconds for a filesystem to say what it has
 _CONNECTS, _RESPONDS, _ATTEMPTS = 4.0, 6.0, 3  # of one request to S3: seconds, seconds, times
 _AT_ONCE = 16  # requests that are under way together
 _BUFFER = 1 << 16  # bytes of a first read, which mostly hold a header
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # for whoever writes into a pipe
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # until a pipe is written to
 _S3_OPTIONS = ("region", "scheme", "endpoint_override")
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class RemotePath:
 
     @functools.cached_property
     def _kind(self) -> str:
-        """What it is, in the words of PyArrow's `FileType`; asked for once."""
+        """The kind of this entry, in the words of PyArrow's `FileType`; asked for once."""
         kind: str = self.listed or self._info().type.name
         return kind
 
@@ -113,7 +113,8 @@ class RemotePath:
         return self._ask(lambda fs, path: fs.get_file_info(path))
 
     def _ask(self, question: Callable[[Any, str], T]) -> T:
-        """The answer, or one sentence: some filesystems try again for a quarter of an hour."""
+        """The answer, or an error after some seconds: by themselves some filesystems try again for
+        a quarter of an hour."""
         answer: Future[T] = Future()
 
         def ask() -> None:
@@ -151,8 +152,8 @@ def regular_file(path: SomePath) -> SomePath:
 
 
 def open_regular(path: AnyPath) -> io.BufferedReader:
-    """A regular file to be read; what was opened is asked once more, since something else may have
-    taken the place of the file in between."""
+    """A regular file to be read. It is checked again once it is open, since something else may have
+    taken its place in between."""
     regular_file(path)
     if not isinstance(path, Path):
         return io.BufferedReader(path.opened(), _BUFFER)
@@ -167,8 +168,8 @@ def open_regular(path: AnyPath) -> io.BufferedReader:
 
 
 class _WholeFile(io.BufferedReader):
-    """A local file that is asked when it is closed whether it was written to meanwhile. One that
-    another has taken the place of stays what it was, and is as whole as that."""
+    """A local file; to close it raises an error if it was written to meanwhile. If another file has
+    taken its place, the one that is open is still whole."""
 
     def __init__(self, raw: io.FileIO, path: Path) -> None:
         super().__init__(raw)
@@ -363,7 +364,7 @@ def _s3(root: str, options: str) -> tuple[Any, str]:
 
 
 def filesystem_error(what: str, error: BaseException) -> BaseException:
-    """What a filesystem says, as one sentence; other errors as they are."""
+    """An error of a filesystem as one sentence; other errors as they are."""
     import pyarrow as pa
 
     theirs = (OSError, pa.ArrowException, ImportError)

@@ -12,7 +12,7 @@ from fairnepv.io.places import filesystem_error, map_each
 from fairnepv.io.rows import FileVersion, Indices, MappedRows, NumberRows, Rows, row_range
 
 _LARGEST = 1 << 24  # bytes of one request: one that fails is repeated as a whole
-_HOLE = 1 << 18  # bytes that are quicker fetched and dropped than asked around
+_HOLE = 1 << 18  # bytes between two rows that are quicker to fetch and drop than to leave out
 
 Span = tuple[int, int]  # rows or numbers, from the first up to the last
 

@@ -1,7 +1,7 @@
 """Rows that stay in their file: what stands for an (n, p) array that is never whole in memory.
 
-A `RowFile` answers `rows[start:stop]` and `rows[indices]` and nothing else that costs. Every
-answer first asks whether the file still is what it was when it was opened: touching a memory map
+A `RowFile` reads for `rows[start:stop]` and `rows[indices]` alone; all else is known without. Each
+time it first checks that the file still is what it was when it was opened: touching a memory map
 of a file that was cut short kills the process, and one that was replaced gives other rows.
 """
 
@@ -32,7 +32,7 @@ _OPEN_SHARDS = 128  # every memory map holds a file descriptor, of which there a
 
 @dataclass(frozen=True)
 class FileVersion:
-    """What a file was when it was opened."""
+    """Size, time and number of a file when it was opened."""
 
     path: AnyPath
     size: int
@@ -48,12 +48,12 @@ class FileVersion:
 
     @classmethod
     def seen(cls, path: AnyPath) -> FileVersion:
-        """What the system says of it, with its own errors."""
+        """The same, with the errors of the system as they are."""
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
     def __getstate__(self) -> dict[str, Any]:
-        """With an absolute path, since a worker may run in another folder."""
+        """The path is absolute, since a worker may run in another folder."""
         return {**vars(self), "path": self.path.absolute()}
 
     def check(self, start: int = 0, stop: int | None = None) -> None:
@@ -71,7 +71,7 @@ class FileVersion:
 
 
 def file_version(source: Source) -> FileVersion:
-    """What the file was when it was first looked at."""
+    """The version of a file when it was first looked at."""
     return source.once("version", lambda: FileVersion.of(source.path))
 
 
@@ -85,7 +85,7 @@ class RowFile(ABC):
     resident: bool = False  # whether the rows are in memory already, or will be after one pass
     random_access: bool = True  # whether scattered rows cost what they weigh
     in_file: bool = True  # or in memory, where they may be overwritten
-    waits: bool = False  # whether reading is mostly waiting for somebody else
+    waits: bool = False  # whether reading is mostly waiting for another machine
     ndim = 2
 
     @abstractmethod
@@ -119,7 +119,7 @@ class RowFile(ABC):
         return np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Open files stay behind: whoever unpickles this opens them anew, and checks them."""
+        """Open files stay behind; once unpickled, files are opened and checked anew."""
         return {name: value for name, value in vars(self).items() if name != "_opened"}
 
     def close(self) -> None:
@@ -284,16 +284,22 @@ class Shards(Joined):
         return self.parts[s]
 
 
-class Reordered(RowFile):
-    """Rows of another file in an order of their own; a row may occur often or not at all."""
+class Derived(RowFile):
+    """Rows of another row file that are changed when they are read, which costs the same."""
 
-    def __init__(self, rows: RowFile, order: Indices) -> None:
-        self.rows = rows
-        self.order = _checked_indices(np.asarray(order), len(rows), rows.origin)
-        self.origin = f"{rows.origin} (in another order)"
-        self.shape, self.dtype = (len(self.order), rows.shape[1]), rows.dtype
+    def __init__(self, rows: RowFile, shape: tuple[int, int]) -> None:
+        self.rows, self.shape, self.origin, self.dtype = rows, shape, rows.origin, rows.dtype
         self.file_bytes, self.resident = rows.file_bytes, rows.resident
         self.random_access = rows.random_access
+
+
+class Reordered(Derived):
+    """Rows in an order of their own; a row may occur often or not at all."""
+
+    def __init__(self, rows: RowFile, order: Indices) -> None:
+        self.order = _checked_indices(np.asarray(order), len(rows), rows.origin)
+        super().__init__(rows, (len(self.order), rows.shape[1]))
+        self.origin = f"{rows.origin} (in another order)"
 
     def read(self, start: int, stop: int) -> Rows:
         return self.rows.gather(self.order[start:stop])
@@ -302,40 +308,33 @@ class Reordered(RowFile):
         return self.rows.gather(self.order[indices])
 
 
-class FilledRows(RowFile):
+class FilledRows(Derived):
     """Rows of an array or of another file, of which some (n,) read as zeros."""
 
     def __init__(self, rows: RowFile | Rows, gaps: NDArray[np.bool_]) -> None:
-        self.rows, self.gaps = rows, gaps
-        self.shape, self.dtype = (rows.shape[0], rows.shape[1]), rows.dtype
-        if isinstance(rows, RowFile):
-            self.origin, self.file_bytes = str(rows), rows.file_bytes
-            self.resident, self.random_access = rows.resident, rows.random_access
-        else:
-            self.origin, self.file_bytes = "rows in memory", rows.nbytes
-            self.resident, self.in_file = True, False
+        self.in_file, self.gaps = isinstance(rows, RowFile), gaps
+        held = rows if isinstance(rows, RowFile) else HeldRows(rows, "rows in memory")
+        super().__init__(held, held.shape)
 
     def read(self, start: int, stop: int) -> Rows:
-        return self._filled(self.rows[start:stop], self.gaps[start:stop])
+        return self._filled(self.rows.read(start, stop), self.gaps[start:stop])
 
     def gather(self, indices: Indices) -> Rows:
-        return self._filled(self.rows[indices], self.gaps[indices])
+        return self._filled(self.rows.gather(indices), self.gaps[indices])
 
     @staticmethod
     def _filled(rows: Rows, gaps: NDArray[np.bool_]) -> Rows:
         return np.where(gaps[:, None], rows.dtype.type(0), rows) if gaps.any() else rows
 
 
-class Columns(RowFile):
+class Columns(Derived):
     """Some columns of another file."""
 
     def __init__(self, rows: RowFile, columns: Any) -> None:
-        self.rows, self.columns, self.origin = rows, columns, rows.origin
+        self.columns = columns
         # One row: of none, NumPy 2.1 does not look whether the columns are there.
         width = np.empty((1, rows.shape[1]), bool)[:, columns].shape[1]
-        self.shape, self.dtype = (len(rows), width), rows.dtype
-        self.file_bytes, self.resident = rows.file_bytes, rows.resident
-        self.random_access = rows.random_access
+        super().__init__(rows, (len(rows), width))
 
     def read(self, start: int, stop: int) -> Rows:
         return self.rows.read(start, stop)[:, self.columns]

@@ -63,7 +63,7 @@ def check_texts(given: str) -> None:
 
 
 def check_pictures(given: str) -> None:
-    """The same of pictures."""
+    """The same for a file or a folder of pictures."""
     source = parse_source(given, TABLE_ENDINGS, folders=True)
     if not source.path.is_dir():
         choose_column(source)

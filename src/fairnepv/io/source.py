@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fairnepv.display import listed
 from fairnepv.errors import InputError
 from fairnepv.io.places import AnyPath, check_slashes, is_uri, local_text, regular_file, split_uri
 
@@ -34,7 +35,7 @@ class Source:
         return str(self.path) if self.part is None else f"{self.path}:{self.part}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """With an absolute path, since a worker may run in another folder, and nothing learned."""
+        """The path is absolute, since a worker may run in another folder; what is known stays."""
         return {**vars(self), "path": self.path.absolute(), "_known": {}}
 
     @property
@@ -63,13 +64,13 @@ class Source:
         return found is not None and found.is_file()
 
     def inside(self, name: str) -> Source:
-        """What has that name in this folder, of which the same part is meant."""
+        """The source of that name in this folder, with the same part."""
         path = self.entries.get(name, self.path / name) if self.is_remote else self.path / name
         return self.once(f"/{name}", lambda: Source(path)).with_part(self.part)
 
     def once(self, what: str, find: Callable[[], T]) -> T:
-        """What `find` finds, asked for once; a local file is asked again, as it may have changed
-        and answers at once."""
+        """The result of `find`, which is kept for remote files; local ones are asked again, as they
+        answer at once and may have changed."""
         if not self.is_remote:
             return find()
         if what not in self._known:
@@ -165,18 +166,17 @@ def _split_local(text: str) -> tuple[Path, str | None]:
 def choose_part(source: Source, parts: list[str], kind: str, default: str | None = None) -> str:
     """The part that was asked for, the default, or the only one there is."""
     wanted = default if source.part is None and default in parts else source.part
-    listed = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
     if not parts:
         raise InputError(f"{source.path} has no {kind}s")
     if wanted is None:
         if len(parts) == 1:
             return parts[0]
         raise InputError(
-            f"{source.path} has {len(parts)} {kind}s ({listed}); name one, as in "
+            f"{source.path} has {len(parts)} {kind}s ({listed(parts)}); name one, as in "
             f"{source.path.name}:{parts[0]}"
         )
     if wanted not in parts:
-        raise InputError(f"{source.path} has no {kind} {wanted!r}; it has {listed}")
+        raise InputError(f"{source.path} has no {kind} {wanted!r}; it has {listed(parts)}")
     if parts.count(wanted) > 1:
         raise InputError(f"{source.path} has {kind} {wanted!r} more than once; rename one")
     return wanted

@@ -52,7 +52,7 @@ class ChunkCache:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        """An empty one: whoever unpickles it decodes anew."""
+        """An empty one: what is unpickled decodes anew."""
         return ChunkCache, (self.budget, self.expected)
 
     def get(self, key: Any, decode: Callable[[], Rows]) -> Rows:

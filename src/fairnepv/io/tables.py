@@ -16,17 +16,17 @@ from fairnepv.io.source import Source, choose_part, reading
 from fairnepv.io.texts import text_array
 
 TEXT_MARK = "# fairnepv "  # how the text tables that `write` makes begin
-SETTINGS = "settings"  # a column of CSV tables of before, with what holds for them as a whole
-BESIDE = ".settings.json"  # what the file is called that has this now, behind the name of the table
-GUARDED = "guarded_columns"  # of those settings: texts that are not written as they are
-LISTED = "lines_are"  # of those beside a list: what its lines are
+SETTINGS = "settings"  # a column in which CSV tables of earlier versions have their settings
+BESIDE = ".settings.json"  # behind the name of a table: the file that has its settings
+GUARDED = "guarded_columns"  # in settings: the columns whose texts are guarded
+LISTED = "lines_are"  # in settings beside a list: the column that its lines are
 _LONGEST_CELL = 1 << 28  # letters; Python allows 2^17, which settings of a selection may exceed
 GUARD = "'"  # goes before what a spreadsheet would take for a formula, or this reader for a gap
 
 
 def csv_rows(path: AnyPath, *, padded: bool = False) -> Iterator[list[str]]:
     """The header of a CSV file, then its rows, of which an empty line has no cells; rows that are
-    too short are refused unless they are `padded` by whoever asks."""
+    too short are refused unless the caller pads them (`padded`)."""
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the whole process
     with open_text(path, newline="") as file:
         rows = csv.reader(file, strict=True)
@@ -125,7 +125,7 @@ def lists_ids(source: Source) -> bool:
 
 
 def beside(path: Path) -> Path:
-    """Where the settings of a table are that has no room for them."""
+    """The file that has the settings of a table without room for them."""
     return path.with_name(path.name + BESIDE)
 
 
@@ -138,7 +138,7 @@ def _guarded(about: str, path: AnyPath | None = None) -> list[str]:
 
 
 def _settings_beside(path: AnyPath) -> dict[str, Any]:
-    """Of a table on a local disk; nothing where there is none, or none of ours."""
+    """The settings in the file beside a local table; none where there is no such file of ours."""
     if not isinstance(path, Path) or not beside(path).is_file():
         return {}
     with contextlib.suppress(OSError, UnicodeError), open_text(beside(path)) as file:

@@ -20,17 +20,22 @@ def take_rows(path: Any, indices: Indices) -> Any:
     """These rows of a Parquet or Arrow file, or of a folder of them, as a table of PyArrow; only
     the chunks that hold some of them are decoded."""
     source, _ = table_source(path)
-    files, wanted = [source], indices
-    if source.path.is_dir():
-        names, order = folders.table_files(source)
-        files = [source.inside(name) for name in names]
-        wanted = indices if order is None else order[indices]
+    files, order = _files_of(source)
+    wanted = indices if order is None else order[indices]
     types = arrow_files.column_types(files[0])
     columns = [
         _taken([Column(file.with_part(name), name, at, None) for file in files], wanted, kind)
         for at, (name, kind) in enumerate(types)
     ]
     return pa.Table.from_arrays(columns, schema=pa.schema(types))
+
+
+def _files_of(source: Source) -> tuple[list[Source], Indices | None]:
+    """The files of a table in their order, and the rows that are taken of them, if not all are."""
+    if not source.path.is_dir():
+        return [source], None
+    names, order = folders.table_files(source)
+    return [source.inside(name) for name in names], order
 
 
 def _taken(parts: list[Column], wanted: Indices, kind: Any) -> Any:
@@ -66,10 +71,7 @@ def read_with_gaps(given: str | Source) -> Any:
 
 def _whole_column(source: Source) -> Any:
     """A column of a table file, or of a folder of them, in memory."""
-    files, order = [source], None
-    if source.path.is_dir():
-        names, order = folders.table_files(source)
-        files = [source.inside(name) for name in names]
+    files, order = _files_of(source)
     found: list[Any] = []
     for file in files:
         column = arrow_files.choose_column(file)
@@ -82,10 +84,8 @@ def _whole_column(source: Source) -> Any:
 def count_rows(path: Any) -> int:
     """How many rows a table has, as its files say."""
     source, _ = table_source(path)
-    if not source.path.is_dir():
-        return _count(source)
-    names, order = folders.table_files(source)
-    return len(order) if order is not None else sum(_count(source.inside(name)) for name in names)
+    files, order = _files_of(source)
+    return sum(map(_count, files)) if order is None else len(order)
 
 
 def _count(source: Source) -> int:

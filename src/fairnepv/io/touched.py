@@ -1,4 +1,4 @@
-"""Which files this process has read and written, for whoever wants to tell it: a command's log.
+"""Which files this process has read and written, for those who tell it, such as a command's log.
 
 Readers report what they open (`places.regular_file`), writers what appeared (`atomic`). Nobody
 listens unless asked to, and a listener must not raise.

@@ -20,7 +20,7 @@ from fairnepv.display import shown
 from fairnepv.errors import InputError
 from fairnepv.io.atomic import check_writable, whole_file, write_errors
 from fairnepv.io.frames import Table as Table
-from fairnepv.io.frames import arrow_table
+from fairnepv.io.frames import arrow_table, by_row
 from fairnepv.io.frames import to_json as to_json
 from fairnepv.io.places import local_path, real_path
 from fairnepv.io.source import check_ending, refuse_folder
@@ -126,8 +126,7 @@ def table_document(table: Table) -> dict[str, Any]:
     for name, values in table.columns.items():
         plain = values.tolist()
         columns[name] = [*map(_as_text, plain)] if values.dtype.kind in "SM" else plain
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return {**table.about, table.rows_are: rows}
+    return {**table.about, table.rows_are: by_row(columns)}
 
 
 def _parquet(table: Table) -> bytes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import Task, TaskID
 
-DELAY = 2.0  # seconds after which a bar appears that nobody has asked for
+DELAY = 2.0  # seconds after which a bar appears by itself
 _PAINTED = 0.25  # seconds between two pictures of a bar in a notebook
 _PREPARING = "preparing"  # before the first stage: rows are read, checked and calibrated
 # Stages that have others within: the heading of their line, and which detail says what is running.
@@ -217,11 +217,11 @@ def _columns() -> tuple[Any, Any]:
 
 
 def times_of(task: Task) -> str:
-    """Such as "0:12", and "0:12, 0:48 left" where the end is known."""
+    """The time of a task, such as "0:12", and "0:12, 0:48 left" where its end is known."""
     taken = task.finished_time if task.finished else task.elapsed
     told = _clock(taken or 0.0)
     left = None if task.finished or task.total is None else task.time_remaining
-    if "end" in task.fields:  # of the time, which is known better than any pace
+    if "end" in task.fields:  # of a time limit, which is known better than any pace
         left = max(0.0, task.fields["end"] - time.monotonic())
     return told if left is None else f"{told}, {_clock(left)} left"
 

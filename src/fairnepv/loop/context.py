@@ -61,7 +61,7 @@ class Context:
 
     @property
     def deadline(self) -> float | None:
-        """Of the stage at hand, in seconds of `clock.now`."""
+        """That of the stage at hand, in seconds of `clock.now`."""
         return None if self._end is None else self._end + self._delay
 
     @property
@@ -74,8 +74,8 @@ class Context:
         return None if self.left is None else max(self.left / turns, _SHORTEST)
 
     def _arm(self) -> None:
-        """What limits work outside of the loop; nothing, where there is a journal: whoever goes on
-        from that must come to the same runs."""
+        """Set the limit on work outside of the loop. With a journal there is none, as to go on from
+        that must lead to the same runs."""
         self._limit.deadline = self.deadline if self.journal is None else None
 
     def _stop(self, status: Status) -> None:
@@ -111,7 +111,7 @@ class Context:
     def absorbing_interruption(self) -> Iterator[None]:
         """For work outside of the loop that may be given up because something is in hand: Ctrl-C
         and the deadline end it, and `stopped` says so."""
-        with limited(self._limit):  # which is no part of the work: nothing is absorbed before that
+        with limited(self._limit):  # outside of `try`: only the work itself may be given up
             try:
                 yield
             except KeyboardInterrupt:
@@ -122,7 +122,7 @@ class Context:
     def despite_interruption(self, work: Callable[[], R]) -> R:
         """Work that must not be lost, as others rest in it: where Ctrl-C comes between its stages,
         which absorb it themselves, it is done again in the moment that it takes once `stopped` says
-        so. Whoever presses twice does not want it."""
+        so. A second Ctrl-C ends it."""
         try:
             return work()
         except KeyboardInterrupt:

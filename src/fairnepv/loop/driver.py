@@ -71,7 +71,7 @@ Progress = Callable[[Step], None]
 
 
 def check_progress(progress: Any) -> Progress | None:
-    """What a user hands in as a listener; who asks for a bar or for none has got it (`bars`)."""
+    """The function that a user hands in as a listener; `bars.telling` sees to True and False."""
     if progress is None or isinstance(progress, bool):
         return None
     if not callable(progress):
@@ -147,7 +147,7 @@ def run(
             state, steps = successor, count
             trace.append(row)
             if progress is not None:
-                with unlimited():  # whoever listens may ask the library for something else
+                with unlimited():  # a listener may call the library itself
                     progress(row)
             ended = method.done(state) or budget.spent(steps, state.passes)
             if keep is not None:

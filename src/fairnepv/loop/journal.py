@@ -175,7 +175,7 @@ class Journal:
             return None
         columns = "stage, steps, objective, status, state, seal"
         query = f"select {columns} from runs where number = ?"
-        row: tuple[Any, ...] | None = (None,)
+        row: tuple[Any, ...] | None = (None,)  # without a seal, for a file that cannot be read
         with contextlib.suppress(sqlite3.Error):
             row = self._file.execute(query, (self._number,)).fetchone()
         if row is None or _same(row[-1], self._seal(self._before, self._number, *row[:-1])):

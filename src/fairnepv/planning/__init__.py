@@ -5,7 +5,8 @@ counts from shapes and types alone: no row is read. `fit` chooses what may be ke
 on memory holds.
 """
 
-from fairnepv.planning.forecast import PROGRAM, Forecast, Stage
-from fairnepv.planning.foresight import fit, foresee
-
-__all__ = ["PROGRAM", "Forecast", "Stage", "fit", "foresee"]
+from fairnepv.planning.forecast import PROGRAM as PROGRAM
+from fairnepv.planning.forecast import Forecast as Forecast
+from fairnepv.planning.forecast import Stage as Stage
+from fairnepv.planning.foresight import fit as fit
+from fairnepv.planning.foresight import foresee as foresee

@@ -1,22 +1,14 @@
 """What the stages of a search for representative picks allocate and multiply."""
 
-import math
 from dataclasses import replace
 
 from fairnepv.compute.rates import Rates
 from fairnepv.planning.facts import ViewFacts
 from fairnepv.planning.forecast import Stage
-from fairnepv.planning.stages import (
-    LAST_PASSES,
-    ROUNDS,
-    SUPPORTED,
-    SWAPS_TAKEN,
-    Count,
-    Work,
-)
+from fairnepv.planning.stages import LAST_PASSES, SUPPORTED, Count, Work
 from fairnepv.problem import Problem
 from fairnepv.search.arena import ExplainedArena
-from fairnepv.search.effort import Effort, arena_rows
+from fairnepv.search.effort import Effort
 from fairnepv.search.explained.frontier import MOST, TOLD, field_sizes
 from fairnepv.views import Pool
 from fairnepv.views.moments import SAMPLE, TARGETS, WIDEST_MOMENTS
@@ -81,9 +73,8 @@ class ExplainedCount(Count):
     def greedy(self, *, supported: bool = False) -> Stage:
         """Picks among few rows, and passes that tell all rows of some at a time, by two columns
         each. `supported`: once more among the rows that a bound uses."""
-        n, M, k, P = self.n, self.M, self.k, self.P
+        n, M, k, P, number = self.n, self.M, self.k, self.P, self.number
         most = max(1, min(MOST, k, TOLD // (2 * n * M)))
-        number = 4.0 if self.single else 8.0
         told = number * (2 * M * most + 2 * M + 1)  # of every row; and while few hold of many
         beside = 3 * number * most
         some, few = field_sizes(n, self.problem.pool.row_width)
@@ -124,23 +115,18 @@ class ExplainedCount(Count):
         few = min(n, (1 + 2 * _RUNGS) * k)  # that swaps are made among after a pass
         memory = 40.0 * n * M + self._arena(few) + self._looking()
         memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + 6 * M * k))
-        most = effort.passes_for(self.work)
-        usual = min(most, LAST_PASSES if last else _SWAP_SEARCH)
+        usual, note = self._usual(effort, LAST_PASSES if last else _SWAP_SEARCH)
         passes = searches * usual
         looks, made = self._looks(passes), passes * k / _SWAP_SEARCH
         moved = made * 8.0 * _SWAP_MOVES * M * k * min(n, 3 * k)
         calls = made * _SWAP_CALLS * M
         work = replace(looks, moved=looks.moved + moved, calls=calls)
-        note = f"at most {most:,} passes per search, typically {usual}"
         return self.stage("swaps", memory, work, note)
 
     def tabu(self, effort: Effort) -> Stage:
         """Rounds among few rows, of which two kernels are held for every view."""
-        n, M, k = self.n, self.M, self.k
-        m = arena_rows(self.problem, n)
-        swaps = effort.swaps_for(self.work, ExplainedArena.arrays * M * m * k)
-        usual = SWAPS_TAKEN * swaps
-        rounds = math.ceil(ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
+        M, k = self.M, self.k
+        m, usual, rounds, note = self._tabu(effort, ExplainedArena.arrays)
         looks = self._looks(float(rounds))
         entries = ExplainedArena.arrays * M * m * k
         making = max(rounds, 1) * sum(m * m * float(min(v.p, self.targets)) for v in self.wide)
@@ -153,17 +139,16 @@ class ExplainedCount(Count):
             calls=usual * _SWAP_CALLS * M * (1.0 + k / 60),
         )
         memory = self._arena(m) + self._looking()
-        return self.stage("tabu", memory, work, f"at most {swaps:,} swaps among {m:,} rows")
+        return self.stage("tabu", memory, work, note)
 
     def _looks(self, passes: float) -> Work:
         """Looks at all swaps with all rows."""
         n, M, k = self.n, self.M, self.k
-        number = 4.0 if self.single else 8.0
         return Work(
             passes,
             columns=2.0 * passes * k,
             between=passes * 2.0 * n * M * float(k) ** 2,
-            moved=passes * 12.0 * number * n * M * k,
+            moved=passes * 12.0 * self.number * n * M * k,
         )
 
     def _looking(self) -> float:

@@ -29,7 +29,10 @@ _SWAP_PASSES, LAST_PASSES = 15, 2  # of a typical local search, and of one after
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same where no table is kept
 _TABU_SWEEPS = 6.0  # over what a tabu search keeps, by swap
-ROUNDS, SWAPS_TAKEN = 0.3, 0.6  # of those that a tabu search may take, typically: most rounds fail
+_ROUNDS, _SWAPS_TAKEN = (
+    0.3,
+    0.6,
+)  # of those that a tabu search may take, typically: most rounds fail
 SUPPORTED = 1.6  # times as long as greedy: that, and greedy among the rows that a bound uses
 _ASCENT = 60  # steps of a baseline that ascends on memberships
 _STEPS = 12  # of a relaxation that is only to order candidates
@@ -73,6 +76,7 @@ class Count:
         self.threads = self.engine.threads_for(self.work)
         self.shared = self.threads**_SHARED if self.engine is engine else 1.0
         self.single = _float32_likely(problem, self.views)
+        self.number = 4.0 if self.single else 8.0  # bytes of a number that searches look at
         self.row_bytes = sum(view.row_bytes for view in self.views)
         costs = sum(view.row_bytes * view.reading_cost for view in self.views)
         # Bytes that are moved for each that is read; rows on a device are not.
@@ -116,7 +120,7 @@ class Count:
         memory = float(n * (M * (12 + 28) + 50))
         memory += M * 8 * k**2 + 16 * k * sum(v.p for v in self.views if not v.sparse)
         width = _LATE * M
-        memory += self._blocks(width, self.block_bytes + (12 if self.single else 24) * width)
+        memory += self._blocks(width, self.block_bytes + 3 * self.number * width)
         runs = SUPPORTED if supported else 1.0
         passes = runs * (math.ceil(k / _LATE) + 1)
         moved = runs * 24.0 * n * M * k  # the tangent that rules rows out, at every pick
@@ -127,27 +131,30 @@ class Count:
 
     def swaps(self, effort: Effort, searches: float = 1.0, *, last: bool = False) -> Stage:
         """Local searches, all against the full pool; the `last` begins where little is left."""
-        n, M, k, means = self.n, self.M, self.k, self.problem.means
-        number = 4 if self.single else 8
+        n, M, k, number, means = self.n, self.M, self.k, self.number, self.problem.means
         keeps = n * M * k <= means.table
         memory = (number * n * M * (k + 1) if keeps else 0) + 17.0 * n + M * 32 * k**2
         memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 2 * number * (M + 2) * k)
         if self.single:  # swaps that are looked at again in float64
             memory += 12.0 * min(means.confirmed, n * (self.problem.pool.row_width + M * k))
-        most = effort.passes_for(self.work)
-        usual = min(most, self._last_passes(effort) if last else _SWAP_PASSES)
+        usual, note = self._usual(effort, self._last_passes(effort) if last else _SWAP_PASSES)
         passes = searches * usual
         made = (_MADE if keeps else 1.0) * passes  # others are updated
         moved = passes * (_SWEEPS if keeps else _LOOKS) * number * n * M * k
         work = Work(passes, columns=made * k, between=made * n * M * float(k) ** 2, moved=moved)
-        note = f"at most {most:,} passes per search, typically {usual}"
         return self.stage(
             "swaps", memory, work, note + ("" if keeps else "; too large for a table")
         )
 
+    def _usual(self, effort: Effort, typical: int) -> tuple[int, str]:
+        """The passes of a local search, which typically has so many, and a note that says so."""
+        most = effort.passes_for(self.work)
+        usual = min(most, typical)
+        return usual, f"at most {most:,} passes per search, typically {usual}"
+
     def _last_passes(self, effort: Effort) -> int:
-        """Of a local search after tabu search: few where that could take a swap for every item, and
-        the more the fewer it could."""
+        """The passes of a local search after tabu search: few where that could take a swap for
+        every item, and more where it could take fewer swaps."""
         entries = self.M * arena_rows(self.problem, self.n) * self.k
         missing = max(0.0, 1.0 - effort.swaps_for(self.work, entries) / self.k)
         return LAST_PASSES + round(missing * (_SWAP_PASSES - LAST_PASSES))
@@ -155,18 +162,23 @@ class Count:
     def tabu(self, effort: Effort) -> Stage:
         """Rounds of tabu search among few rows, before each a look at what all rows promise."""
         n, M, k = self.n, self.M, self.k
-        m = arena_rows(self.problem, n)
-        swaps = effort.swaps_for(self.work, M * m * k)
-        usual = SWAPS_TAKEN * swaps
-        rounds = math.ceil(ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
+        m, usual, rounds, note = self._tabu(effort)
         memory = 8.0 * M * (m**2 + 3 * m * k + 2 * k**2) + 8.0 * m * self.P
         memory += self._blocks(4 * (M + 2) * k, self.block_bytes + 16 * (M + 2) * k)
         between = rounds * n * M * float(k) ** 2 + rounds * m * m * self.P
-        number = 4.0 if self.single else 8.0
-        moved = _TABU_SWEEPS * 8.0 * usual * M * m * k + rounds * _LOOKS * number * n * M * k
+        moved = _TABU_SWEEPS * 8.0 * usual * M * m * k + rounds * _LOOKS * self.number * n * M * k
         calls = usual * _SWAP_CALLS * (1.0 + k / 30)
         work = Work(rounds, columns=rounds * k, between=between, moved=moved, calls=calls)
-        return self.stage("tabu", memory, work, f"at most {swaps:,} swaps among {m:,} rows")
+        return self.stage("tabu", memory, work, note)
+
+    def _tabu(self, effort: Effort, arrays: int = 1) -> tuple[int, float, int, str]:
+        """Rows of a tabu search that keeps so many `arrays` (m, k) of a view, typical swaps and
+        rounds of it, and a note."""
+        n, k = self.n, self.k
+        m = arena_rows(self.problem, n)
+        swaps = effort.swaps_for(self.work, arrays * self.M * m * k)
+        rounds = math.ceil(_ROUNDS * swaps / effort.round_of(k, m)) if m < n else 0
+        return m, _SWAPS_TAKEN * swaps, rounds, f"at most {swaps:,} swaps among {m:,} rows"
 
     def order(self) -> Stage:
         """Greedy once more, among the k items that were found, which says which come first."""
@@ -272,8 +284,8 @@ class Count:
         return replace(self.stage("neighbours", memory, work, note), optional=True)
 
     def averaged(self, method: str) -> Stage:
-        """What factors the averaged kernel: of the rows all at once, or of the columns in passes
-        over blocks in which the views lie side by side."""
+        """A method that factors the averaged kernel: of the rows all at once, or of the columns in
+        passes over blocks in which the views lie side by side."""
         n, k, P, steps = self.n, self.k, self.P, _ASCENT
         by_rows = n <= min(2 * P, WIDEST_GRAM)
         if method == "k-dpp":

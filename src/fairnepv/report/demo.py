@@ -1,9 +1,8 @@
-"""The demo's report: for both objectives what each selector chose and what that is worth to whoever
-trains on it, as an answer in words, a table and a picture. The words follow from the numbers."""
+"""The demo's report: for both objectives what each selector chose and what that is worth to train
+on, as an answer in words, a table and a picture. The words follow from the numbers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.api.shown import at_least
 from fairnepv.report.figures import (
     GREY,
     colour_of,
@@ -89,7 +89,7 @@ def _best_row(trials: tuple[Trial, ...]) -> str:
 
 
 def _left_behind(trial: Trial) -> str:
-    """The worst view of ours beside that of the best rival, and of whoever looks at one view."""
+    """Our worst view beside that of the best rival, and of the worst selector by a single view."""
     ours, rivals = _worst(trial.ours), [row for row in trial.comparison if row.method != OURS]
     rival = max(rivals, key=_worst)
     alone = min((row for row in rivals if row.method.endswith("-only")), key=_worst)
@@ -120,11 +120,11 @@ def _proven(trial: Trial, things: str) -> str:
     ours, units = trial.ours, trial.ours.units
     assert ours.upper_bound is not None
     assert ours.efficiency is not None
-    share = math.floor(1000 * ours.efficiency) / 10
     return (
         f"Proven: no {ours.settings['k']} {things} score above "
         f"{units.rounded_up(ours.upper_bound)} under `{trial.objective}`; ours score "
-        f"{units.shown(ours.fair_score)}, at least {share:.1f}% of {units.best}{beside_lots(ours)}."
+        f"{units.shown(ours.fair_score)}, at least {at_least(ours.efficiency)} of {units.best}"
+        f"{beside_lots(ours)}."
     )
 
 

@@ -23,7 +23,7 @@ from fairnepv.options import DIVERSE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by everybody; views take them in order.
+# Okabe and Ito's colours, which the colour-blind can tell apart; views take them in order.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 GREY = "#6b6b6b"
 

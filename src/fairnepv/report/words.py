@@ -7,6 +7,7 @@ from typing import Any
 
 from fairnepv.api.calibration import described
 from fairnepv.api.selection import Comparison, Selection
+from fairnepv.api.shown import at_least, score_line
 from fairnepv.concave import Certificate, Terms, Verified
 from fairnepv.errors import Status
 from fairnepv.io.write import Table
@@ -33,8 +34,7 @@ def selection_summary(selection: Selection) -> list[str]:
     k, n = selection.settings["k"], selection.chosen_from["n"]
     units, objective = selection.units, selection.objective
     worst = f"worst view {selection.worst_view!r} at {units.shown(selection.minimum)}"
-    fair = f"fair score {units.shown(selection.fair_score)} {units.unit}"
-    lines = [f"Chose {k} of {n:,} items: {fair}, {worst} (objective {objective})."]
+    lines = [f"Chose {k} of {n:,} items: {score_line(selection)}, {worst} (objective {objective})."]
     if selection.certificate is not None:
         lines.append(_how_good(selection))
     if "solver" in selection.settings:
@@ -67,16 +67,16 @@ def _how_good(selection: Selection) -> str:
     assert selection.efficiency is not None
     if selection.status is Status.OPTIMAL:
         return "This is the best possible: branch and bound proved that no set scores higher."
-    share, units = math.floor(1000 * selection.efficiency) / 10, selection.units
+    share, units = at_least(selection.efficiency), selection.units
     return (
         f"No {selection.settings['k']} items can score above {units.rounded_up(bound)}, so this "
-        f"is at least {share:.1f}% of {units.best}{beside_lots(selection)} (proven, "
+        f"is at least {share} of {units.best}{beside_lots(selection)} (proven, "
         f"{_tightness(certificate)}; {_without_solver(certificate)})."
     )
 
 
 def beside_lots(selection: Selection) -> str:
-    """What random sets have of the same bound, as it stands behind an efficiency."""
+    """The share of the bound that random sets have, to be said behind an efficiency."""
     lots, certificate = selection.random_efficiency, selection.certificate
     if lots is None or certificate is None:
         return ""
@@ -167,7 +167,7 @@ def budget_line(comparison: Comparison) -> str:
 
 
 def budgets_apart(comparison: Comparison) -> dict[str, str]:
-    """By method what those rows get that get more or less than all others."""
+    """By method, the budgets of rows that get more or less than all others."""
     rows = {row.method: row.budget for row in comparison if row.method in APART}
     alike = APART["greedy"] if _most_passes(comparison) == 0 else None
     return {method: budget for method, budget in rows.items() if budget != alike}
@@ -227,7 +227,7 @@ def _how_much(row: Selection, fair: Selection, view: str) -> str:
 
 
 # --- the terms under which a bound holds ----------------------------------------------------------
-# For whoever has to say whether they are the right ones. Numbers have all their digits, and what is
+# The user has to say whether they are the right ones. Numbers have all their digits, and what is
 # too long to be listed has a checksum: two problems that differ in anything are told apart by them.
 
 

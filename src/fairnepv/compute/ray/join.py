@@ -53,7 +53,7 @@ def _address_of_this_machine() -> str:
 
 
 def _check_address(address: str) -> None:
-    """Whether somebody listens there, and whether it is Ray, which itself would try for minutes."""
+    """Refuse an address where nothing listens, or nothing of Ray, which would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not host or not port.isdecimal():
         raise InputError(f"engine {address!r}: write the address as in 'ray://HOST:10001'")

@@ -19,7 +19,8 @@ _OOM_RETRIES = "RAY_task_oom_retries"  # which a process reads when it connects
 
 @contextlib.contextmanager
 def on_loopback() -> Iterator[None]:
-    """What Ray starts listens to this machine alone, tells nobody, and imports what we can.
+    """What Ray starts within listens to this machine alone, sends no usage data, and imports what
+    this process can.
 
     No public option does that: on Linux Ray takes a loopback address for a mistake, and replaces
     it, unless a variable says otherwise. Ray reads it into a constant when it is imported, which
@@ -50,7 +51,7 @@ def few_retries() -> Iterator[None]:
     """A process that connects within tries a task again so often whose worker ran out of memory.
 
     By itself Ray tries without an end, whatever `max_retries` of the task says, and a pass whose
-    tasks are too large never ends. Whoever has set the variable is not overruled.
+    tasks are too large never ends. A variable that is set already stays.
     """
     if _OOM_RETRIES in os.environ:
         yield

@@ -15,7 +15,7 @@ _SHORT = "/tmp"  # sockets lie there, whose names have at most 107 bytes
 
 
 def start_cluster(workers: int | None = None, device: str | None = None) -> ClusterConnection:
-    """A cluster for this process alone, which listens to nobody else; asked again, the same one."""
+    """A cluster for this process alone, on the loopback interface; asked again, the same one."""
     wanted = _check_workers(workers)
     ray, current = import_ray(), ClusterConnection.current
     if current is not None and current.alive and current.started_here:

@@ -152,8 +152,8 @@ def usual_dtype(array: Array) -> Array:
 
 
 def writable(result: Any) -> Any:
-    """What a task made, as if it had been made here: Ray's arrays cannot be written to, and whoever
-    combines partial results adds to one of them."""
+    """The result of a task as if it had been made here: arrays of Ray cannot be written to, and a
+    reduction adds to one of its partial results."""
     if isinstance(result, np.ndarray):
         return usual_dtype(result).copy(order="K")
     if isinstance(result, tuple):

@@ -51,8 +51,9 @@ def write_page(chosen: Any, path: Any, **options: Any) -> Path:
     page = Output.at(str(path), (".html",), force=True)
     atlas = options.get("atlas")
     table = None if atlas is None else Output.at(str(atlas), (".parquet",), force=True)
-    material = Material(**{name: options.get(name) for name in _MATERIAL})
-    material.check(problem_of(with_rivals(chosen)[0], "report"))
+    problem = problem_of(with_rivals(chosen)[0], "report")
+    material = Material(problem, **{name: options.get(name) for name in _MATERIAL})
+    material.check()
     seen = overview(
         chosen,
         coordinates=options.get("coordinates"),
@@ -90,22 +91,21 @@ def _hash(text: str) -> str:
 def atlas_table(seen: Overview, material: Material) -> Table:
     """The rows of the maps as embedding-atlas reads them: x and y (of the first view), further
     coordinates by view, whether a row is a pick and in which place, its id, text and group."""
-    problem, rows = seen.selection.problem, seen.rows
-    assert problem is not None, "an overview has it"
+    rows = seen.rows
     k = len(seen.selection.indices)
     order = np.full(len(rows), -1)
     order[:k] = np.arange(k)
     columns: dict[str, Any] = {
-        "id": np.array(material.names(problem, rows), dtype=object),
+        "id": np.array(material.names(rows), dtype=object),
         "row": rows,
         "picks": np.where(order >= 0, "pick", "pool").astype(object),
         "order": order,
-        "text": np.array(material.captions(problem, rows), dtype=object),
-        "group": np.array(material.labels(problem, rows), dtype=object),
+        "text": np.array(material.captions(rows), dtype=object),
+        "group": np.array(material.labels(rows), dtype=object),
     }
     for turn, (name, plane) in enumerate(seen.planes.items()):
         for axis, letter in enumerate("xy"):
             own = plane.coordinates[:, axis]
             columns |= {letter: own} if turn == 0 else {}
             columns |= {f"{letter}_{name}": own} if name else {}
-    return Table(columns, {"chosen": k, "of": problem.n}, "items")
+    return Table(columns, {"chosen": k, "of": seen.problem.n}, "items")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairnepv.api.selection import Selection
+from fairnepv.api.shown import at_least
 from fairnepv.display import visible
 from fairnepv.insight import Overview, Plane
 from fairnepv.io.write import to_json
@@ -48,13 +49,13 @@ def page_document(seen: Overview, material: Material, title: str | None, made: M
         "of": n,
         "objective": selection.objective,
         "purpose": _PURPOSES[selection.objective],
-        "lead": _lead(selection),
-        "views": _views(seen),
+        "lead": list(_lead(selection)),
+        "views": list(_views(seen)),
         "scale": share_of(selection),
         "percent": _in_shares(selection),
         **_items(seen, material, described),
         "gains": {visible(name): _rounded(gains) for name, gains in selection.gains.items()},
-        "selectors": _selectors(seen, aside),
+        "selectors": list(_selectors(seen, aside)),
         "searched": seen.searched,
         **_assigned(seen, described),
         "points": _points(seen, material, described),
@@ -72,49 +73,38 @@ _PURPOSES = {
 }
 
 
-def _lead(selection: Selection) -> list[dict[str, str]]:
+def _lead(selection: Selection) -> Iterator[dict[str, str]]:
     """The three figures at the head of the page."""
-    units, worst = selection.units, visible(selection.worst_view)
-    lead = [
-        {
-            "figure": _said(selection, selection.minimum),
-            "what": f"worst view, {worst}",
-            "more": f"{share_of(selection)}",
-        }
-    ]
+    worst = f"worst view, {visible(selection.worst_view)}"
+    yield _figure(_said(selection, selection.minimum), worst, share_of(selection))
     if selection.efficiency is not None:
-        share = np.floor(1000 * selection.efficiency) / 10
-        lead.append(
-            {"figure": f"≥ {share:.1f}%", "what": f"of {units.best}", "more": "proven by a bound"}
-        )
+        share, best = at_least(selection.efficiency), selection.units.best
+        yield _figure(f"≥ {share}", f"of {best}", "proven by a bound")
     if selection.random_efficiency is not None:
-        lead.append(
-            {
-                "figure": f"{100 * selection.random_efficiency:.1f}%",
-                "what": "what random sets reach",
-                "more": "of the same bound",
-            }
-        )
-    return lead
+        share = f"{100 * selection.random_efficiency:.1f}%"
+        yield _figure(share, "what random sets reach", "of the same bound")
+
+
+def _figure(figure: str, what: str, more: str) -> dict[str, str]:
+    return {"figure": figure, "what": what, "more": more}
 
 
 def _said(row: Selection, score: float) -> str:
     """A score as the bars show it: a share, or the volume exp(d)."""
     length = row.units.length(score)
-    shares = row.calibration.by_bounds or _in_shares(row)
-    return f"{100 * length:.1f}%" if shares else f"{length:.3f}"
+    return f"{100 * length:.1f}%" if _as_percent(row) else f"{length:.3f}"
 
 
 def _limit(row: Selection, bound: float) -> str:
     """A bound likewise, rounded up: it holds as it is printed."""
-    shares = row.calibration.by_bounds or _in_shares(row)
-    length = row.units.length(bound)
-    said = (
-        f"{math.ceil(1000 * length) / 10:.1f}%"
-        if shares
-        else f"{math.ceil(1000 * length) / 1000:.3f}"
-    )
+    thousandths = math.ceil(1000 * row.units.length(bound))
+    said = f"{thousandths / 10:.1f}%" if _as_percent(row) else f"{thousandths / 1000:.3f}"
     return said + _beside(row, row.units.rounded_up(bound))
+
+
+def _as_percent(row: Selection) -> bool:
+    """Whether bars show shares: of the variance, or of the bound of a view."""
+    return row.calibration.by_bounds or _in_shares(row)
 
 
 def _beside(row: Selection, score: str) -> str:
@@ -126,24 +116,20 @@ def _in_shares(row: Selection) -> bool:
     return row.objective == REPRESENTATIVE
 
 
-def _views(seen: Overview) -> list[Document]:
+def _views(seen: Overview) -> Iterator[Document]:
     selection, certificate = seen.selection, seen.selection.certificate
     units = selection.units
-    views = []
     for name, score in selection.scores.items():
         bound = None if certificate is None else certificate.by_view[name]
-        views.append(
-            {
-                "name": visible(name),
-                "columns": selection.chosen_from["views"][name],
-                "score": _said(selection, score) + _beside(selection, units.shown(score)),
-                "weight": f"{selection.view_weights[name]:.3f}",
-                "worst": is_worst(selection.scores, name),
-                "bound": None if bound is None else _limit(selection, bound),
-                "reach": None if bound is None else units.length(bound),
-            }
-        )
-    return views
+        yield {
+            "name": visible(name),
+            "columns": selection.chosen_from["views"][name],
+            "score": _said(selection, score) + _beside(selection, units.shown(score)),
+            "weight": f"{selection.view_weights[name]:.3f}",
+            "worst": is_worst(selection.scores, name),
+            "bound": None if bound is None else _limit(selection, bound),
+            "reach": None if bound is None else units.length(bound),
+        }
 
 
 # --- items ----------------------------------------------------------------------------------------
@@ -151,18 +137,16 @@ def _views(seen: Overview) -> list[Document]:
 
 def _items(seen: Overview, material: Material, described: int) -> Document:
     """Name, group and text of those that are described."""
-    problem = seen.selection.problem
-    assert problem is not None, "an overview has it"
     rows, k = seen.rows[:described], len(seen.selection.indices)
-    texts = material.captions(problem, rows)
+    texts = material.captions(rows)
     limits = [_TEXT] * k + [_OTHER_TEXT] * (described - k)
     cut = [None if t is None else _cut(t, most) for t, most in zip(texts, limits, strict=True)]
-    labels = material.labels(problem, rows)
+    labels = material.labels(rows)
     groups = sorted({label for label in labels if label is not None})
     place = {label: g for g, label in enumerate(groups)}
     return {
-        "names": material.names(problem, rows),
-        "named_by": "id" if material.has_names(problem) else "row",
+        "names": material.names(rows),
+        "named_by": "id" if material.has_names else "row",
         "texts": cut if any(cut) else None,
         "groups": groups,
         "group": [None if label is None else place[label] for label in labels],
@@ -171,9 +155,7 @@ def _items(seen: Overview, material: Material, described: int) -> Document:
 
 def _pictures(seen: Overview, material: Material, order: Sequence[int], room: int) -> Document:
     """Thumbnails of items, in this order, as many as there is room for."""
-    problem = seen.selection.problem
-    assert problem is not None, "an overview has it"
-    found = material.pictures(problem, seen.rows[np.array(order)])
+    found = material.pictures(seen.rows[np.array(order)])
     given = [pair for pair in zip(order, found, strict=True) if pair[1] is not None]
     made, broken, left_out = thumbnails(given, room)
     return {
@@ -219,29 +201,25 @@ def _assigned(seen: Overview, described: int) -> Document:
 # --- selectors ------------------------------------------------------------------------------------
 
 
-def _selectors(seen: Overview, aside: Mapping[str, Document]) -> list[Document]:
+def _selectors(seen: Overview, aside: Mapping[str, Document]) -> Iterator[Document]:
     """Ours and the others, a bar per view each."""
     fair, place = seen.selection, _places(seen)
     sentences = iter(left_behind(seen.comparison, fair=fair.method))
-    found = []
     for row in seen.comparison:
         ours = row is fair
         behind = None if ours else view_left_behind(row, fair)
-        found.append(
-            {
-                "method": visible(row.method),
-                "lengths": [row.units.length(d) for d in row.scores.values()],
-                "said": [_said(row, d) for d in row.scores.values()],
-                "scores": [row.units.short(d) for d in row.scores.values()],
-                "worst": [is_worst(row.scores, name) for name in row.scores],
-                "fair": row.units.shown(row.fair_score),
-                "behind": None if behind is None else list(row.scores).index(behind),
-                "sentence": "" if ours else visible(next(sentences)),
-                "picks": [place[int(i)] for i in row.indices],
-                **({} if ours else aside[row.method]),
-            }
-        )
-    return found
+        yield {
+            "method": visible(row.method),
+            "lengths": [row.units.length(d) for d in row.scores.values()],
+            "said": [_said(row, d) for d in row.scores.values()],
+            "scores": [row.units.short(d) for d in row.scores.values()],
+            "worst": [is_worst(row.scores, name) for name in row.scores],
+            "fair": row.units.shown(row.fair_score),
+            "behind": None if behind is None else list(row.scores).index(behind),
+            "sentence": "" if ours else visible(next(sentences)),
+            "picks": [place[int(i)] for i in row.indices],
+            **({} if ours else aside[row.method]),
+        }
 
 
 def _aside(seen: Overview, rival: Selection) -> Document:
@@ -266,27 +244,24 @@ def _aside(seen: Overview, rival: Selection) -> Document:
 
 
 def _points(seen: Overview, material: Material, described: int) -> Document:
-    problem = seen.selection.problem
-    assert problem is not None, "an overview has it"
+    problem = seen.problem
     left_out = 0 if problem.pool.dropped is None else len(problem.pool.dropped)
-    nearest = None
-    if seen.assignment is not None:
-        nearest = _packed(seen.assignment.pick[seen.rows])
+    nearest = seen.assignment
     return {
         "count": len(seen.rows),
         "sampled": len(seen.rows) < problem.n - left_out,
         "rows": _packed(seen.rows),
-        "pick": nearest,
-        "names": _other_names(material, problem, seen.rows[described:]),
+        "pick": None if nearest is None else _packed(nearest.pick[seen.rows]),
+        "names": _other_names(material, seen.rows[described:]),
         "maps": [_map(name, plane) for name, plane in seen.planes.items()],
     }
 
 
-def _other_names(material: Material, problem: Any, rows: Indices) -> list[str] | None:
+def _other_names(material: Material, rows: Indices) -> list[str] | None:
     """Names of points that are not described, unless they are too long, or only row numbers."""
-    if not material.has_names(problem):
+    if not material.has_names:
         return None
-    names = material.names(problem, rows)
+    names = material.names(rows)
     return names if len(to_json(names, indent=None)) <= _NAMES else None
 
 

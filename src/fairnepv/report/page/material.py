@@ -21,63 +21,64 @@ from fairnepv.views.base import Indices
 
 @dataclass(frozen=True)
 class Material:
-    """As it was handed in: by row of the pool, by id in a mapping, or as the name of a file."""
+    """What was handed in: by row of the pool, by id in a mapping, or as the name of a file."""
 
+    problem: Problem
     images: Any = None
     texts: Any = None
     ids: Any = None
     groups: Any = None
 
-    def check(self, problem: Problem) -> None:
+    def check(self) -> None:
         """Refuse what does not belong to these rows, before any work: no row is looked up."""
         nobody = np.empty(0, dtype=np.int64)
         for look_up in (self.names, self.labels, self.captions, self.pictures):
-            look_up(problem, nobody)
+            look_up(nobody)
 
-    def names(self, problem: Problem, rows: Indices) -> list[str]:
+    def names(self, rows: Indices) -> list[str]:
         """What rows are called: by ids, or by their numbers."""
-        return [visible(value) for value in self._names(problem, rows)]
+        return [visible(value) for value in self._names(rows)]
 
-    def has_names(self, problem: Problem) -> bool:
-        return self.ids is not None or problem.pool.ids is not None
+    @property
+    def has_names(self) -> bool:
+        return self.ids is not None or self.problem.pool.ids is not None
 
-    def _names(self, problem: Problem, rows: Indices) -> list[Any]:
+    def _names(self, rows: Indices) -> list[Any]:
         if self.ids is not None:
-            values = _column("ids", self.ids, read_ids, problem.n)
+            values = _column("ids", self.ids, read_ids, self.problem.n)
             return [values[row] for row in rows.tolist()]
-        ids = problem.pool.ids
-        found: list[Any] = rows.tolist() if ids is None else ids[rows].tolist()
+        found: list[Any] = self.problem.ids_of(rows).tolist()
         return found
 
-    def labels(self, problem: Problem, rows: Indices) -> list[str | None]:
+    def labels(self, rows: Indices) -> list[str | None]:
         """Groups, by default those of the quotas; None where there are none at all."""
         if self.groups is not None:
-            values = _column("groups", self.groups, _read_groups, problem.n)
+            values = _column("groups", self.groups, _read_groups, self.problem.n)
             return [_text(values[row]) for row in rows.tolist()]
-        quotas = problem.constraints.quotas
+        quotas = self.problem.constraints.quotas
         if quotas is None:
             return [None] * len(rows)
         labels = range(len(quotas.least)) if quotas.labels is None else quotas.labels
         return [visible(labels[group]) for group in quotas.groups[rows].tolist()]
 
-    def captions(self, problem: Problem, rows: Indices) -> list[str | None]:
+    def captions(self, rows: Indices) -> list[str | None]:
         if isinstance(self.texts, str | Path):
-            return [_text(text) for text in read_texts(str(self.texts), rows, problem.n)]
-        return [_text(value) for value in self._looked_up("texts", self.texts, problem, rows)]
+            return [_text(text) for text in read_texts(str(self.texts), rows, self.problem.n)]
+        return [_text(value) for value in self._looked_up("texts", self.texts, rows)]
 
-    def pictures(self, problem: Problem, rows: Indices) -> list[Any]:
+    def pictures(self, rows: Indices) -> list[Any]:
         """What a thumbnail can be made of, or None."""
         if isinstance(self.images, str | Path):
-            names = [str(name) for name in self._names(problem, rows)]
-            return list(read_pictures(str(self.images), rows, problem.n, names))
-        return self._looked_up("images", self.images, problem, rows)
+            names = [str(name) for name in self._names(rows)]
+            return list(read_pictures(str(self.images), rows, self.problem.n, names))
+        return self._looked_up("images", self.images, rows)
 
-    def _looked_up(self, what: str, given: Any, problem: Problem, rows: Indices) -> list[Any]:
+    def _looked_up(self, what: str, given: Any, rows: Indices) -> list[Any]:
         if given is None:
             return [None] * len(rows)
         if isinstance(given, Mapping):
-            return [given.get(name) for name in self._names(problem, rows)]
-        return _by_row(what, given, problem.n, rows)
+            return [given.get(name) for name in self._names(rows)]
+        return _by_row(what, given, self.problem.n, rows)
 
 
 def _by_row(what: str, given: Any, n: int, rows: Indices) -> list[Any]:

@@ -15,7 +15,7 @@ from fairnepv import __version__
 from fairnepv.api.selection import Selection
 from fairnepv.display import shown
 from fairnepv.insight import Overview
-from fairnepv.io.memory import size_in_words
+from fairnepv.io.memory import peak_memory, size_in_words
 from fairnepv.io.write import to_json
 from fairnepv.report.words import selection_summary
 
@@ -25,7 +25,7 @@ _PARTIAL = ("greedy", "bound")  # stages whose objective is not the score of a w
 
 @dataclass(frozen=True)
 class Made:
-    """By what a page was made: the command, and the one that verifies its bound."""
+    """The command that made a page, and the one that verifies its bound."""
 
     command: str
     verify: str
@@ -108,7 +108,7 @@ def _facts(seen: Overview) -> Iterator[tuple[str, str]]:
     yield "search", f"{selection.seconds:.2f} s"
     stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in seen.seconds.items())
     yield "this page", f"{sum(seen.seconds.values()):.2f} s more ({stages})"
-    memory = _peak_memory()
+    memory = peak_memory()
     if memory is not None:
         yield "memory", f"{size_in_words(memory)} at the most, of the whole process"
     columns = selection.chosen_from["views"].items()
@@ -117,15 +117,6 @@ def _facts(seen: Overview) -> Iterator[tuple[str, str]]:
     yield "versions", f"fairnepv {__version__}, Python {platform.python_version()}, {packages}"
     now = datetime.datetime.now(datetime.UTC)
     yield "made", f"{now:%Y-%m-%d %H:%M} UTC on {platform.system()} {platform.machine()}"
-
-
-def _peak_memory() -> int | None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _lines(commands: str) -> str:
