@@ -29,10 +29,8 @@ _SWAP_PASSES, LAST_PASSES = 15, 2  # of a typical local search, and of one after
 _MADE, _SWEEPS = 0.3, 40.0  # of them with a table made anew; sweeps over a table in each
 _LOOKS = 8.0  # the same where no table is kept
 _TABU_SWEEPS = 6.0  # over what a tabu search keeps, by swap
-_ROUNDS, _SWAPS_TAKEN = (
-    0.3,
-    0.6,
-)  # of those that a tabu search may take, typically: most rounds fail
+# Of those that a tabu search may take, typically: most rounds fail.
+_ROUNDS, _SWAPS_TAKEN = 0.3, 0.6
 SUPPORTED = 1.6  # times as long as greedy: that, and greedy among the rows that a bound uses
 _ASCENT = 60  # steps of a baseline that ascends on memberships
 _STEPS = 12  # of a relaxation that is only to order candidates
