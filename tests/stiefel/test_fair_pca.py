@@ -122,6 +122,21 @@ def test_one_view_is_pca(k):
     assert relaxed.upper_bound == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("faint", [1e-5, 1e-6])
+def test_no_frame_passes_the_bound_where_a_view_has_faintly_what_another_has_much_of(faint):
+    rng = np.random.default_rng(1)
+    Z = rng.standard_normal((120, 6))
+    wide = rng.standard_normal((120, 10)) @ rng.standard_normal((10, 20))
+    views = [wide + faint * Z @ rng.standard_normal((6, 20)), Z @ rng.standard_normal((6, 12))]
+    problem, solver = pose(views, 6, 0.05), make_solver(DUAL, k=6, tol=1e-8)
+    one, other = (
+        relax(problem, solver, coordinates=kind(problem.pool)) for kind in (Reduced, Ambient)
+    )
+    check(one, shares(views), 0.05)
+    assert one.status is Status.GLOBAL
+    assert one.upper_bound >= other.value - 1e-12
+
+
 def test_a_repeated_view_changes_nothing():
     Phi = cases.random_views(np.random.default_rng(2), 20, [7])
     one, two = (relax(pose(Phi * m, 3, 0.05), make_solver(DUAL, k=3)) for m in (1, 2))
