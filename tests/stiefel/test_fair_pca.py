@@ -157,6 +157,16 @@ def test_cold_and_hot(tau):
         assert relaxed.value == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("tau", [1e-6, 1e-7, 1e-9])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_are_found_where_tau_drowns_in_rounding(seed, tau):
+    views = cases.random_views(np.random.default_rng(seed), 15, [7] * 4)
+    relaxed = relax(pose(views, 3 if seed == 0 else 1, tau), make_solver(DUAL, k=3))
+    check(relaxed, shares(views), tau)
+    assert relaxed.status in (Status.GLOBAL, Status.MIXED)
+    assert relaxed.value <= relaxed.upper_bound < relaxed.value + 0.02
+
+
 def test_priorities_are_offsets_of_the_dual():
     views = cases.random_views(np.random.default_rng(4), 25, [7, 9])
     tau, priorities = 0.05, np.array([0.9, 0.1])
