@@ -122,6 +122,21 @@ def test_one_view_is_pca(k):
     assert relaxed.upper_bound == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("faint", [1e-5, 1e-6])
+def test_no_frame_passes_the_bound_where_a_view_has_faintly_what_another_has_much_of(faint):
+    rng = np.random.default_rng(1)
+    Z = rng.standard_normal((120, 6))
+    wide = rng.standard_normal((120, 10)) @ rng.standard_normal((10, 20))
+    views = [wide + faint * Z @ rng.standard_normal((6, 20)), Z @ rng.standard_normal((6, 12))]
+    problem, solver = pose(views, 6, 0.05), make_solver(DUAL, k=6, tol=1e-8)
+    one, other = (
+        relax(problem, solver, coordinates=kind(problem.pool)) for kind in (Reduced, Ambient)
+    )
+    check(one, shares(views), 0.05)
+    assert one.status is Status.GLOBAL
+    assert one.upper_bound >= other.value - 1e-12
+
+
 def test_a_repeated_view_changes_nothing():
     Phi = cases.random_views(np.random.default_rng(2), 20, [7])
     one, two = (relax(pose(Phi * m, 3, 0.05), make_solver(DUAL, k=3)) for m in (1, 2))
@@ -140,6 +155,16 @@ def test_cold_and_hot(tau):
     else:  # PCA of the mean
         expected = np.linalg.eigvalsh(sum(Ks) / 2)[-4:].sum()
         assert relaxed.value == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("tau", [1e-6, 1e-7, 1e-9])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_are_found_where_tau_drowns_in_rounding(seed, tau):
+    views = cases.random_views(np.random.default_rng(seed), 15, [7] * 4)
+    relaxed = relax(pose(views, 3 if seed == 0 else 1, tau), make_solver(DUAL, k=3))
+    check(relaxed, shares(views), tau)
+    assert relaxed.status in (Status.GLOBAL, Status.MIXED)
+    assert relaxed.value <= relaxed.upper_bound < relaxed.value + 0.02
 
 
 def test_priorities_are_offsets_of_the_dual():

@@ -348,6 +348,21 @@ def test_reduced_frames_are_the_same_points(case):
         )
 
 
+@pytest.mark.parametrize("faint", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("name", ["accelerated", "damped-shifted"])
+def test_what_one_view_has_faintly_and_another_much_of_costs_no_digits(name, faint):
+    rng = np.random.default_rng(1)
+    Z = rng.standard_normal((120, 6))
+    wide = rng.standard_normal((120, 10)) @ rng.standard_normal((10, 20))
+    views = [wide + faint * Z @ rng.standard_normal((6, 20)), Z @ rng.standard_normal((6, 12))]
+    case = Case("faint", views, 6, 0.05, (1e-3, 1e-3))
+    problem = problem_of(case)
+    reduced = Reduced(problem.pool)
+    np.testing.assert_allclose(reduced.R.T @ reduced.R, problem.pool.gram, atol=1e-7)
+    solver = make_solver(name, k=case.k, max_steps=100)
+    check_frame(relax(problem, solver, coordinates=reduced), case)
+
+
 def in_range(case: Case) -> Array:
     rng = np.random.default_rng(9)
     Phi = np.hstack(case.views)

@@ -28,6 +28,7 @@ LARGEST_FRAME = 1 << 24  # numbers of a frame in n dimensions, of which a solve 
 _EASY_FRAME = 1 << 21  # numbers that go to workers and come back in some ten milliseconds
 _TYPICAL_STEPS = 150  # and products with the Hessian
 _CLOSE, _MOST_ITERATIONS = 1e-13, 200  # of conjugate gradients
+_UNFAITHFUL = 1e-10  # what R^T R may lack of a Gram matrix of unit columns
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -162,7 +163,8 @@ class Reduced(WithinRange):
 
     Columns are brought to unit length before the rank is decided, so that neither a view nor a
     column is lost for its units; what then drowns in rounding depends on the other columns. R is
-    triangular by views, the widest first, so that products skip what is zero.
+    triangular by views, the widest first, so that products skip what is zero; where a view has next
+    to nothing of what another one has much of, that would lose digits, and R is triangular alone.
     """
 
     maps: MatrixMaps
@@ -172,7 +174,10 @@ class Reduced(WithinRange):
         widths = [view.p for view in pool.views]
         lengths = np.sqrt(np.diagonal(pool.gram))
         inverse = inverse_norms(np.diagonal(pool.gram))
-        R, independent = _triangular_by_views(pool.gram * inverse * inverse[:, None], widths)
+        gram = pool.gram * inverse * inverse[:, None]
+        R, independent = _triangular_by_views(gram, widths)
+        if _missed(R, gram) > _UNFAITHFUL:
+            R, independent = _triangular_by_views(gram, [pool.width])
         self.dimension = len(R)
         self.R = R * lengths  # (r, P), Phi = Q R
         self.maps = MatrixMaps(self.R, widths)
@@ -198,11 +203,19 @@ class Reduced(WithinRange):
         return float(np.sqrt(squares))
 
 
+def _missed(R: Floats, gram: Floats) -> float:
+    """The largest entry of R^T R - gram."""
+    rest: Floats = R.T @ R
+    rest -= gram
+    return float(max(rest.max(initial=0.0), -rest.min(initial=0.0)))
+
+
 def _triangular_by_views(gram: Floats, widths: list[int]) -> tuple[Floats, Indices]:
-    """R (r, P) with R^T R = gram to rounding, and r independent columns that make R triangular.
+    """R (r, P) with R^T R = gram, and r independent columns that make R triangular.
 
     A Cholesky factorisation that pivots within one view after the other, the widest first: the rows
-    of R that a view adds are zero in the columns of the views before it.
+    of R that a view adds are zero in the columns of the views before it. That is to rounding where
+    there is one view; else a small pivot magnifies it for the columns of later views.
     """
     noise = max(len(gram), 100) * np.finfo(np.float64).eps * float(np.linalg.norm(gram))
     starts = np.cumsum([0, *widths])

@@ -143,7 +143,10 @@ def _centred(a: Floats, tau: float, barrier: float, x: Floats) -> Floats:
         system[: M + 1, : M + 1] = barrier * edges.T @ edges
         system[np.arange(M), np.arange(M)] += tau / w + barrier / w**2
         system[:M, M + 1] = system[M + 1, :M] = 1.0
-        step = np.linalg.solve(system, np.append(-gradient, 0.0))[: M + 1]
+        try:
+            step = np.linalg.solve(system, np.append(-gradient, 0.0))[: M + 1]
+        except np.linalg.LinAlgError:  # beside the edges a small tau has drowned in rounding
+            break
         fall = -float(gradient @ step)
         if not fall > 1e-6 * barrier:
             break
