@@ -1027,3 +1027,13 @@ def test_a_sparse_kernel_is_told_what_to_pass(view):
 def test_a_kernel_is_not_told_to_take_what_it_cannot(missing):
     data = {"kernel": KernelView(_with(K, [2, 6], [6, 2], np.nan)), "text": TEXT}
     refused(lambda: fairnepv.select(data, 3, missing=missing), r"rows \(2 rows: 2, 6\)$")
+
+
+@pytest.mark.parametrize("missing", ["refuse", "drop", "neutral"])
+def test_infinite_values_are_not_told_to_be_missing(missing):
+    """The option is about NaN; it was suggested to those who had given it."""
+    rows = np.random.default_rng(0).standard_normal((20, 3))
+    rows[4, 1] = np.inf
+    with pytest.raises(InputError, match="1 value.* infinite, the first in row 4") as refused:
+        select({"a": rows}, 3, missing=missing)
+    assert "missing" not in str(refused.value) and "drop or impute" in str(refused.value)

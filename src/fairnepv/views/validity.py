@@ -86,7 +86,10 @@ def check_finite(
     count, first, listed = 0, -1, suspects[:0]
     for start in range(0, len(suspects), _FEW_ROWS):
         rows = suspects[start : start + _FEW_ROWS]
-        bad = ~np.isfinite(read(rows))
+        values = read(rows)
+        bad = ~np.isfinite(values)
+        if np.isinf(values).any():
+            remedy = ""  # `missing` is about NaN alone: a value that is infinite is not missing
         if bad.any():
             count += int(bad.sum())
             first = int(rows[np.argmax(bad.any(axis=1))]) if first < 0 else first
