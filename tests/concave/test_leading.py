@@ -1,5 +1,6 @@
 """Eigenvalues from above: the bound of the paper where not all of them are known."""
 
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from fairnepv.loop import Context
 from fairnepv.objective import soft_min
 from fairnepv.problem import Problem
 from fairnepv.stiefel import relax
-from fairnepv.views import KernelView, moments
+from fairnepv.views import DiagonalView, KernelView, moments
 
 SPECTRA = {
     "flat": np.ones(60),
@@ -130,6 +131,26 @@ def test_no_frame_is_above_the_spectral_bound(block, known, monkeypatch):
         assert all((rank is not None) == known for rank in found.ranks)
         bound = soft_min(found.bounds + problem.lifts, problem.tau)
         assert relax(problem).value <= bound + 1e-9, seed
+
+
+@pytest.mark.parametrize("size", [1.0, 1e100, 1e-100])
+def test_the_spectral_bound_counts_the_rounding_of_its_logarithms(size):
+    """One view, whose bound a set of rows of a diagonal kernel attains."""
+    for seed in range(40):
+        values = size * np.random.default_rng(seed).uniform(0.1, 1.0, 7)
+        problem = pose({"v": DiagonalView(values)}, 6, calibration="none", eps=size)
+        with localcontext(prec=60):
+            logs = [(Decimal(x) + Decimal(size)).ln() for x in np.sort(values)[1:].tolist()]
+            exact = sum(logs) / 6
+            assert Decimal(float(spectral.spectral_bounds(problem, Context()).bounds[0])) >= exact
+
+
+def test_the_spectral_bound_counts_the_rounding_of_a_sum_over_rows():
+    entry, eps = 1 / 3, 1e-3
+    problem = pose(np.full((100_000, 1), entry), 1, calibration="none", eps=eps, center=False)
+    with localcontext(prec=60):
+        exact = (100_000 * Decimal(entry) ** 2 + Decimal(eps)).ln()
+        assert Decimal(float(spectral.spectral_bounds(problem, Context()).bounds[0])) >= exact
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -74,7 +74,8 @@ def affordable_spectrum(problem: Problem) -> float:
 
 def spectral_bound(lam: Floats, view: View, k: int, utility: Utility = _DIVERSE) -> float:
     """U_{k,q} by the eigenvalues `lam` that the utility asks for, descending."""
-    return utility.spectral_bound(lam, view, k)
+    bound = utility.spectral_bound(lam, view, k)
+    return bound + score_rounding(bound)
 
 
 def diagonal_bound(view: View, k: int, utility: Utility = _DIVERSE) -> float:

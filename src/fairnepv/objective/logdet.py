@@ -155,8 +155,8 @@ class LogDet:
     def spectral_bound(self, lam: Floats, view: View, k: int) -> float:
         """U_{k,q} = (1/k) sum of the k largest log eigenvalues of L_q [FairNEPv, appendix B].
 
-        They carry an error of the order of rounding times the largest, which is added, so that the
-        bound stays a bound; so is what the features of a kernel leave out.
+        They carry an error of the order of rounding times the largest, which is added, as is what
+        the features of a kernel leave out; the logarithms carry that of a score.
         """
         top = np.zeros(k)
         top[: min(k, len(lam))] = np.maximum(lam[:k], 0.0)
