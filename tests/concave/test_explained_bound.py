@@ -315,3 +315,12 @@ def test_the_norms_of_rows_prove_a_bound_by_themselves(seed):
         together = alone.constant(view, no_rows, k) + float(pricing.by_norms(most)) / 0.7
         assert together == pytest.approx(most / (most + e), rel=1e-9)
         assert together >= most / (most + e)
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 3))
+def test_rows_that_vanish_beside_their_ridge_are_bounded(seed):
+    rng = np.random.default_rng(seed)
+    data = 1e-50 * np.outer(rng.standard_normal(3), rng.standard_normal(3))
+    options: Any = {"eps": 0.1, "objective": "representative", "center": False}
+    chosen = fairnepv.select(data, 1, **options, calibration="none")
+    assert 0 < chosen.fair_score <= chosen.upper_bound < 1e-11

@@ -146,10 +146,10 @@ def test_the_spectral_bound_counts_the_rounding_of_its_logarithms(size):
 
 
 def test_the_spectral_bound_counts_the_rounding_of_a_sum_over_rows():
-    value, eps = 1 / 3, 1e-3
-    problem = pose(np.full((100_000, 1), value), 1, calibration="none", eps=eps, center=False)
+    entry, eps = 1 / 3, 1e-3
+    problem = pose(np.full((100_000, 1), entry), 1, calibration="none", eps=eps, center=False)
     with localcontext(prec=60):
-        exact = (100_000 * Decimal(value) ** 2 + Decimal(eps)).ln()
+        exact = (100_000 * Decimal(entry) ** 2 + Decimal(eps)).ln()
         assert Decimal(float(spectral.spectral_bounds(problem, Context()).bounds[0])) >= exact
 
 

@@ -56,7 +56,10 @@ def shrinkage_for(
     M1, U1 = (place.single(part) if single else part for part in (M, U))
     along = place.get((U1 * (M1 @ U1)).sum(axis=0))
     level = _level(place.get(s), along.astype(np.float64), eps, k)
-    return _shrinkage(M, A, eps, level, place, single) if level else plain_shrinkage(M, eps, place)
+    with contextlib.suppress(np.linalg.LinAlgError):  # of rows that vanish beside the ridge
+        if level:
+            return _shrinkage(M, A, eps, level, place, single)
+    return plain_shrinkage(M, eps, place)
 
 
 def shrinkage(M: Any, X: Any, eps: float, level: float, place: Place = HOST) -> Shrinkage:
