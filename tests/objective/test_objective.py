@@ -1,6 +1,7 @@
 """The formula of F_tau and its derivatives, against dense twins and where digits are scarce."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,10 +24,11 @@ from fairnepv.objective import (
     subset_scores,
 )
 from fairnepv.objective.geometry import EUCLIDEAN
+from fairnepv.objective.softmin import merit
 from fairnepv.stiefel.maps import MatrixMaps
 from fairnepv.views import Calibration, DenseView, DiagonalView, KernelView, Pool
 from frame_problems import accurate_point, apply_H, kernels_of, objective_of, point_at, problem_of
-from search_problems import STORAGE, kernels
+from search_problems import STORAGE, kernels, pose, representative
 
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -631,3 +633,60 @@ def test_soft_min_does_not_cancel_for_a_large_tau(tau):
 
 def test_soft_min_of_a_vanishing_tau_is_the_minimum():
     assert soft_min(np.array([0.3, 0.1, 0.2]), 1e-320) == pytest.approx(0.1)
+
+
+# --- floors ---------------------------------------------------------------------------------------
+
+
+def test_a_missed_floor_costs_more_than_any_score_and_more_where_it_is_missed_by_more():
+    floors = np.array([0.5, -np.inf, 0.2])
+    met = np.array([0.5, -40.0, 0.2])
+    assert merit(met, 0.1, floors) == soft_min(met, 0.1)
+    assert merit(met - 0.5e-9, 0.1, floors) == soft_min(met - 0.5e-9, 0.1)  # but for rounding
+    paid = []
+    for step in ([2e-9, 0, 0], [0.01, 0, 0], [0.01, 0, 0.02], [0.5, 0, 0.5], [30.0, 0, 0]):
+        d = met - np.array(step)
+        paid.append(soft_min(d, 0.1) - merit(d, 0.1, floors))
+        assert paid[-1] == pytest.approx(1e4 + 1e3 * (sum(step) - 1e-9), rel=1e-3)
+    assert paid == sorted(paid)
+
+
+def test_floors_hold_for_each_of_many_sets():
+    d = np.random.default_rng(0).normal(size=(3, 4, 5))
+    floors = np.array([-0.3, 0.1, -np.inf])
+    found = merit(d, 0.2, floors)
+    assert found.shape == (4, 5)
+    for at in np.ndindex(4, 5):
+        assert found[at] == pytest.approx(merit(d[(slice(None), *at)], 0.2, floors))
+
+
+# --- what rounding leaves -------------------------------------------------------------------------
+
+
+def test_rounding_is_that_of_the_value_and_of_views_that_weigh():
+    case = cases.SMALL[0]
+    V = frames(case, 1)[0]
+    u = np.finfo(np.float64).eps
+    for offset in (-1e6, 0.0, 1e6):
+        f = objective_of(problem_of(case))
+        point = replace(f, offsets=f.offsets + offset).at(V)
+        own = max(w * part.rounding for w, part in zip(point.weights, point.factors, strict=True))
+        assert point.rounding == pytest.approx(max(u * max(1.0, abs(point.value)), own))
+        assert point.rounding >= u
+
+
+# --- representative sets of many rows -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", [1.0, 1e-3, 1e-9, 1e-13])
+def test_contributions_of_many_rows_of_few_columns_add_up(eps):
+    rng = np.random.default_rng(2)
+    Phi = rng.standard_normal((40, 4))
+    problem = representative(pose([Phi], 30, 0.1, [eps]))
+    chosen = rng.permutation(40)[:30]
+    own = subset_gains(problem.pool, chosen, "representative")[:, 0]
+    shares = [reference.explained(Phi, eps, chosen[: j + 1]) for j in range(30)]
+    np.testing.assert_allclose(np.cumsum(own), shares, atol=1e-7)
+    assert own.sum() == pytest.approx(
+        subset_scores(problem.pool, chosen, "representative")[0], abs=1e-9
+    )
