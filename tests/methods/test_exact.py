@@ -105,6 +105,22 @@ def test_a_pool_that_takes_many_nodes(storage, branching):
     assert 10 < outcome.state.looked < len(subsets) / 10  # it branches, and it prunes
 
 
+def test_nodes_of_the_highest_bounds_are_looked_at_first(branching, monkeypatch):
+    """So that the upper bound falls."""
+    monkeypatch.setattr(exact_module, "_BATCH", 2)
+    views = cases.random_views(np.random.default_rng(3), 16, [6, 5])
+    solver = Exact(pose(views, 5, 0.05, [0.1, 0.1]), np.arange(5))
+    state, compared = solver.init(), 0
+    while solver.done(state) is None:
+        following = solver.step(state)
+        left = {node.tobytes() for node in following.nodes}
+        for at in np.argsort(-state.bounds, kind="stable")[:2]:
+            assert state.nodes[at].tobytes() not in left
+            compared += len(state.nodes) > 2
+        state = following
+    assert compared > 5
+
+
 def test_the_mean_of_the_views_can_be_maximised_too(branching):
     rng = np.random.default_rng(4)
     views, eps = cases.random_views(rng, 11, [5, 4]), [0.1, 0.1]

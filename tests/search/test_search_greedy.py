@@ -112,6 +112,33 @@ def test_float32_serves_only_where_the_ridge_allows_it(eps):
     assert greedy(problem) == reference.fair_greedy(kernels([near], [eps]), 6, 0.05)
 
 
+@pytest.mark.parametrize("foreseen", [False, True])
+@pytest.mark.parametrize("step", [-1e-8, 1e-8])
+@pytest.mark.parametrize("tau", [0.02, 0.5])
+def test_of_two_rows_that_float32_takes_for_one_the_better_is_picked(tau, step, foreseen):
+    """One is better in the mean and the other in the worse view, by so much that they are equal; a
+    hundredth of a millionth decides. Under quotas no picks are foreseen."""
+    logs = np.array([[0.0, 0.3, -3.0], [0.5, 0.2, -3.0]])
+
+    def scores(shift):
+        """Of both pairs with the row that is sure to be first."""
+        first = np.array([1.0, 1.1])
+        pairs = [(first + own + shift * (i == 0)) / 2 for i, own in enumerate(logs.T[:2])]
+        return [reference.soft_min(d, tau) for d in pairs]
+
+    low, high = -2.0, 2.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        one, other = scores(middle)
+        low, high = (middle, high) if one < other else (low, middle)
+    logs[:, 0] += low + step
+    values = np.exp(np.hstack([[[1.0], [1.1]], logs]))
+    quotas = Quotas(np.zeros(4, dtype=np.int64), indices(0), indices(4))
+    rules = Constraints() if foreseen else Constraints(quotas=quotas)
+    problem = pose([DiagonalView(v, eps=0.0) for v in values], 2, tau, [1.0, 1.0], rules=rules)
+    assert greedy(problem) == [0, 1 if step > 0 else 2]
+
+
 @pytest.mark.sample
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)

@@ -19,6 +19,7 @@ from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import EFFORTS, Found, arena_rows
 from fairnepv.search.arena import DiverseArena as Arena
 from fairnepv.search.effort import Effort, roam
+from fairnepv.search.kinds import kind_of
 from fairnepv.search.tabu import TabuSearch, TabuState, promising_rows
 from frame_problems import paper_problem
 from search_problems import (
@@ -30,6 +31,7 @@ from search_problems import (
     obeys,
     pose,
     random_rules,
+    representative,
 )
 
 SEEDS = st.integers(0, 10**6)
@@ -196,6 +198,26 @@ def test_promising_rows_are_those_of_the_highest_tangents(storage, block):
             rises[i] = max(rises[i], float(w @ np.exp(4 * (after - d))))
     expected = np.sort(np.concatenate([S, np.argsort(-rises)[:8]]))
     assert promising_rows(problem, np.array(S), 12).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+def test_float32_says_who_is_looked_at_and_not_who_is_taken(objective, monkeypatch):
+    rng = np.random.default_rng(5)
+    views = [view.astype(np.float32) for view in cases.random_views(rng, 200, [6, 4])]
+    views[0][100:] = views[0][:100] * np.float32(1 + 1e-6)  # which float32 hardly tells apart
+    views[1][100:] = views[1][:100]
+    rules = Constraints(fixed_out=indices(*range(30, 50)))
+    problem = pose(views, 4, 0.1, [0.1, 0.2], rules=rules)
+    problem = problem if objective == "diverse" else representative(problem)
+    arena, S = kind_of(problem).arena, indices(3, 9, 17, 20)
+    found = []
+    for coarse in (False, True):
+        monkeypatch.setattr(arena, "worth_float32", staticmethod(lambda _, coarse=coarse: coarse))
+        found.append(promising_rows(problem, S, 24).tolist())
+    assert found[0] == found[1]
+    assert len(found[0]) == 24
+    assert set(S.tolist()) < set(found[0])
+    assert not set(range(30, 50)) & set(found[0])
 
 
 def test_rows_that_may_not_come_in_are_not_promising():
