@@ -1,6 +1,7 @@
 """How many rows the relaxation is solved on, by what an evaluation costs: counted at length."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -78,7 +79,8 @@ def test_as_many_rows_as_an_evaluation_may_cost(most, diverse, explained, monkey
     for problem, share in ((diverse, 0.0), (explained, 0.06)):
         affordable = max(most, share * problem.work())
         for own in (None, weights):
-            expected = largest(lambda m: costs.evaluation_work(problem, m, own), affordable)
+            of = partial(costs.evaluation_work, problem, weights=own)
+            expected = largest(of, affordable)
             assert costs.most_rows(problem, own) == expected
     few = replace(diverse, means=Means(support=9))
     assert costs.most_rows(few) == min(9, costs.most_rows(diverse))

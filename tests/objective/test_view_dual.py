@@ -10,8 +10,8 @@ import reference
 from fairnepv import KernelView
 from fairnepv.concave.dual import Dual, row_prices
 from fairnepv.objective import majorant
-from fairnepv.objective.majorant import ViewDual, conjugate, least_gamma
 from fairnepv.objective.held import HeldRows
+from fairnepv.objective.majorant import ViewDual, conjugate, least_gamma
 from search_problems import pose
 
 EPS, N, P, R = 0.3, 14, 6, 3
@@ -61,7 +61,10 @@ def exact_constant(Phi, B, k, shift, error=0.0):
 def test_the_constant_is_above_the_exact_one_by_rounding_alone(k, shift, Phi):
     B = combination(Phi)
     view = problem_of(Phi, k, shift).pool.views[0]
-    exact, found = exact_constant(Phi, B, k, shift), ViewDual(LEVEL, B, shift).constant(view, ROWS, k)
+    exact, found = (
+        exact_constant(Phi, B, k, shift),
+        ViewDual(LEVEL, B, shift).constant(view, ROWS, k),
+    )
     assert exact <= found + 1e-9
     assert found == pytest.approx(exact, abs=1e-9)
 

@@ -12,7 +12,7 @@ from fairnepv.compute import block_threads
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Path
 from fairnepv.problem import Means, Problem
-from fairnepv.stiefel import make_solver, relax
+from fairnepv.stiefel import iteration, make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Coordinates, Spanned, coordinates_of
 from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.maps import PoolMaps
@@ -149,3 +149,21 @@ def test_frames_stay_orthonormal_over_many_steps(problem, kind):
 def test_the_check_takes_as_many_lanczos_steps_as_the_solver_says(problem):
     solver = replace(make_solver(k=K, tol=0.1), lanczos_steps=4)
     assert "and 4 Lanczos steps" in relax(problem, solver).checked
+
+
+@pytest.mark.parametrize("kind", ["ambient", "reduced"])
+def test_the_ascent_remembers_three_steps_and_fewer_of_large_frames(kind, problem, monkeypatch):
+    coordinates = coordinates_of(problem, kind)
+    f = StiefelObjective(
+        coordinates.maps, problem.pool.eps, problem.pool.offsets, problem.tau, problem.k
+    )
+    for numbers, most in ((1 << 27, 3), (5 * coordinates.dimension * K, 2), (0, 1)):
+        monkeypatch.setattr(iteration, "_MEMORY_NUMBERS", numbers)
+        method = Lbfgs(f, spectral_start(problem, coordinates), tol=1e-9)
+        state, held = method.init(), []
+        for _ in range(6):
+            state = method.step(state)
+            held.append(len(state.S))
+            assert len(state.S) == len(state.Y) == len(state.rho)
+        assert held == [min(t, most) for t in range(1, 7)]
+        assert state.steps == 6
