@@ -315,13 +315,15 @@ def test_large_pools_are_refused():
 # --- The parts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 6])
-def test_sums_of_the_largest_others(count):
+@pytest.mark.parametrize(
+    ("m", "count"), [(7, 0), (7, 1), (7, 3), (7, 6), (90, 1), (90, 7), (90, 44), (90, 60), (90, 89)]
+)
+def test_sums_of_the_largest_others(m, count):
     rng = np.random.default_rng(count)
-    gains = rng.integers(4, size=(5, 7)).astype(float)
-    gains[1:] += rng.standard_normal((4, 7))
+    gains = rng.integers(4, size=(5, m)).astype(float)
+    gains[1:] += rng.standard_normal((4, m))
     expected = [
-        [sum(sorted(np.delete(row, i))[7 - 1 - count :]) for i in range(7)] for row in gains
+        [sum(sorted(np.delete(row, i))[m - 1 - count :]) for i in range(m)] for row in gains
     ]
     np.testing.assert_allclose(_top_sums(gains, count), expected, atol=1e-12)
 
