@@ -1,5 +1,7 @@
 """Eigenvalues from above: the bound of the paper where not all of them are known."""
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,14 @@ import reference
 from fairnepv import certify as certify_data
 from fairnepv import select
 from fairnepv.api.inputs import pose
-from fairnepv.concave import certify, spectral
+from fairnepv.concave import certify, leading, spectral
 from fairnepv.concave.leading import by_passes, by_trace, largest_spectrum
 from fairnepv.loop import Context
 from fairnepv.objective import soft_min
-from fairnepv.problem import Problem
+from fairnepv.problem import Means, Problem
 from fairnepv.stiefel import relax
 from fairnepv.views import KernelView, moments
+from search_problems import pose as pose_rows
 
 SPECTRA = {
     "flat": np.ones(60),
@@ -180,3 +183,38 @@ def test_centred_sparse_rows_that_moments_act_through_are_bounded(monkeypatch):
     found = certify_data({"words": X}, 4, **options)
     chosen = select({"words": X}, 4, **options)
     assert chosen.fair_score <= min(found.upper_bound, found.spectral_bound) + 1e-12
+
+
+# --- what is asked of a view ----------------------------------------------------------------------
+
+
+def test_sums_are_known_but_for_rounding():
+    view = SimpleNamespace(n=30, p=12, cancellation=50.0)
+    assert leading._unsure(view) == pytest.approx(8.0 * 42 * np.finfo(float).eps * 50.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("known", [0, 2, 5])
+def test_from_what_is_known_of_a_view_follows_the_spectrum_that_it_allows(known):
+    """But for rounding, which is next to nothing here."""
+    Phi = np.random.default_rng(3).standard_normal((30, 12)) * np.geomspace(2.0, 0.2, 12)
+    problem = pose_rows([Phi], 4, 0.1, [0.1])
+    lam = np.linalg.eigvalsh(Phi.T @ Phi)[::-1]
+    low, squares = lam[:known], float((lam**2).sum())
+    for allowed in (squares, np.inf):
+        found = leading._from_above(problem, 0, low, allowed)
+        expected = leading.largest_spectrum(low, float(lam.sum()), allowed, 12, 4)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arena", "affordable", "columns"),
+    [(1 << 24, np.inf, 8), (4 * 12 * 3, np.inf, 3), (1 << 24, 5.5 * 6 * 30 * 12, 5), (47, 1e9, 0)],
+)
+def test_as_many_eigenvalues_as_memory_and_work_allow(arena, affordable, columns):
+    Phi = np.random.default_rng(3).standard_normal((30, 12)) * np.geomspace(2.0, 0.2, 12)
+    problem = replace(pose_rows([Phi], 4, 0.1, [0.1]), means=Means(arena=arena))
+    found = leading._some_eigenvalues(problem, 0, affordable)
+    assert len(found) == columns
+    lam = np.linalg.eigvalsh(Phi.T @ Phi)[::-1][:columns]
+    assert (found <= lam + 1e-9).all()
+    assert (found >= 0.7 * lam).all()

@@ -18,6 +18,7 @@ from fairnepv.objective import (
     entropy_price,
     fair_score,
     scores_and_gains,
+    scoring_work,
     soft_min,
     soft_min_weights,
     subset_gains,
@@ -698,3 +699,48 @@ def test_contributions_of_many_rows_of_few_columns_add_up(eps):
     assert total == pytest.approx(shares[-1], abs=1e-13)
     if eps > 1e-6:
         assert total == pytest.approx(reference.explained(Phi, eps, chosen), abs=1e-9)
+
+
+# --- what has no answer ---------------------------------------------------------------------------
+
+
+def test_a_gram_matrix_that_is_singular_without_a_ridge_is_refused():
+    Z = np.random.default_rng(0).standard_normal((5, 3))
+    dependent = Z.copy()
+    dependent[:, 2] = 0.0
+    ViewFactor(Z, 0.0)
+    ViewFactor(dependent, 1e-12)
+    for none in (dependent, dependent.T):
+        with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+            ViewFactor(none, 0.0)
+
+
+def test_a_frame_that_is_lost_is_not_restored():
+    V = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))[0]
+    np.testing.assert_allclose(EUCLIDEAN.restore(3.0 * V), V, atol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError, match="lost"):
+        EUCLIDEAN.restore(np.column_stack([V[:, 0], np.zeros(6)]))
+
+
+# --- how long scores take -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", [1.0, 1e-13])
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+@pytest.mark.parametrize("p", [3, 40])
+def test_the_work_of_scores_is_that_of_a_factor_of_the_rows(p, objective, eps):
+    """Two, or nine where the rows themselves are factored, for every pair and number of a row; many
+    rows of few columns come in blocks; shares ask for products with the second moments besides."""
+    Phi = np.random.default_rng(0).standard_normal((60, p))
+    for k in (5, 30):
+        problem = pose([Phi, Phi], k, 0.1, [eps, eps])
+        if objective == "representative":
+            problem = representative(problem)
+        if k > 4 * p and eps == 1.0:
+            own = 30.0 * k * p**2
+        elif objective == "representative":
+            own = 4.0 * k**2 * (p + k / 3)
+        else:
+            own = (2.0 if eps == 1.0 else 9.0) * k**2 * (p + k / 3)
+        besides = 4.0 * k * p * p / 2 if objective == "representative" else 0.0
+        assert scoring_work(problem) == pytest.approx(2 * (own + besides))

@@ -8,14 +8,14 @@ import pytest
 import scipy.sparse as sp
 
 from fairnepv.api.inputs import pose
-from fairnepv.compute import block_threads
+from fairnepv.compute import LocalEngine, block_threads
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Path
 from fairnepv.problem import Means, Problem
 from fairnepv.stiefel import iteration, make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Coordinates, Spanned, coordinates_of
 from fairnepv.stiefel.lbfgs import Lbfgs
-from fairnepv.stiefel.maps import PoolMaps
+from fairnepv.stiefel.maps import PoolMaps, SpanMaps
 from fairnepv.stiefel.rows import ConvertedView
 from fairnepv.stiefel.starts import spectral_start
 from fairnepv.views import Pool
@@ -167,3 +167,28 @@ def test_the_ascent_remembers_three_steps_and_fewer_of_large_frames(kind, proble
             assert len(state.S) == len(state.Y) == len(state.rho)
         assert held == [min(t, most) for t in range(1, 7)]
         assert state.steps == 6
+
+
+@pytest.mark.parametrize("numbers", [1, 10**7])
+def test_products_are_those_of_all_rows_however_many_blocks(numbers):
+    """Dense and sparse rows, in blocks of 64 or in one."""
+    rng = np.random.default_rng(4)
+    words = sp.random_array((300, 9), density=0.3, rng=rng, format="csr")
+    looks = rng.standard_normal((300, 5))
+    pool = Pool.of([looks, words], eps=0.1, engine=LocalEngine(block_numbers=numbers))
+    Phis = [looks, words.toarray()]
+    maps = PoolMaps(pool)
+    V, Y = rng.standard_normal((300, 3)), tuple(rng.standard_normal((p, 3)) for p in (5, 9))
+    for found, Phi in zip(maps.adjoint(V), Phis, strict=True):
+        np.testing.assert_allclose(found, Phi.T @ V, atol=1e-12)
+    images = [Phi @ y for Phi, y in zip(Phis, Y, strict=True)]
+    np.testing.assert_allclose(maps.combine(Y), sum(images), atol=1e-12)
+    for found, image in zip(maps.images(Y), images, strict=True):
+        np.testing.assert_allclose(found, image, atol=1e-12)
+    span = SpanMaps(pool)
+    C = np.vstack(Y)
+    np.testing.assert_allclose(span.combine(Y), np.vstack([C, np.hstack(Phis).T @ sum(images)]))
+    for q, pair in enumerate(span.images(Y)):
+        alone = np.vstack([y * (r == q) for r, y in enumerate(Y)])
+        np.testing.assert_allclose(pair, np.vstack([alone, np.hstack(Phis).T @ images[q]]))
+    np.testing.assert_allclose(maps.traces, [(Phi**2).sum() for Phi in Phis])

@@ -323,6 +323,19 @@ def test_converged_is_true_in_n_dimensions(seed, k, eps, coordinates):
         assert relaxed.status is Status.ROUNDING_FLOOR
 
 
+@pytest.mark.parametrize(("largest", "kind"), [(45 * 12, Ambient), (45 * 12 - 1, Spanned)])
+def test_last_steps_are_taken_in_n_dimensions_where_frames_are_few_numbers(
+    largest, kind, monkeypatch
+):
+    """Else in the span; as in the test above, what reduced coordinates leave out has a residual."""
+    monkeypatch.setattr("fairnepv.stiefel.solve.LARGEST_FRAME", largest)
+    problem = problem_of(near_duplicates(7, 1, 12, 1e-3))
+    assert problem.n > problem.pool.width
+    relaxed = relax(problem, start="random", coordinates=Reduced(problem.pool))
+    assert type(relaxed.coordinates) is kind
+    assert [row.stage for row in relaxed.trace].count("newton") > 2
+
+
 # --- coordinates ----------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import pytest
 import cases
 import reference
 from cases import Case
+from fairnepv import InputError
 from fairnepv import relax as relax_data
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
@@ -106,3 +107,12 @@ def test_rows_as_a_start_are_pushed_off_their_axes_by_a_hundredth(kind):
     V = coordinates.lift(start_frame(problem, coordinates, rows)[0])
     angles = reference.principal_angles(V, np.eye(20)[:, rows])
     assert 1e-3 < angles[0] <= 0.0101
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_none_spoils_a_frame(wrong):
+    case = tall(3)
+    V = cases.random_frame(np.random.default_rng(3), 24, case.k)
+    V[5, 1] = wrong
+    with pytest.raises(InputError, match="NaN or infinite"):
+        relax(problem_of(case), start=V)
