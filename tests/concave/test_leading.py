@@ -22,6 +22,7 @@ from fairnepv.problem import Means, Problem
 from fairnepv.stiefel import relax
 from fairnepv.views import KernelView, moments
 from search_problems import pose as pose_rows
+from search_problems import representative
 
 SPECTRA = {
     "flat": np.ones(60),
@@ -218,3 +219,26 @@ def test_as_many_eigenvalues_as_memory_and_work_allow(arena, affordable, columns
     lam = np.linalg.eigvalsh(Phi.T @ Phi)[::-1][:columns]
     assert (found <= lam + 1e-9).all()
     assert (found >= 0.7 * lam).all()
+
+
+@pytest.mark.parametrize("kind", ["rows", "gram", "targets", "long"])
+def test_squares_of_all_eigenvalues_cost_all_entries(kind, monkeypatch):
+    """Of the kernel, or of the second moments that are held or act through targets."""
+    Phi = np.random.default_rng(3).standard_normal((30, 12))
+    if kind == "targets":
+        monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
+    problem = pose_rows([Phi], 4, 0.1, [0.1])
+    if kind in ("gram", "targets"):
+        problem = representative(problem)
+    if kind == "long":
+        monkeypatch.setattr(leading, "_MOST_ROWS", 29)
+    view = problem.pool.views[0]
+    work = leading._squares_work(view)
+    expected = {"rows": 30 * 30 * 12, "gram": 12 * 12, "targets": 30 * 30 * 12, "long": np.inf}
+    assert work == expected[kind]
+    squares = float((np.linalg.eigvalsh(Phi.T @ Phi) ** 2).sum())
+    for chunk in (1, 70, 1 << 22):
+        monkeypatch.setattr(leading, "_CHUNK", chunk)
+        assert leading._sum_of_squares(problem, view) == pytest.approx(squares)
+    few = replace(problem, means=Means(arena=64))
+    assert leading._sum_of_squares(few, view) == pytest.approx(squares)

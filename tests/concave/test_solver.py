@@ -142,3 +142,21 @@ def test_a_budget_ends_it_with_a_proof(share, problem, monkeypatch):
     assert cut.bound >= whole.value
     assert cut.evaluations < whole.evaluations
     assert cut.passes <= whole.passes
+
+
+def test_a_state_says_whether_its_best_point_is_one_of_float64(problem, monkeypatch):
+    """Also where the run had begun in float32, and where a later step proves less."""
+    monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: True)
+    monkeypatch.setattr(costs, "_DENSE_COST", 0.0)
+    solver = Concave(problem, gap=1e-9)
+    single = solver.step(solver.init())
+    assert not single.best_double
+    finer = replace(single, double=True, bound=np.inf)
+    assert Concave(problem, gap=1e-9).step(finer).best_double
+    worse = replace(finer, bound=-np.inf)
+    for known in (False, True):
+        kept = Concave(problem, gap=1e-9).step(replace(worse, best_double=known))
+        assert kept.best_double == known
+        assert kept.best_x is worse.best_x
+    monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: False)
+    assert Concave(problem, gap=1e-9).init().best_double

@@ -17,6 +17,7 @@ from fairnepv import problem as problem_module
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import EFFORTS, Found, arena_rows
+from fairnepv.search import effort as effort_module
 from fairnepv.search.arena import DiverseArena as Arena
 from fairnepv.search.effort import Effort, roam
 from fairnepv.search.kinds import kind_of
@@ -258,6 +259,35 @@ def test_roaming_finds_better_sets_and_ends_with_patience():
     assert roam(problem, start, replace(effort, patience=0), Context()) is start
     again = roam(problem, found, effort, Context())
     assert reference.fair_score(Ls, again.indices, 0.05) >= after - 1e-12
+
+
+def test_rounds_that_find_nothing_are_counted_and_kernels_kept_for_them(monkeypatch):
+    """A round that has found something better begins the count, and the rows, anew."""
+    views = cases.random_views(np.random.default_rng(0), 30, [6, 5])
+    problem, made = pose(views, 5, 0.05, [0.1, 0.1]), []
+    better_at = {1, 4}
+
+    class Search(TabuSearch):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            made.append((options["kernels"], options["number"], options["swaps"]))
+
+    def better(problem, left, right):
+        return replace(right) if len(made) - 1 in better_at else left
+
+    monkeypatch.setattr(effort_module, "TabuSearch", Search)
+    monkeypatch.setattr(effort_module, "better", better)
+    start = Found(np.arange(5), Status.COMPLETE)
+    effort = Effort("some", swaps=900, round=30, patience=3, floor=1e15)
+    roam(problem, start, effort, Context())
+    assert [number for _, number, _ in made] == list(range(8))
+    assert [kernels is None for kernels, *_ in made] == [
+        at == 0 or at - 1 in better_at for at in range(8)
+    ]
+    made.clear()
+    better_at.clear()
+    roam(problem, start, replace(effort, swaps=50), Context())
+    assert [swaps for *_, swaps in made] == [30, 20]
 
 
 def test_roaming_depends_on_the_random_state_alone():
