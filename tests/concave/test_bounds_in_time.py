@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,13 +27,15 @@ def seconds_for_a_proof(proven, stopped):
     given = []
 
     def prove(state):
-        given.append(clock.left())
+        given.append((clock.left(), state))
         return state
 
     solver, context = SimpleNamespace(prove=prove), SimpleNamespace(stopped=stopped)
-    state = SimpleNamespace(proven=proven)
+    state: Any = SimpleNamespace(proven=proven)
     assert _proven_in_time(solver, state, context) is state
-    return given[0]
+    ((seconds, seen),) = given
+    assert seen is state
+    return seconds
 
 
 @pytest.mark.parametrize("stopped", [None, Status.TIME_LIMIT])

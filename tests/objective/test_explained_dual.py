@@ -53,7 +53,7 @@ def coarse(monkeypatch):
     real = shrinkage.Principal.of
     monkeypatch.setattr(explained_bound, "HALF_UNIT", UNIT)
     monkeypatch.setattr(
-        explained_bound.Principal,
+        shrinkage.Principal,
         "of",
         staticmethod(lambda view, r: replace(real(view, r), skew=SKEW, off=OFF)),
     )
@@ -125,7 +125,8 @@ def test_prices_allow_for_rounding_of_every_product(r, problem, view, Phi, C, co
     dual = VarianceDual(LEVEL, X, MASS, r)
     pricing = dual.pricing(view, ROWS, 0.7)
     assert not pricing.flat
-    assert (pricing.error, pricing.unit) == (pytest.approx(error, rel=1e-6), pytest.approx(unit))
+    assert pricing.error == pytest.approx(error, rel=1e-6)
+    assert pricing.unit == pytest.approx(unit)
     raised = np.linalg.norm(Phi @ J.T, axis=1) + error * np.linalg.norm(Phi, axis=1)
     prices = prices_of(problem, dual, 0.7)
     np.testing.assert_allclose(prices, 0.7 * raised**2 * (1.0 + 8.0 * unit), rtol=1e-6)
