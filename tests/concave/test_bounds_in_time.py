@@ -236,3 +236,34 @@ def test_a_certificate_says_how_far_its_bound_may_be_off():
     assert found.upper_bound <= joint.bound
     assert found.support.tolist() == joint.point(problem)[0].tolist()
     assert found.relaxed.tolist() == joint.point(problem)[1].tolist()
+
+
+# --- what calibration has proven ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("proven", "again"), [(0.5e-3, False), (1e-3, False), (2e-3, True)])
+def test_what_calibration_has_proven_of_a_view_is_enough_where_it_is_near_nothing(
+    proven, again, monkeypatch
+):
+    """After it no view reaches more than nothing; else the view is solved for."""
+    problem, seen = pose(views(1), 4, 0.1, [0.1]), []
+    (name,) = problem.pool.names
+    evidence = replace(problem.calibration, evidence={name: DUAL})
+    monkeypatch.setattr(bounds_module, "proven", lambda alone, dual: proven)
+    monkeypatch.setattr(bounds_module, "diagonal_bound", lambda *_: 9.0)
+
+    def solve(*given, **options):
+        seen.append(given)
+        return solved(0.7, 0.6)
+
+    monkeypatch.setattr(bounds_module, "_solve", solve)
+    found = view_bound(replace(problem, calibration=evidence), name, gap=1e-3)
+    assert bool(seen) == again
+    assert found.bound == (0.7 if again else proven)
+    if not again:
+        assert (found.dual, found.status, found.value) == (DUAL, Status.CONVERGED, 0.0)
+    stopped = Context()
+    stopped.stopped = Status.TIME_LIMIT
+    seen.clear()
+    view_bound(replace(problem, calibration=evidence), name, gap=1e-3, session=stopped)
+    assert seen  # which says what norms prove

@@ -12,6 +12,7 @@ import cases
 import reference
 from cases import Case
 from fairnepv.objective import (
+    UTILITIES,
     Standing,
     StiefelObjective,
     ViewFactor,
@@ -744,3 +745,19 @@ def test_the_work_of_scores_is_that_of_a_factor_of_the_rows(p, objective, eps):
             own = (2.0 if eps == 1.0 else 9.0) * k**2 * (p + k / 3)
         besides = 4.0 * k * p * p / 2 if objective == "representative" else 0.0
         assert scoring_work(problem) == pytest.approx(2 * (own + besides))
+
+
+@pytest.mark.parametrize("eps", [0.5, 1e-6])
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+def test_without_an_item_a_set_loses_what_is_said(objective, eps):
+    """Where its kernel can be inverted to some digits."""
+    Phi = np.random.default_rng(5).standard_normal((20, 9))
+    problem = pose([Phi], 6, 0.1, [eps])
+    problem = problem if objective == "diverse" else representative(problem)
+    S, asked = [2, 3, 5, 7, 11, 13], UTILITIES[objective]
+    view = problem.pool.views[0]
+    pivots = np.diag(np.linalg.inv(reference.kernel(Phi, eps)[np.ix_(S, S)]))
+    found = asked.removals(view, np.array(S), pivots)
+    whole = asked.total(view, np.array(S))
+    lost = [whole - asked.total(view, np.delete(np.array(S), j)) for j in range(6)]
+    np.testing.assert_allclose(found, lost, atol=1e-8)

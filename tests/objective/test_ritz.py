@@ -334,3 +334,20 @@ def test_where_a_subspace_would_be_as_wide_as_the_matrix_a_factorisation_is_aske
     crude = ritz.ritz_pairs(product, start, float(np.trace(M)), EPS, K, ritz.CRUDE, HOST)
     assert crude is not None
     assert gamma_of(crude.lam, lam.sum(), EPS) >= gamma_of(lam, lam.sum(), EPS) - 1e-5
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-4, 1e-3])
+def test_vectors_that_are_a_little_off_prove_nearly_all(noise, monkeypatch):
+    """As what residuals may add is allowed for, however many rows the matrix has."""
+    monkeypatch.setattr(ritz, "_REFINED", 0)
+    rng = np.random.default_rng(3)
+    lam = np.concatenate([np.geomspace(5.0, 1.0, 10), 0.05 * rng.random(190)])
+    lam = np.sort(lam)[::-1]
+    Q = np.linalg.qr(rng.standard_normal((200, 200)))[0]
+    M = (Q * lam) @ Q.T
+    basis = Q[:, :40] + noise * rng.standard_normal((200, 40)) / np.sqrt(200)
+    exact = gamma_of(lam, lam.sum(), EPS)
+    found = ritz.least_value((M + M.T) / 2, basis, EPS, K)
+    assert exact - 0.05 * K - 1e-9 <= found <= exact + 1e-9
+    if noise == 1e-6:
+        assert found == pytest.approx(exact, abs=1e-6)

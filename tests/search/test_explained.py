@@ -29,7 +29,7 @@ from fairnepv.search.explained.swaps import ExplainedSet, best_swaps
 from fairnepv.search.ties import coarse_error
 from fairnepv.views import moments
 from fairnepv.views.moments import second_norms, with_moments
-from search_problems import examples, indices, pose
+from search_problems import examples, feasible_subsets, indices, pose, representative
 
 TAU = 0.05
 STORAGE = {
@@ -455,3 +455,43 @@ def test_what_float32_sees_of_sparse_rows_decides_nothing(seed, monkeypatch):
     exact = fairnepv.select(data, 15, **options)
     assert seen
     assert coarse.indices.tolist() == exact.indices.tolist()
+
+
+def test_a_copy_of_an_item_is_not_worth_a_swap():
+    """It promises nothing, which is more than any other swap of the best set does."""
+    rng = np.random.default_rng(3)
+    Phi = rng.standard_normal((12, 4)) * [3.0, 2.0, 1.0, 0.5]
+    subsets = feasible_subsets(Constraints(), 12, 3)
+    best = max(subsets, key=lambda S: reference.explained(Phi, 0.3, S))
+    doubled = np.vstack([Phi, Phi[list(best)]])
+    problem = representative(pose([doubled], 3, 0.1, [0.3]))
+    arena = ExplainedArena(problem, ExplainedArena.held_kernels(problem), indices(*best))
+    move = arena.best_swap(np.zeros(15, dtype=bool), np.zeros(3, dtype=bool))
+    assert move is not None
+    others = {
+        (row, slot): reference.explained(doubled, 0.3, [*best[:slot], row, *best[slot + 1 :]])
+        for row in set(range(15)) - set(best)
+        for slot in range(3)
+        if row != 12 + slot
+    }
+    assert (move.row, move.slot) in others
+    assert others[move.row, move.slot] == pytest.approx(max(others.values()), abs=1e-9)
+    assert move.value == pytest.approx(max(others.values()), abs=1e-9)
+    assert max(others.values()) < reference.explained(doubled, 0.3, list(best))
+
+
+def test_swaps_that_rounding_hides_are_scored_one_by_one_and_keep_the_rules():
+    """A row that is there already, or one too many of its group, is passed over; of the others the
+    first that improves the set is taken."""
+    rng = np.random.default_rng(4)
+    Phi, groups = rng.standard_normal((8, 4)), np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    Phi[[5, 6]] *= 3.0
+    quotas = Quotas(groups, indices(1, 1), indices(2, 2))
+    problem = pose([Phi], 3, 0.1, [0.3], rules=Constraints(quotas=quotas))
+    search = ExplainedLocal(representative(problem), indices(0, 1, 4))
+    value = reference.explained(Phi, 0.3, [0, 1, 4])
+    found, made = search._scored(indices(0, 1, 4), [(2, (3, 0, 5)), (0, (1, 4, 6))], value)
+    assert found.tolist() == [6, 1, 5]
+    assert made == 2
+    found, made = search._scored(indices(0, 1, 4), [(2, (3, 0))], value)
+    assert (found.tolist(), made) == ([0, 1, 4], 0)

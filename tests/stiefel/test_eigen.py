@@ -111,3 +111,44 @@ def test_it_ends_where_rounding_leaves_nothing_to_find(views, monkeypatch):
     assert found.products < 100
     np.testing.assert_allclose(found.values[:3], np.linalg.eigvalsh(dense)[::-1][:3], atol=1e-12)
     assert H.geometry is EUCLIDEAN
+
+
+def test_a_slow_way_is_gone_to_its_end(monkeypatch):
+    """Patience is for products that bring nothing: there are more than that here, and each brings
+    something."""
+    monkeypatch.setattr(eigen, "_HELD", 0)
+    size, k = 400, 2
+    lam = 1.0 - 1e-3 * np.linspace(0.0, 1.0, size) ** 2
+    H, dense = weighted([np.diag(np.sqrt(lam))], [1.0])
+    near = cases.random_frame(np.random.default_rng(7), size, k)
+    found = leading(H, k, near, 1e-13)
+    assert found.products > eigen._PATIENCE + 5
+    exact = np.sort(np.diag(dense))[::-1][:k].sum()
+    assert exact - found.values[:k].sum() <= 1e-12
+
+
+class Noisy:
+    """Maps whose products are off by a little, another time by another little."""
+
+    def __init__(self, maps, noise):
+        self._maps, self._noise = maps, noise
+        self._rng = np.random.default_rng(0)
+
+    def __getattr__(self, name):
+        return getattr(self._maps, name)
+
+    def combine(self, Y):
+        X = self._maps.combine(Y)
+        return X + self._noise * self._rng.standard_normal(X.shape)
+
+
+def test_patience_ends_what_rounding_keeps_from_its_aim(monkeypatch):
+    """So many products after the last that brought anything."""
+    monkeypatch.setattr(eigen, "_HELD", 0)
+    wide = cases.random_views(np.random.default_rng(4), 80, [30, 40])
+    H, dense = weighted(wide, [0.6, 0.4])
+    noisy = Weighted(Noisy(H._maps, 1e-10), H._shares)
+    found = leading(noisy, 4, cases.random_frame(np.random.default_rng(5), 80, 4), 0.0)
+    assert eigen._PATIENCE < found.products < 2 * eigen._PATIENCE
+    lam = np.linalg.eigvalsh(dense)[::-1]
+    np.testing.assert_allclose(found.values[:4], lam[:4], atol=1e-5)

@@ -16,6 +16,7 @@ from fairnepv.methods import Nepv
 from fairnepv.objective import UTILITIES, subset_scores
 from fairnepv.problem import Problem
 from fairnepv.stiefel import DUAL, SOLVERS, make_solver, relax
+from fairnepv.stiefel import dual as dual_module
 from fairnepv.stiefel import eigen as eigen_module
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.stiefel.dual import least_bound
@@ -348,3 +349,23 @@ def test_a_device_leads_to_the_same_frame():
     ]
     assert found[0].value == pytest.approx(found[1].value, abs=1e-9)
     np.testing.assert_allclose(found[0].leverage, found[1].leverage, atol=1e-6)
+
+
+def ended(status, monkeypatch):
+    """A relaxation whose dual says that it ended so, where it is as good as solved."""
+    real = dual_module.Dual.done
+
+    def done(self, state):
+        return status if real(self, state) is Status.GLOBAL else None
+
+    monkeypatch.setattr(dual_module.Dual, "done", done)
+    views = cases.random_views(np.random.default_rng(3), 25, [7, 9])
+    return relax(pose(views, 4, 0.05), make_solver(DUAL, k=4)).status
+
+
+def test_a_frame_within_the_tolerance_of_the_bound_is_global_however_it_was_found(monkeypatch):
+    assert ended(Status.MIXED, monkeypatch) is Status.GLOBAL
+
+
+def test_a_run_that_was_stopped_is_never_called_global(monkeypatch):
+    assert ended(Status.TIME_LIMIT, monkeypatch) is Status.TIME_LIMIT

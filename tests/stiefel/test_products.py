@@ -12,8 +12,15 @@ from fairnepv.compute import LocalEngine, block_threads
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Path
 from fairnepv.problem import Means, Problem
+from fairnepv.stiefel import coordinates as coordinates_module
 from fairnepv.stiefel import iteration, make_solver, relax
-from fairnepv.stiefel.coordinates import Ambient, Coordinates, Spanned, coordinates_of
+from fairnepv.stiefel.coordinates import (
+    Ambient,
+    Coordinates,
+    Spanned,
+    coordinate_work,
+    coordinates_of,
+)
 from fairnepv.stiefel.lbfgs import Lbfgs
 from fairnepv.stiefel.maps import PoolMaps, SpanMaps
 from fairnepv.stiefel.rows import ConvertedView
@@ -192,3 +199,33 @@ def test_products_are_those_of_all_rows_however_many_blocks(numbers):
         alone = np.vstack([y * (r == q) for r, y in enumerate(Y)])
         np.testing.assert_allclose(pair, np.vstack([alone, np.hstack(Phis).T @ images[q]]))
     np.testing.assert_allclose(maps.traces, [(Phi**2).sum() for Phi in Phis])
+
+
+def test_the_work_of_each_kind_of_coordinates_is_counted():
+    """Products of a step with features and with frames, for a typical solve, and what comes before
+    it; a multiply-add of sparse rows counts for twenty."""
+    rng = np.random.default_rng(5)
+    words = sp.random_array((300, 90), density=0.1, rng=rng, format="csr")
+    looks = rng.standard_normal((300, 40))
+    problem = pose({"words": words, "looks": looks}, K)
+    n, P, stored = 300, 130, 20.0 * words.nnz + 300 * 40
+    expected = {
+        "spanned": 150 * (3 * stored * K + 16 * P * K**2),
+        "ambient": 150 * (2 * stored * K + 10 * n * K**2),
+        "reduced": 150 * (2 * P**2 * K + 10 * P * K**2) + n * P**2 + P**3,
+    }
+    found = coordinate_work(problem)
+    assert found.keys() == expected.keys()
+    for kind, work in expected.items():
+        assert found[kind] == pytest.approx(work)
+
+
+def test_frames_of_many_rows_and_grams_of_many_columns_are_no_choice(problem, monkeypatch):
+    monkeypatch.setattr(coordinates_module, "_EASY_FRAME", 400 * K)
+    assert "ambient" in coordinate_work(problem)
+    monkeypatch.setattr(coordinates_module, "_EASY_FRAME", 400 * K - 1)
+    assert "ambient" not in coordinate_work(problem)
+    monkeypatch.setattr(coordinates_module, "WIDEST_GRAM", 130)
+    assert "reduced" in coordinate_work(problem)
+    monkeypatch.setattr(coordinates_module, "WIDEST_GRAM", 129)
+    assert set(coordinate_work(problem)) == {"spanned"}
