@@ -267,3 +267,9 @@ def test_what_calibration_has_proven_of_a_view_is_enough_where_it_is_near_nothin
     seen.clear()
     view_bound(replace(problem, calibration=evidence), name, gap=1e-3, session=stopped)
     assert seen  # which says what norms prove
+
+
+def test_what_lots_reach_is_their_mean():
+    found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
+    assert found.random_score is None
+    assert replace(found, random_scores=(1.0, 2.0, 6.0)).random_score == 3.0

@@ -126,8 +126,22 @@ def test_steps_count_what_they_spend(problem, gap, monkeypatch):
         assert following.spent - state.spent == pytest.approx(more * one)
         assert state.passes < following.passes <= state.passes + 2
         assert following.bound <= state.bound
+        if following.double == state.double:
+            hardly = following.gap > 0.98 * state.gap
+            assert following.slow == (state.slow + 1 if hardly else 0)
         state = following
     assert state.gap <= gap
+
+
+def test_steps_that_hardly_help_are_counted_in_a_row(problem, monkeypatch):
+    solver = Concave(problem, gap=1e-9)
+    state = solver.step(solver.init())
+    for slow in (0, 3):
+        for share, expected in ((1e-3, slow + 1), (0.9, 0)):
+            monkeypatch.setattr(concave_module, "_SLOW", share)
+            again = solver.step(replace(state, slow=slow))
+            assert 1e-3 < again.gap / state.gap < 0.9
+            assert again.slow == expected
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])

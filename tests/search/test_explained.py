@@ -15,12 +15,13 @@ import fairnepv
 import reference
 from cases import Array
 from fairnepv import KernelView
+from fairnepv.compute import HOST
 from fairnepv.errors import Status
 from fairnepv.loop import Context, run
 from fairnepv.objective import Standing, subset_gains, subset_merit, subset_scores
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Greedy, greedy, refine
-from fairnepv.search.arena import ExplainedArena
+from fairnepv.search.arena import ExplainedArena, _Residuals
 from fairnepv.search.explained import frontier as frontiers
 from fairnepv.search.explained import swaps
 from fairnepv.search.explained.frontier import ExplainedFrontier
@@ -495,3 +496,39 @@ def test_swaps_that_rounding_hides_are_scored_one_by_one_and_keep_the_rules():
     assert made == 2
     found, made = search._scored(indices(0, 1, 4), [(2, (3, 0))], value)
     assert (found.tolist(), made) == ([0, 1, 4], 0)
+
+
+@pytest.mark.parametrize("eps", [0.3, 10.0])
+def test_what_is_left_beside_a_set_is_updated_as_it_is_made_anew(eps):
+    """Without a slot, whose columns are zero then, and with another row in it."""
+    rng = np.random.default_rng(6)
+    Phi, S, slot, row = rng.standard_normal((9, 5)), [1, 4, 6, 7], 2, 3
+    K, trace = Phi @ Phi.T, (Phi**2).sum()
+    L, K2 = K + eps * np.eye(9), K @ K / trace
+
+    def check(found, chosen, slots):
+        T = np.linalg.inv(L[np.ix_(chosen, chosen)])
+        v = L[:, chosen] @ T  # a chosen row has the ridge in common with its slot
+        H = T @ K2[np.ix_(chosen, chosen)] @ T
+        others = np.setdiff1d(np.arange(9), [*S, row])
+        R = K - K[:, chosen] @ T @ K[chosen]
+        np.testing.assert_allclose(found.T[np.ix_(slots, slots)], T, atol=1e-10)
+        np.testing.assert_allclose(found.H[np.ix_(slots, slots)], H, atol=1e-10)
+        np.testing.assert_allclose(found.v[:, slots][others], v[others], atol=1e-10)
+        np.testing.assert_allclose(found.c[others], (np.diag(R) + eps)[others], atol=1e-10)
+        np.testing.assert_allclose(found.b[others], np.diag(R @ R)[others] / trace, atol=1e-10)
+        y = (R @ K[:, chosen] @ T / trace)[others]
+        np.testing.assert_allclose(found.y[:, slots][others], y, atol=1e-10)
+
+    residuals = _Residuals(L, K2, np.array(S), HOST)
+    check(residuals, S, range(4))
+    residuals.remove(slot)
+    rest = [j for j in range(4) if j != slot]
+    check(residuals, [S[j] for j in rest], rest)
+    for matrix in (residuals.T, residuals.H):
+        assert not matrix[slot].any()
+        assert not matrix[:, slot].any()
+    for matrix in (residuals.v, residuals.y):
+        assert not matrix[:, slot].any()
+    residuals.add(slot, row, np.array(S))
+    check(residuals, [*S[:slot], row, *S[slot + 1 :]], range(4))

@@ -520,6 +520,19 @@ def test_shortlist_is_the_reference(seed, levels, c):
     assert rows.tolist() == sorted(reference.shortlist(leverage, k, c).tolist())
 
 
+@pytest.mark.parametrize("most", [(1, 9, 2), (3, 3, 3), (2, 1, 30)])
+def test_shortlist_has_as_many_of_each_group_as_a_set_may_have(most):
+    """And no more than k, whatever the quota allows."""
+    leverage = np.random.default_rng(1).random(30)
+    groups = np.arange(30) % 3
+    rules = Constraints(quotas=Quotas(groups, indices(0, 0, 0), indices(*most)))
+    order = np.argsort(-leverage)
+    expected = set(order[:3].tolist())
+    for group, count in enumerate(most):
+        expected |= set(order[groups[order] == group][: min(count, 3)].tolist())
+    assert shortlist(pool_of(30, 3, rules), leverage, 1.0).tolist() == sorted(expected)
+
+
 def test_shortlist_takes_three_times_k_unless_told():
     leverage = np.linspace(1, 0, 20)
     assert shortlist(pool_of(20, 4), leverage).tolist() == list(range(12))

@@ -22,7 +22,7 @@ from fairnepv.stiefel.coordinates import (
     coordinates_of,
 )
 from fairnepv.stiefel.lbfgs import Lbfgs
-from fairnepv.stiefel.maps import PoolMaps, SpanMaps
+from fairnepv.stiefel.maps import PoolMaps, SpanMaps, random_coefficients
 from fairnepv.stiefel.rows import ConvertedView
 from fairnepv.stiefel.starts import spectral_start
 from fairnepv.views import Pool
@@ -229,3 +229,15 @@ def test_frames_of_many_rows_and_grams_of_many_columns_are_no_choice(problem, mo
     assert "reduced" in coordinate_work(problem)
     monkeypatch.setattr(coordinates_module, "WIDEST_GRAM", 129)
     assert set(coordinate_work(problem)) == {"spanned"}
+
+
+def test_random_combinations_are_of_one_size_whatever_the_units():
+    rng = np.random.default_rng(6)
+    Phis = [1e3 * rng.standard_normal((40, 6)), 1e-2 * rng.standard_normal((40, 9))]
+    pool = Pool.of([*Phis, np.zeros((40, 2))], eps=0.1)
+    found = random_coefficients(pool, 20_000, np.random.default_rng(0))
+    for Y, Phi in zip(found, Phis, strict=False):
+        assert Y.std() * np.linalg.norm(Phi) == pytest.approx(1.0, abs=0.02)
+        assert np.abs(Y).max() * np.linalg.norm(Phi) < 6.0
+        assert np.mean((Phi @ Y) ** 2) * 40 == pytest.approx(1.0, rel=0.05)
+    assert found[2].shape == (2, 20_000)
