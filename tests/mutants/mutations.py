@@ -36,7 +36,9 @@ _BECOMES = "  ->  "
 _PAIRS = ["min max", "minimum maximum", "argmin argmax", "any all", "zeros ones", "floor ceil"]
 _CALLED = dict(pair.split() for pair in _PAIRS)
 _CALLED |= {other: one for one, other in _CALLED.items()}
-_EITHER_WAY = {"min", "max", "minimum", "maximum", "hypot", "vdot", "gcd"}  # of two arguments
+# Of two arguments, which may change places; `dot` is the inner product of a `Geometry`.
+_EITHER_WAY = {"min", "max", "minimum", "maximum", "hypot", "vdot", "gcd", "dot", "swapaxes"}
+_EITHER_WAY |= {"array_equal"}
 # What changes no result: arguments of these names, and calls that announce how long work takes.
 _IDLE_ARGUMENTS = {"strict", "check_finite"}
 _IDLE_CALLS = {"expect", "few_threads"}

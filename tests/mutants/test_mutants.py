@@ -82,6 +82,13 @@ def test_what_no_result_can_show_is_known(tmp_path):
     ]
 
 
+def test_arguments_that_may_change_places_are_left_alone(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text("def f(x, y):\n    return max(x, y), geometry.dot(x, y), g(x, y)\n")
+    told = [mutant.told for mutant in mutants(file, tmp_path)]
+    assert [text for text in told if text.endswith("(y, x)")] == ["g(x, y)  ->  g(y, x)"]
+
+
 @pytest.mark.parametrize("file", JUDGED)
 def test_what_was_judged_still_stands_there(file):
     there = set(map(judged_as, _of_a_journal(file)))
