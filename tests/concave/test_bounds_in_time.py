@@ -17,7 +17,7 @@ from fairnepv.concave import certify
 from fairnepv.concave.bounds import Solved, _notes, _notes_apart, _proven_in_time, view_bound
 from fairnepv.concave.bounds import refuse_unreachable_floors as refuse
 from fairnepv.concave.concave import Concave
-from fairnepv.concave.dual import Dual
+from fairnepv.concave.dual import Dual, price
 from fairnepv.loop import MOMENT, Context, run
 from search_problems import case_kernels, pose, pose_case
 
@@ -273,3 +273,14 @@ def test_what_lots_reach_is_their_mean():
     found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
     assert found.random_score is None
     assert replace(found, random_scores=(1.0, 2.0, 6.0)).random_score == 3.0
+
+
+def test_what_could_not_be_proven_in_a_moment_leaves_what_norms_prove(monkeypatch):
+    problem = pose(views(2), 4, 0.1, [0.1, 0.1])
+    monkeypatch.setattr(bounds_module, "_proven_in_time", lambda *_: None)
+    context = Context()
+    context.stopped = None
+    found = bounds_module._solve(problem, 1e-3, context)
+    assert found.state is None
+    assert found.bound == price(problem, Dual.by_norms(problem)).bound
+    assert found.status is Status.TIME_LIMIT

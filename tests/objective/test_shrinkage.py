@@ -145,3 +145,14 @@ def test_the_level_is_where_the_trace_is_k(k, eps):
     assert shrinkage_module._level(s[:k], m[:k], eps, k) == 0.0
     faint = np.concatenate([s[:k], np.full(3, 1e-17)])
     assert shrinkage_module._level(faint, np.ones(k + 3), eps, k) == 0.0
+
+
+def test_of_few_axes_small_variances_have_all_digits():
+    """Which a square of the matrix would lose."""
+    rng = np.random.default_rng(8)
+    s = np.geomspace(1.0, 1e-12, 6)
+    U, V = (np.linalg.qr(rng.standard_normal((6, 6)))[0] for _ in range(2))
+    power, found, vectors = shrinkage_module._half_power((U * s) @ V.T, HOST)
+    np.testing.assert_allclose(np.sort(found)[::-1], s, rtol=1e-3)
+    np.testing.assert_allclose(power, (V * s) @ V.T, atol=1e-15)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-12)

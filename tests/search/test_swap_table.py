@@ -446,3 +446,17 @@ def test_a_strained_set_has_its_table_made_anew(monkeypatch):
         table = SwapTable.of(Subset.of(posed_here, np.arange(12)))
         assert table.subset.strained.any() == (not age)
         assert table.after(random_moves(rng, table.subset, 1)).age == age
+
+
+def test_how_far_a_table_in_float32_may_be_off():
+    """Rounding of products with the inverse, where that is more than what float32 makes of rows;
+    and the inverse magnifies it."""
+    rng = np.random.default_rng(5)
+    views = [rng.standard_normal((40, 9)).astype(np.float32), 3.0 * rng.standard_normal((40, 5))]
+    for k in (4, 400):
+        problem = replace(pose(views, 4, 0.1, [0.5, 0.02]), k=k)
+        own = zip(views, [0.5, 0.02], strict=True)
+        ratio = max((view**2).sum(axis=1).max() / e for view, e in own)
+        product = 2.0 * table_module.SURE * math.sqrt(k) * 2.0**-24 * ratio
+        expected = max(ties_module.coarse_error(problem), product) * (1.0 + math.sqrt(ratio))
+        assert table_module.swap_error(problem) == pytest.approx(expected, rel=1e-6)

@@ -13,7 +13,7 @@ from cases import Array, Case
 from fairnepv.errors import Status, UnsupportedError
 from fairnepv.loop import Context
 from fairnepv.methods import Nepv
-from fairnepv.objective import UTILITIES, subset_scores
+from fairnepv.objective import UTILITIES, StiefelObjective, subset_scores
 from fairnepv.problem import Problem
 from fairnepv.stiefel import DUAL, SOLVERS, make_solver, relax
 from fairnepv.stiefel import dual as dual_module
@@ -369,3 +369,25 @@ def test_a_frame_within_the_tolerance_of_the_bound_is_global_however_it_was_foun
 
 def test_a_run_that_was_stopped_is_never_called_global(monkeypatch):
     assert ended(Status.TIME_LIMIT, monkeypatch) is Status.TIME_LIMIT
+
+
+def test_steps_that_bring_bound_and_frame_no_closer_are_counted(monkeypatch):
+    """By a thousandth of what they are apart, at least."""
+    views = cases.random_views(np.random.default_rng(9), 25, [7, 9, 5])
+    problem = pose(views, 4, 0.01)
+    coordinates = Ambient(problem.pool)
+    f = StiefelObjective(
+        coordinates.maps, problem.pool.eps, problem.offsets, 0.01, 4, UTILITIES["representative"]
+    )
+    start = cases.random_frame(np.random.default_rng(0), 25, 4)
+    method = dual_module.Dual(f, start, tol=1e-12)
+    state, seen = method.init(), set()
+    for _ in range(40):
+        following = method.step(state)
+        closer = following.upper - following.value < 0.999 * (state.upper - state.value)
+        assert following.stalled == (0 if closer else state.stalled + 1)
+        assert following.upper <= state.upper
+        assert following.value >= state.value
+        seen.add(closer)
+        state = following
+    assert seen == {True, False}
