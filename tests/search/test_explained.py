@@ -532,3 +532,21 @@ def test_what_is_left_beside_a_set_is_updated_as_it_is_made_anew(eps):
         assert not matrix[:, slot].any()
     residuals.add(slot, row, np.array(S))
     check(residuals, [*S[:slot], row, *S[slot + 1 :]], range(4))
+
+
+def test_swaps_are_counted_from_step_to_step():
+    """As many at least as rows that are others afterwards."""
+    Phi = np.random.default_rng(7).standard_normal((60, 9)) * np.linspace(2.0, 0.3, 9)
+    search = ExplainedLocal(representative(pose([Phi], 6, 0.1, [0.3])), np.arange(6))
+    state = search.init()
+    for _ in range(20):
+        following = search.step(state)
+        others = len(np.setdiff1d(following.indices, state.indices))
+        assert following.passes == state.passes + 1
+        assert following.swaps - state.swaps >= others
+        assert (following.swaps == state.swaps) == following.finished
+        state = following
+        if state.finished:
+            break
+    assert state.finished
+    assert state.swaps >= 3
