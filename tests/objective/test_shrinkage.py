@@ -99,14 +99,20 @@ def test_axes_that_can_have_no_part_in_D_are_left_out():
     assert worth(variances, k, eps) == expected
 
 
-def test_axes_of_one_variance_are_all_worth_it_or_none():
-    k, eps = 6, 0.02
+@pytest.mark.parametrize("more", [1, 2, 5])
+def test_axes_of_one_variance_but_for_rounding_are_all_worth_it_or_none(more):
+    """Though some of them lie above the level and some below."""
+    k, eps, n = 6, 0.02, 300
     variances = 30.0 * 0.93 ** np.arange(160)
-    alone = worth(variances, k, eps)
-    for more in (4, 3, 2, 1):
-        variances = 30.0 * 0.93 ** np.arange(160)
-        variances[alone - 1 : alone + more] = variances[alone - 1]
-        assert worth(variances, k, eps) == alone + more
+    at = worth(variances, k, eps)
+    lying = 1e-8 * np.arange(more + 1)[::-1] - 0.5e-8
+    for _ in range(60):  # the level hardly depends on them
+        C = np.diag(variances / variances.sum())
+        level = reference.shrinkage_level(np.diag(variances * k / n), C, eps, k)
+        variances[at : at + more + 1] = level / 2.0 * variances.sum() * (1.0 + lying)
+    above = int((variances / variances.sum() > level / 2.0).sum())
+    assert at < above < at + more + 1
+    assert worth(variances, k, eps) == at + more + 1
 
 
 def test_few_axes_are_all_kept():
