@@ -241,3 +241,21 @@ def test_random_combinations_are_of_one_size_whatever_the_units():
         assert np.abs(Y).max() * np.linalg.norm(Phi) < 6.0
         assert np.mean((Phi @ Y) ** 2) * 40 == pytest.approx(1.0, rel=0.05)
     assert found[2].shape == (2, 20_000)
+
+
+def test_columns_of_zeros_and_of_rounding_are_left_out_view_by_view():
+    """A column that is zero is no reason to leave out those beside it."""
+    rng = np.random.default_rng(7)
+    wide, narrow = rng.standard_normal((50, 5)), rng.standard_normal((50, 3))
+    wide[:, 2] = 0.0
+    narrow[:, 0] = wide[:, 0] - 2.0 * wide[:, 4]  # which the wide view has already
+    Phi = np.hstack([narrow, wide, np.zeros((50, 1))])
+    gram = Phi.T @ Phi
+    R, independent = coordinates_module._triangular_by_views(gram, [3, 5, 1])
+    assert len(R) == len(independent) == 6
+    np.testing.assert_allclose(R.T @ R, gram, atol=1e-10)
+    assert set(independent.tolist()) == {1, 2, 3, 4, 6, 7}
+    own = R[:, independent]
+    np.testing.assert_allclose(own, np.triu(own), atol=1e-12)
+    nothing, none = coordinates_module._triangular_by_views(np.zeros((4, 4)), [1, 3])
+    assert (nothing.shape, len(none)) == ((0, 4), 0)
