@@ -11,6 +11,7 @@ from fairnepv import InputError
 from fairnepv.concave import dual as dual_module
 from fairnepv.concave.dual import Dual, price, row_prices
 from fairnepv.concave.proof import proven
+from fairnepv.concave.spectral import score_rounding
 from fairnepv.objective.explained_bound import VarianceDual
 from fairnepv.objective.majorant import ViewDual
 from fairnepv.problem import Constraints
@@ -120,3 +121,8 @@ def test_dual_variables_of_one_objective_prove_nothing_of_another(problem):
     for mixed in ((share, SOUND.views[1]), (SOUND.views[0], share)):
         with pytest.raises(InputError, match="do not fit"):
             proven(representative(problem), replace(dual, views=mixed))
+
+
+@pytest.mark.parametrize(("score", "hidden"), [(0.0, 1e-12), (3.0, 4e-12), (-9.0, 1e-11)])
+def test_a_bound_is_above_what_a_score_owes_to_rounding(score, hidden):
+    assert score_rounding(score) == pytest.approx(hidden, rel=1e-9, abs=0.0)

@@ -242,3 +242,14 @@ def test_squares_of_all_eigenvalues_cost_all_entries(kind, monkeypatch):
         assert leading._sum_of_squares(problem, view) == pytest.approx(squares)
     few = replace(problem, means=Means(arena=64))
     assert leading._sum_of_squares(few, view) == pytest.approx(squares)
+
+
+@pytest.mark.parametrize("unit", [1e60, 1e-60])
+def test_rows_of_any_size_have_eigenvalues(unit):
+    """Whose powers neither overflow nor vanish on the way."""
+    Phi = np.random.default_rng(3).standard_normal((30, 12)) * np.geomspace(2.0, 0.2, 12)
+    usual, found = (
+        leading._some_eigenvalues(pose_rows([scale * Phi], 4, 0.1, [0.1]), 0, np.inf)
+        for scale in (1.0, unit)
+    )
+    np.testing.assert_allclose(found / unit**2, usual, rtol=1e-6)

@@ -386,3 +386,37 @@ def test_a_set_too_strained_for_float64_is_no_traceback():
     kernel = KernelView(np.eye(3) + 0.1, eps=0)
     found = select({"a": kernel}, 1, method="exact", quality=np.array([1e-230, 1e-42, 1e-239]))
     assert found.indices.tolist() == [1]
+
+
+def test_a_set_that_is_all_that_is_left_is_looked_at():
+    """A candidate may be ruled out by itself until there are just as many as are to be chosen."""
+    problem = pose(cases.random_views(np.random.default_rng(2), 40, [6, 5]), 8, 0.1, [0.1, 0.1])
+    tree = Tree(problem, price_candidates)
+    kept = np.arange(3, 11)
+    tree._thinned = lambda branch, best: (branch.restrict(kept), np.inf)  # type: ignore
+    node = np.zeros(40, dtype=np.int8)
+    worst = Best(np.arange(8), -1e9)
+    _, children, bounds = tree.explore(node, np.inf, worst)
+    assert len(children) == len(bounds) == 1
+    (child,) = children
+    assert set(np.flatnonzero(child == -1)) == set(range(40)) - set(kept.tolist())
+    assert set(np.flatnonzero(child >= 0)) == set(kept.tolist())
+    fair = reference.fair_score(kernels(views_of_rows(problem), [0.1, 0.1]), kept, 0.1)
+    assert bounds[0] >= fair - SURE
+
+
+def views_of_rows(problem):
+    return [view.rows(np.arange(problem.n)) for view in problem.pool.views]
+
+
+def test_a_goal_is_reached_by_what_is_as_good():
+    views = cases.random_views(np.random.default_rng(2), 20, [6, 5])
+    problem = pose(views, 4, 0.1, [0.1, 0.1])
+    value = Exact(problem, np.arange(4)).init().value
+    for goal, status in (
+        (value, Status.TARGET),
+        (value + 1e-9, None),
+        (value - 1.0, Status.TARGET),
+    ):
+        solver = Exact(problem, np.arange(4), goal=goal)
+        assert solver.done(solver.init()) is status

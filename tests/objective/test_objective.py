@@ -761,3 +761,14 @@ def test_without_an_item_a_set_loses_what_is_said(objective, eps):
     whole = asked.total(view, np.array(S))
     lost = [whole - asked.total(view, np.delete(np.array(S), j)) for j in range(6)]
     np.testing.assert_allclose(found, lost, atol=1e-8)
+
+
+@pytest.mark.parametrize("cancellation", [1e9, 1e11])
+def test_norms_bound_scores_with_what_centred_rows_lose(cancellation, monkeypatch):
+    Phi = np.random.default_rng(0).standard_normal((20, 9))
+    view = pose([Phi], 4, 0.1, [0.1]).pool.views[0]
+    logs = np.log(np.sort((Phi**2).sum(axis=1))[-4:] + 0.1)
+    monkeypatch.setattr(type(view), "cancellation", cancellation)
+    allowance = (9 + 8) * cancellation * np.finfo(float).eps
+    found = UTILITIES["diverse"].norm_bound(view, 4)
+    assert found - logs.mean() == pytest.approx(allowance, rel=1e-3)

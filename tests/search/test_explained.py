@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -550,3 +551,23 @@ def test_swaps_are_counted_from_step_to_step():
             break
     assert state.finished
     assert state.swaps >= 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_arena_makes_the_swaps_that_scores_would_have_made(seed):
+    """One in each slot at most, each on those before it."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.standard_normal((60, 9)) * np.linspace(2.0, 0.3, 9)
+    problem = representative(pose([Phi, rng.standard_normal((60, 4))], 6, 0.1, [0.3, 0.5]))
+    start = rng.permutation(60)[:6]
+    search = ExplainedLocal(problem, start)
+    value = search.init().value
+    moves = [(slot, tuple(rng.permutation(60)[:5].tolist())) for slot in rng.permutation(6)]
+    ladder = SimpleNamespace(tie=0.0, moves=lambda above: moves)
+    chosen = ExplainedSet.of(problem, start)
+    assert not chosen.strained
+    found, made = search._made(chosen, ladder, value)
+    expected, scored = search._scored(start, moves, value)
+    assert found.tolist() == expected.tolist()
+    assert made == scored > 0
+    assert made <= 6

@@ -323,3 +323,12 @@ def test_a_device_makes_the_same_swaps(monkeypatch):
     )
     assert here.indices.tolist() == there.indices.tolist()
     assert any(row.stage == "tabu" for row in there.trace)
+
+
+def test_comparisons_are_equal_in_passes():
+    """As many as the effort has for the work, in a round number where more would be no use."""
+    balanced = EFFORTS["balanced"]
+    assert balanced.equal_passes(1.6e10) == 11
+    assert balanced.equal_passes(1e8) == 10 + 160
+    assert balanced.equal_passes(1e3) == 1000
+    assert EFFORTS["fast"].equal_passes(1e3) == 0
