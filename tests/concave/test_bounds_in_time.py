@@ -1,5 +1,6 @@
 """What becomes of a bound that is interrupted, and what a run of its solver reports."""
 
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from fairnepv.concave import bounds as bounds_module
 from fairnepv.concave import certify
 from fairnepv.concave.bounds import Solved, _notes, _notes_apart, _proven_in_time, view_bound
 from fairnepv.concave.bounds import refuse_unreachable_floors as refuse
+from fairnepv.concave.certificate import read_certificate
 from fairnepv.concave.concave import Concave
 from fairnepv.concave.dual import Dual, price
 from fairnepv.loop import MOMENT, Context, run
@@ -284,3 +286,47 @@ def test_what_could_not_be_proven_in_a_moment_leaves_what_norms_prove(monkeypatc
     assert found.state is None
     assert found.bound == price(problem, Dual.by_norms(problem)).bound
     assert found.status is Status.TIME_LIMIT
+
+
+# --- what is stored of a certificate --------------------------------------------------------------
+
+
+def test_a_certificate_survives_its_way_through_text_and_arrays():
+    found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
+    found = replace(found, notes=("a", "b"), random_scores=(0.5, 0.25), status=Status.AFFORDED)
+    record = json.loads(json.dumps(found.stored))
+    read = read_certificate(record, dict(found.arrays))
+    assert read.stored == found.stored
+    assert read.by_view == found.by_view
+    assert read.upper_bound == found.upper_bound
+    assert read.support.tolist() == found.support.tolist()
+    assert read.relaxed.tolist() == found.relaxed.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("notes", ["a", 1]),
+        ("ranks", {"view0": 5, "view1": 2.5}),
+        ("ranks", {"view0": 5}),
+        ("rules", {"view0": "trace", "view1": "other"}),
+        ("weights", {"view0": 1.0}),
+        ("spectral_bound", "1.0"),
+        ("status", 3),
+        ("random_scores", [None]),
+    ],
+)
+def test_what_is_not_of_its_type_is_refused(name, wrong):
+    found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
+    with pytest.raises(ValueError, match=r"."):
+        read_certificate({**found.stored, name: wrong}, dict(found.arrays))
+
+
+@pytest.mark.parametrize("support", [[0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 30], [-1, 0, 1, 2]])
+def test_a_solution_on_rows_that_are_none_is_refused(support):
+    found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
+    arrays = dict(found.arrays)
+    whole = {**arrays, "support": np.arange(4), "relaxed": np.ones(4)}
+    assert read_certificate(found.stored, dict(whole)).support.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="none of its pool"):
+        read_certificate(found.stored, {**whole, "support": np.array(support)})

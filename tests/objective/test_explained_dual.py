@@ -15,6 +15,7 @@ from fairnepv.objective.explained_bound import (
     VarianceSlope,
     norm_bound,
 )
+from fairnepv.views import DenseView
 from search_problems import pose, representative
 
 EPS, N, P, K = 0.3, 14, 6, 2
@@ -52,6 +53,7 @@ def coarse(monkeypatch):
     """Digits are worth much, and axes are far from orthonormal."""
     real = shrinkage.Principal.of
     monkeypatch.setattr(explained_bound, "HALF_UNIT", UNIT)
+    monkeypatch.setattr(DenseView, "cancellation", 3.0)
     monkeypatch.setattr(
         shrinkage.Principal,
         "of",

@@ -162,3 +162,13 @@ def test_of_few_axes_small_variances_have_all_digits():
     np.testing.assert_allclose(np.sort(found)[::-1], s, rtol=1e-3)
     np.testing.assert_allclose(power, (V * s) @ V.T, atol=1e-15)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-12)
+
+
+def test_a_matrix_with_one_number_that_is_none_proves_with_none(monkeypatch):
+    M = np.diag([2.0, 1.0])
+    sound = sound_shrinkage(M, M, 1.0, 0.0)
+    assert sound.any()
+    spoilt = np.where(np.eye(2, dtype=bool), sound, np.nan)
+    made = shrinkage_module.Shrinkage(spoilt, np.eye(2), 0.0)
+    monkeypatch.setattr(shrinkage_module, "shrinkage", lambda *_: made)
+    assert not sound_shrinkage(M, M, 1.0, 0.0).any()

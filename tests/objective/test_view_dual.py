@@ -12,6 +12,7 @@ from fairnepv.concave.dual import Dual, row_prices
 from fairnepv.objective import majorant
 from fairnepv.objective.held import HeldRows
 from fairnepv.objective.majorant import ViewDual, conjugate, least_gamma
+from fairnepv.views import DenseView
 from search_problems import pose
 
 EPS, N, P, R = 0.3, 14, 6, 3
@@ -27,6 +28,8 @@ def Phi():
 @pytest.fixture
 def coarse(monkeypatch):
     monkeypatch.setattr(majorant, "HALF_UNIT", UNIT)
+    for kind in (DenseView, KernelView):
+        monkeypatch.setattr(kind, "cancellation", 1.5)
 
 
 def combination(Phi, columns=R, most=1.2):

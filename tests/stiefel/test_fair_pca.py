@@ -11,7 +11,7 @@ import cases
 import reference
 from cases import Array, Case
 from fairnepv.errors import Status, UnsupportedError
-from fairnepv.loop import Context
+from fairnepv.loop import Budget, Context, run
 from fairnepv.methods import Nepv
 from fairnepv.objective import UTILITIES, StiefelObjective, subset_scores
 from fairnepv.problem import Problem
@@ -391,3 +391,22 @@ def test_steps_that_bring_bound_and_frame_no_closer_are_counted(monkeypatch):
         seen.add(closer)
         state = following
     assert seen == {True, False}
+
+
+def test_the_dual_alone_gets_there_by_blocks(monkeypatch):
+    """From anywhere, as each step looks as closely as the tolerance asks for."""
+    monkeypatch.setattr(eigen_module, "_HELD", 0)
+    views = cases.random_views(np.random.default_rng(12), 60, [20, 30])
+    problem = pose(views, 4, 0.05)
+    f = StiefelObjective(
+        Ambient(problem.pool).maps,
+        problem.pool.eps,
+        problem.offsets,
+        0.05,
+        4,
+        UTILITIES["representative"],
+    )
+    start = cases.random_frame(np.random.default_rng(0), 60, 4)
+    outcome = run(dual_module.Dual(f, start, tol=1e-6), budget=Budget(max_steps=100))
+    assert outcome.status is Status.GLOBAL
+    assert outcome.state.upper == pytest.approx(scan(shares(views), 4, 0.05), abs=1.1e-6)
