@@ -291,11 +291,14 @@ def test_what_could_not_be_proven_in_a_moment_leaves_what_norms_prove(monkeypatc
 # --- what is stored of a certificate --------------------------------------------------------------
 
 
+def stored(found):
+    return json.loads(json.dumps(found.stored))
+
+
 def test_a_certificate_survives_its_way_through_text_and_arrays():
     found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
     found = replace(found, notes=("a", "b"), random_scores=(0.5, 0.25), status=Status.AFFORDED)
-    record = json.loads(json.dumps(found.stored))
-    read = read_certificate(record, dict(found.arrays))
+    read = read_certificate(stored(found), dict(found.arrays))
     assert read.stored == found.stored
     assert read.by_view == found.by_view
     assert read.upper_bound == found.upper_bound
@@ -318,8 +321,9 @@ def test_a_certificate_survives_its_way_through_text_and_arrays():
 )
 def test_what_is_not_of_its_type_is_refused(name, wrong):
     found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
-    with pytest.raises(ValueError, match=r"."):
-        read_certificate({**found.stored, name: wrong}, dict(found.arrays))
+    read_certificate(stored(found), dict(found.arrays))
+    with pytest.raises((ValueError, KeyError)):
+        read_certificate({**stored(found), name: wrong}, dict(found.arrays))
 
 
 @pytest.mark.parametrize("support", [[0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 30], [-1, 0, 1, 2]])
@@ -327,6 +331,6 @@ def test_a_solution_on_rows_that_are_none_is_refused(support):
     found = certify(pose(views(2), 4, 0.1, [0.1, 0.1]))
     arrays = dict(found.arrays)
     whole = {**arrays, "support": np.arange(4), "relaxed": np.ones(4)}
-    assert read_certificate(found.stored, dict(whole)).support.tolist() == [0, 1, 2, 3]
+    assert read_certificate(stored(found), dict(whole)).support.tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="none of its pool"):
-        read_certificate(found.stored, {**whole, "support": np.array(support)})
+        read_certificate(stored(found), {**whole, "support": np.array(support)})

@@ -30,7 +30,7 @@ from fairnepv.search.explained.local import ExplainedLocal
 from fairnepv.search.explained.swaps import ExplainedSet, best_swaps
 from fairnepv.search.ties import coarse_error
 from fairnepv.views import moments
-from fairnepv.views.moments import second_norms, with_moments
+from fairnepv.views.moments import second_norms, second_shares, with_moments
 from search_problems import examples, feasible_subsets, indices, pose, representative
 
 TAU = 0.05
@@ -571,3 +571,49 @@ def test_an_arena_makes_the_swaps_that_scores_would_have_made(seed):
     assert found.tolist() == expected.tolist()
     assert made == scored > 0
     assert made <= 6
+
+
+def test_what_rounding_is_multiplied_by_is_the_longest_row_times_the_largest_pivot():
+    rng = np.random.default_rng(8)
+    Phis, eps = [rng.standard_normal((30, 6)), 5.0 * rng.standard_normal((30, 4))], [0.3, 0.01]
+    chosen = ExplainedSet.of(representative(pose(Phis, 5, 0.1, eps)), indices(1, 4, 6, 7, 9))
+    rows = np.ix_(chosen.indices, chosen.indices)
+    pivots = [
+        np.diag(np.linalg.inv((Phi @ Phi.T)[rows] + e * np.eye(5))).max()
+        for Phi, e in zip(Phis, eps, strict=True)
+    ]
+    norms = [(Phi**2).sum(axis=1).max() for Phi in Phis]
+    strain = max(norm * pivot for norm, pivot in zip(norms, pivots, strict=True))
+    assert chosen.strain == pytest.approx(strain)
+    assert chosen.rounding == pytest.approx(16.0 * np.finfo(float).eps * strain)
+
+
+@pytest.fixture
+def rough(monkeypatch):
+    """A frontier that looks in float32, at rows of a hundred times the usual length."""
+    monkeypatch.setattr(frontiers, "FEW", (40, 20))
+    monkeypatch.setattr(frontiers, "WORTH", 0.0)
+    rng = np.random.default_rng(9)
+    Phi = (100.0 * rng.standard_normal((300, 12))).astype(np.float32)
+    problem = representative(pose([Phi], 5, 0.1, [1e6]))
+    monkeypatch.setattr(type(problem.pool.views[0]), "look_error", 1e-7)
+    found = ExplainedFrontier(problem, partial(Standing.of, problem), indices())
+    assert found._rough is not None
+    return problem, found
+
+
+def test_what_rows_alone_explain_in_float32_is_as_sure_as_it_says(rough):
+    problem, found = rough
+    b, drift = found._rough
+    off = abs(b[0] - second_shares(problem.pool)[:, 0]).max()
+    assert 0.0 < off <= np.sqrt(drift[0])
+    assert np.sqrt(drift[0]) < 1e-2 * b[0].max()
+
+
+def test_where_that_is_not_sure_enough_all_digits_are_made(rough):
+    problem, found = rough
+    exact = second_shares(problem.pool).T
+    assert abs(found._field.b - exact).max() > 0.0
+    found._look_closer_than(-1.0, np.ones(1))
+    np.testing.assert_allclose(found._field.b, exact, rtol=1e-12)
+    assert found._rough is None
