@@ -174,3 +174,27 @@ def test_a_state_says_whether_its_best_point_is_one_of_float64(problem, monkeypa
         assert kept.best_x is worse.best_x
     monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: False)
     assert Concave(problem, gap=1e-9).init().best_double
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("cheap", [True, False])
+@pytest.mark.parametrize(("further", "share"), [(0.4, 10.0), (0.6, 10.0), (0.6, 0.1)])
+def test_float32_is_given_up_where_it_misled_or_all_digits_are_cheap(
+    further, share, cheap, single, problem, monkeypatch
+):
+    """And only where the gap that is wanted is not reached; the run goes on from there."""
+    monkeypatch.setattr(concave_module, "_float32_suffices", lambda *_: single)
+    monkeypatch.setattr(concave_module, "is_cheap", lambda *_: cheap)
+    solver = Concave(problem, gap=GAP)
+    state = replace(solver.step(solver.init()), proven=False, stuck=True, slow=3, double=not single)
+    state = replace(state, bound=state.value + share * GAP - further * GAP)
+    monkeypatch.setattr(solver, "_proving", lambda s: (None, s.bound + further * GAP))
+    found = solver.prove(state)
+    assert found.proven
+    assert found.passes == state.passes + 1
+    assert found.bound == pytest.approx(state.value + share * GAP)
+    finer = share > 1 and single and (cheap or further > 0.5)
+    if finer:
+        assert (found.double, found.stuck, found.slow) == (True, False, 0)
+    else:
+        assert (found.double, found.stuck, found.slow) == (not single, True, 3)

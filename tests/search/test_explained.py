@@ -614,6 +614,11 @@ def test_where_that_is_not_sure_enough_all_digits_are_made(rough):
     problem, found = rough
     exact = second_shares(problem.pool).T
     assert abs(found._field.b - exact).max() > 0.0
-    found._look_closer_than(-1.0, np.ones(1))
+    found._look_closer_than(0.0, np.ones(1))
     np.testing.assert_allclose(found._field.b, exact, rtol=1e-12)
     assert found._rough is None
+    assert found._coarse  # which is as sure as can be now
+    found._field.drift = np.ones(1)
+    found._look_closer_than(0.0, np.ones(1))
+    assert not found._coarse
+    np.testing.assert_allclose(found._field.b, exact, rtol=1e-12)
