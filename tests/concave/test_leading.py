@@ -1,6 +1,8 @@
 """Eigenvalues from above: the bound of the paper where not all of them are known."""
 
+from dataclasses import replace
 from decimal import Decimal, localcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,15 @@ import reference
 from fairnepv import certify as certify_data
 from fairnepv import select
 from fairnepv.api.inputs import pose
-from fairnepv.concave import certify, spectral
+from fairnepv.concave import certify, leading, spectral
 from fairnepv.concave.leading import by_passes, by_trace, largest_spectrum
 from fairnepv.loop import Context
 from fairnepv.objective import soft_min
-from fairnepv.problem import Problem
+from fairnepv.problem import Means, Problem
 from fairnepv.stiefel import relax
 from fairnepv.views import DiagonalView, KernelView, moments
+from search_problems import pose as pose_rows
+from search_problems import representative
 
 SPECTRA = {
     "flat": np.ones(60),
@@ -201,3 +205,72 @@ def test_centred_sparse_rows_that_moments_act_through_are_bounded(monkeypatch):
     found = certify_data({"words": X}, 4, **options)
     chosen = select({"words": X}, 4, **options)
     assert chosen.fair_score <= min(found.upper_bound, found.spectral_bound) + 1e-12
+
+
+# --- what is asked of a view ----------------------------------------------------------------------
+
+
+def test_sums_are_known_but_for_rounding():
+    view = SimpleNamespace(n=30, p=12, cancellation=50.0)
+    assert leading._unsure(view) == pytest.approx(8.0 * 42 * np.finfo(float).eps * 50.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("known", [0, 2, 5])
+def test_from_what_is_known_of_a_view_follows_the_spectrum_that_it_allows(known):
+    """But for rounding, which is next to nothing here."""
+    Phi = np.random.default_rng(3).standard_normal((30, 12)) * np.geomspace(2.0, 0.2, 12)
+    problem = pose_rows([Phi], 4, 0.1, [0.1])
+    lam = np.linalg.eigvalsh(Phi.T @ Phi)[::-1]
+    low, squares = lam[:known], float((lam**2).sum())
+    for allowed in (squares, np.inf):
+        found = leading._from_above(problem, 0, low, allowed)
+        expected = leading.largest_spectrum(low, float(lam.sum()), allowed, 12, 4)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arena", "affordable", "columns"),
+    [(1 << 24, np.inf, 8), (4 * 12 * 3, np.inf, 3), (1 << 24, 5.5 * 6 * 30 * 12, 5), (47, 1e9, 0)],
+)
+def test_as_many_eigenvalues_as_memory_and_work_allow(arena, affordable, columns):
+    Phi = np.random.default_rng(3).standard_normal((30, 12)) * np.geomspace(2.0, 0.2, 12)
+    problem = replace(pose_rows([Phi], 4, 0.1, [0.1]), means=Means(arena=arena))
+    found = leading._some_eigenvalues(problem, 0, affordable)
+    assert len(found) == columns
+    lam = np.linalg.eigvalsh(Phi.T @ Phi)[::-1][:columns]
+    assert (found <= lam + 1e-9).all()
+    assert (found >= 0.7 * lam).all()
+
+
+@pytest.mark.parametrize("kind", ["rows", "gram", "targets", "long"])
+def test_squares_of_all_eigenvalues_cost_all_entries(kind, monkeypatch):
+    """Of the kernel, or of the second moments that are held or act through targets."""
+    Phi = np.random.default_rng(3).standard_normal((30, 12))
+    if kind == "targets":
+        monkeypatch.setattr(moments, "WIDEST_MOMENTS", 0)
+    problem = pose_rows([Phi], 4, 0.1, [0.1])
+    if kind in ("gram", "targets"):
+        problem = representative(problem)
+    if kind == "long":
+        monkeypatch.setattr(leading, "_MOST_ROWS", 29)
+    view = problem.pool.views[0]
+    work = leading._squares_work(view)
+    expected = {"rows": 30 * 30 * 12, "gram": 12 * 12, "targets": 30 * 30 * 12, "long": np.inf}
+    assert work == expected[kind]
+    squares = float((np.linalg.eigvalsh(Phi.T @ Phi) ** 2).sum())
+    for chunk in (1, 70, 1 << 22):
+        monkeypatch.setattr(leading, "_CHUNK", chunk)
+        assert leading._sum_of_squares(problem, view) == pytest.approx(squares)
+    few = replace(problem, means=Means(arena=64))
+    assert leading._sum_of_squares(few, view) == pytest.approx(squares)
+
+
+@pytest.mark.parametrize("unit", [1e60, 1e-60])
+def test_rows_of_any_size_have_eigenvalues(unit):
+    """Whose powers neither overflow nor vanish on the way."""
+    Phi = np.random.default_rng(3).standard_normal((30, 12)) * np.geomspace(2.0, 0.2, 12)
+    usual, found = (
+        leading._some_eigenvalues(pose_rows([scale * Phi], 4, 0.1, [0.1]), 0, np.inf)
+        for scale in (1.0, unit)
+    )
+    np.testing.assert_allclose(found / unit**2, usual, rtol=1e-6)

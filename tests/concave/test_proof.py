@@ -394,3 +394,14 @@ def test_weights_of_a_mean_cannot_be_chosen(proof):
     """At tau = inf the score is the mean of the views, which other weights do not bound."""
     averaged = replace(proof, terms=replace(proof.terms, tau=math.inf))
     assert not check_proof(pool_of(features()), averaged).holds
+
+
+@pytest.mark.parametrize("wrong", [3, -1])
+def test_rows_of_a_group_without_a_quota_cannot_be_posed(wrong, proof):
+    """One of them is enough."""
+    arrays = stored(proof)
+    groups = arrays["groups"].copy()
+    assert groups.max() == 2
+    groups[5] = wrong
+    with pytest.raises(InputError, match="cannot be posed"):
+        read_proof({**arrays, "groups": groups})

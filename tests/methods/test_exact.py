@@ -105,6 +105,22 @@ def test_a_pool_that_takes_many_nodes(storage, branching):
     assert 10 < outcome.state.looked < len(subsets) / 10  # it branches, and it prunes
 
 
+def test_nodes_of_the_highest_bounds_are_looked_at_first(branching, monkeypatch):
+    """So that the upper bound falls."""
+    monkeypatch.setattr(exact_module, "_BATCH", 2)
+    views = cases.random_views(np.random.default_rng(3), 16, [6, 5])
+    solver = Exact(pose(views, 5, 0.05, [0.1, 0.1]), np.arange(5))
+    state, compared = solver.init(), 0
+    while solver.done(state) is None:
+        following = solver.step(state)
+        left = {node.tobytes() for node in following.nodes}
+        for at in np.argsort(-state.bounds, kind="stable")[:2]:
+            assert state.nodes[at].tobytes() not in left
+            compared += len(state.nodes) > 2
+        state = following
+    assert compared > 5
+
+
 def test_the_mean_of_the_views_can_be_maximised_too(branching):
     rng = np.random.default_rng(4)
     views, eps = cases.random_views(rng, 11, [5, 4]), [0.1, 0.1]
@@ -299,13 +315,15 @@ def test_large_pools_are_refused():
 # --- The parts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 6])
-def test_sums_of_the_largest_others(count):
+@pytest.mark.parametrize(
+    ("m", "count"), [(7, 0), (7, 1), (7, 3), (7, 6), (90, 7), (90, 60), (3000, 5)]
+)
+def test_sums_of_the_largest_others(m, count):
     rng = np.random.default_rng(count)
-    gains = rng.integers(4, size=(5, 7)).astype(float)
-    gains[1:] += rng.standard_normal((4, 7))
+    gains = rng.integers(4, size=(5, m)).astype(float)
+    gains[1:] += rng.standard_normal((4, m))
     expected = [
-        [sum(sorted(np.delete(row, i))[7 - 1 - count :]) for i in range(7)] for row in gains
+        [sum(sorted(np.delete(row, i))[m - 1 - count :]) for i in range(m)] for row in gains
     ]
     np.testing.assert_allclose(_top_sums(gains, count), expected, atol=1e-12)
 
@@ -368,3 +386,37 @@ def test_a_set_too_strained_for_float64_is_no_traceback():
     kernel = KernelView(np.eye(3) + 0.1, eps=0)
     found = select({"a": kernel}, 1, method="exact", quality=np.array([1e-230, 1e-42, 1e-239]))
     assert found.indices.tolist() == [1]
+
+
+def test_a_set_that_is_all_that_is_left_is_looked_at():
+    """A candidate may be ruled out by itself until there are just as many as are to be chosen."""
+    problem = pose(cases.random_views(np.random.default_rng(2), 40, [6, 5]), 8, 0.1, [0.1, 0.1])
+    tree = Tree(problem, price_candidates)
+    kept = np.arange(3, 11)
+    tree._thinned = lambda branch, best: (branch.restrict(kept), np.inf)  # type: ignore
+    node = np.zeros(40, dtype=np.int8)
+    worst = Best(np.arange(8), -1e9)
+    _, children, bounds = tree.explore(node, np.inf, worst)
+    assert len(children) == len(bounds) == 1
+    (child,) = children
+    assert set(np.flatnonzero(child == -1)) == set(range(40)) - set(kept.tolist())
+    assert set(np.flatnonzero(child >= 0)) == set(kept.tolist())
+    fair = reference.fair_score(kernels(views_of_rows(problem), [0.1, 0.1]), kept, 0.1)
+    assert bounds[0] >= fair - SURE
+
+
+def views_of_rows(problem):
+    return [view.rows(np.arange(problem.n)) for view in problem.pool.views]
+
+
+def test_a_goal_is_reached_by_what_is_as_good():
+    views = cases.random_views(np.random.default_rng(2), 20, [6, 5])
+    problem = pose(views, 4, 0.1, [0.1, 0.1])
+    value = Exact(problem, np.arange(4)).init().value
+    for goal, status in (
+        (value, Status.TARGET),
+        (value + 1e-9, None),
+        (value - 1.0, Status.TARGET),
+    ):
+        solver = Exact(problem, np.arange(4), goal=goal)
+        assert solver.done(solver.init()) is status

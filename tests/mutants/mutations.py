@@ -40,6 +40,8 @@ _EITHER_WAY = {"min", "max", "minimum", "maximum", "hypot", "vdot", "gcd"}  # of
 # What changes no result: arguments of these names, and calls that announce how long work takes.
 _IDLE_ARGUMENTS = {"strict", "check_finite"}
 _IDLE_CALLS = {"expect", "few_threads"}
+# And the order of the arguments of these: `dot` is the inner product of a `Geometry`.
+_IDLE_ORDER = {"dot", "swapaxes", "array_equal"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ class _Walk(ast.NodeTransformer):
             for other in _alternatives(node):
                 if len(self.found) == self._wanted:
                     chosen = ast.copy_location(other, node)
-                self.found.append((_place(node), self._within, _told(node, other), self._idle))
+                idle = self._idle or _changes_places(node, other)
+                self.found.append((_place(node), self._within, _told(node, other), idle))
         # What an error says is text.
         result = node if isinstance(node, ast.Raise) else super().generic_visit(node)
         self._idle = outside
@@ -144,6 +147,15 @@ def _is_idle(node: ast.AST) -> bool:
             return name in _IDLE_ARGUMENTS
         case ast.Call(func=ast.Name(id=name)) | ast.Expr(ast.Call(func=ast.Name(id=name))):
             return name in _IDLE_CALLS
+    return False
+
+
+def _changes_places(node: ast.AST, other: ast.AST) -> bool:
+    """Whether two arguments do that may."""
+    match node, other:
+        case ast.Call(func=func, args=[first, second]), ast.Call(args=[one, another]):
+            free = ast.unparse(func).rpartition(".")[2] in _IDLE_ORDER
+            return free and one is second and another is first
     return False
 
 

@@ -71,11 +71,13 @@ def test_what_no_result_can_show_is_known(tmp_path):
     file.write_text(
         "def f(x, y):\n"
         "    expect(2 * len(x))\n"
+        "    geometry.dot(x, y)\n"
         "    with few_threads(3 * len(x)):\n"
         "        return g(zip(x, y, strict=True), fixed=True)\n"
     )
     shown = [mutant.told for mutant in mutants(file, tmp_path) if not mutant.idle]
     assert shown == [
+        "geometry.dot(x, y)  ->  pass",
         "return g(zip(x, y, strict=True), fixed=True)  ->  return None",
         "zip(x, y, strict=True)  ->  zip(y, x, strict=True)",
         "True  ->  False",

@@ -1,6 +1,7 @@
 """The formula of F_tau and its derivatives, against dense twins and where digits are scarce."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,22 +12,25 @@ import cases
 import reference
 from cases import Case
 from fairnepv.objective import (
+    UTILITIES,
     Standing,
     StiefelObjective,
     ViewFactor,
     entropy_price,
     fair_score,
     scores_and_gains,
+    scoring_work,
     soft_min,
     soft_min_weights,
     subset_gains,
     subset_scores,
 )
 from fairnepv.objective.geometry import EUCLIDEAN
+from fairnepv.objective.softmin import merit
 from fairnepv.stiefel.maps import MatrixMaps
 from fairnepv.views import Calibration, DenseView, DiagonalView, KernelView, Pool
 from frame_problems import accurate_point, apply_H, kernels_of, objective_of, point_at, problem_of
-from search_problems import STORAGE, kernels
+from search_problems import STORAGE, kernels, pose, representative
 
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -631,3 +635,140 @@ def test_soft_min_does_not_cancel_for_a_large_tau(tau):
 
 def test_soft_min_of_a_vanishing_tau_is_the_minimum():
     assert soft_min(np.array([0.3, 0.1, 0.2]), 1e-320) == pytest.approx(0.1)
+
+
+# --- floors ---------------------------------------------------------------------------------------
+
+
+def test_a_missed_floor_costs_more_than_any_score_and_more_where_it_is_missed_by_more():
+    floors = np.array([0.5, -np.inf, 0.2])
+    met = np.array([0.5, -40.0, 0.2])
+    assert merit(met, 0.1, floors) == soft_min(met, 0.1)
+    assert merit(met - 0.5e-9, 0.1, floors) == soft_min(met - 0.5e-9, 0.1)  # but for rounding
+    paid = []
+    for step in ([2e-9, 0, 0], [0.01, 0, 0], [0.01, 0, 0.02], [0.5, 0, 0.5], [30.0, 0, 0]):
+        d = met - np.array(step)
+        paid.append(soft_min(d, 0.1) - merit(d, 0.1, floors))
+        assert paid[-1] == pytest.approx(1e4 + 1e3 * (sum(step) - 1e-9), rel=1e-3)
+    assert paid == sorted(paid)
+
+
+def test_floors_hold_for_each_of_many_sets():
+    d = np.random.default_rng(0).normal(size=(3, 4, 5))
+    floors = np.array([-0.3, 0.1, -np.inf])
+    found = merit(d, 0.2, floors)
+    assert found.shape == (4, 5)
+    for at in np.ndindex(4, 5):
+        assert found[at] == pytest.approx(merit(d[(slice(None), *at)], 0.2, floors))
+
+
+# --- what rounding leaves -------------------------------------------------------------------------
+
+
+def test_rounding_is_that_of_the_value_and_of_views_that_weigh():
+    case = cases.SMALL[0]
+    V = frames(case, 1)[0]
+    u = np.finfo(np.float64).eps
+    for offset in (-1e6, 0.0, 1e6):
+        f = objective_of(problem_of(case))
+        point = replace(f, offsets=f.offsets + offset).at(V)
+        own = max(w * part.rounding for w, part in zip(point.weights, point.factors, strict=True))
+        assert point.rounding == pytest.approx(max(u * max(1.0, abs(point.value)), own))
+        assert point.rounding >= u
+
+
+# --- representative sets of many rows -------------------------------------------------------------
+
+
+def share_by_singular_values(Phi, eps, S):
+    """As the twin has it, but at the digits of a small ridge."""
+    _, s, axes = np.linalg.svd(Phi[S], full_matrices=False)
+    along = ((axes @ Phi.T) ** 2).sum(axis=1)
+    return float(along @ (s**2 / (s**2 + eps)) / (Phi**2).sum())
+
+
+@pytest.mark.parametrize("eps", [1.0, 1e-3, 1e-9, 1e-14])
+def test_contributions_of_many_rows_of_few_columns_add_up(eps):
+    rng = np.random.default_rng(2)
+    Phi = rng.standard_normal((40, 4))
+    problem = representative(pose([Phi], 30, 0.1, [eps]))
+    chosen = rng.permutation(40)[:30]
+    own = subset_gains(problem.pool, chosen, "representative")[:, 0]
+    shares = [share_by_singular_values(Phi, eps, chosen[: j + 1]) for j in range(30)]
+    np.testing.assert_allclose(np.cumsum(own), shares, atol=1e-13)
+    total = subset_scores(problem.pool, chosen, "representative")[0]
+    assert total == pytest.approx(shares[-1], abs=1e-13)
+    if eps > 1e-6:
+        assert total == pytest.approx(reference.explained(Phi, eps, chosen), abs=1e-9)
+
+
+# --- what has no answer ---------------------------------------------------------------------------
+
+
+def test_a_gram_matrix_that_is_singular_without_a_ridge_is_refused():
+    Z = np.random.default_rng(0).standard_normal((5, 3))
+    dependent = Z.copy()
+    dependent[:, 2] = 0.0
+    ViewFactor(Z, 0.0)
+    ViewFactor(dependent, 1e-12)
+    for none in (dependent, dependent.T):
+        with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+            ViewFactor(none, 0.0)
+
+
+def test_a_frame_that_is_lost_is_not_restored():
+    V = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))[0]
+    np.testing.assert_allclose(EUCLIDEAN.restore(3.0 * V), V, atol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError, match="lost"):
+        EUCLIDEAN.restore(np.column_stack([V[:, 0], np.zeros(6)]))
+
+
+# --- how long scores take -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", [1.0, 1e-13])
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+@pytest.mark.parametrize("p", [3, 40])
+def test_the_work_of_scores_is_that_of_a_factor_of_the_rows(p, objective, eps):
+    """Two, or nine where the rows themselves are factored, for every pair and number of a row; many
+    rows of few columns come in blocks; shares ask for products with the second moments besides."""
+    Phi = np.random.default_rng(0).standard_normal((60, p))
+    for k in (5, 30):
+        problem = pose([Phi, Phi], k, 0.1, [eps, eps])
+        if objective == "representative":
+            problem = representative(problem)
+        if k > 4 * p and eps == 1.0:
+            own = 30.0 * k * p**2
+        elif objective == "representative":
+            own = 4.0 * k**2 * (p + k / 3)
+        else:
+            own = (2.0 if eps == 1.0 else 9.0) * k**2 * (p + k / 3)
+        besides = 4.0 * k * p * p / 2 if objective == "representative" else 0.0
+        assert scoring_work(problem) == pytest.approx(2 * (own + besides))
+
+
+@pytest.mark.parametrize("eps", [0.5, 1e-6])
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+def test_without_an_item_a_set_loses_what_is_said(objective, eps):
+    """Where its kernel can be inverted to some digits."""
+    Phi = np.random.default_rng(5).standard_normal((20, 9))
+    problem = pose([Phi], 6, 0.1, [eps])
+    problem = problem if objective == "diverse" else representative(problem)
+    S, asked = [2, 3, 5, 7, 11, 13], UTILITIES[objective]
+    view = problem.pool.views[0]
+    pivots = np.diag(np.linalg.inv(reference.kernel(Phi, eps)[np.ix_(S, S)]))
+    found = asked.removals(view, np.array(S), pivots)
+    whole = asked.total(view, np.array(S))
+    lost = [whole - asked.total(view, np.delete(np.array(S), j)) for j in range(6)]
+    np.testing.assert_allclose(found, lost, atol=1e-8)
+
+
+@pytest.mark.parametrize("cancellation", [1e9, 1e11])
+def test_norms_bound_scores_with_what_centred_rows_lose(cancellation, monkeypatch):
+    Phi = np.random.default_rng(0).standard_normal((20, 9))
+    view = pose([Phi], 4, 0.1, [0.1]).pool.views[0]
+    logs = np.log(np.sort((Phi**2).sum(axis=1))[-4:] + 0.1)
+    monkeypatch.setattr(type(view), "cancellation", cancellation)
+    allowance = (9 + 8) * cancellation * np.finfo(float).eps
+    found = UTILITIES["diverse"].norm_bound(view, 4)
+    assert found - logs.mean() == pytest.approx(allowance, rel=1e-3)

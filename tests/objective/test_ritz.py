@@ -258,3 +258,96 @@ def test_a_view_is_looked_at_again_once_its_weight_has_moved():
     assert still(before, np.array([1e-4, 0.9999])) is before
     assert still(before, moved := np.array([0.01, 0.99])) is moved
     assert still(moved, np.array([0.015, 0.985])) is moved
+
+
+# --- where vectors come from, and how good they are -----------------------------------------------
+
+
+def test_blocks_begin_where_a_factorisation_would_take_longer():
+    """From vectors of a point nearby at ten times their number, from nowhere at larger sides, and
+    for a crude value always as if from nowhere."""
+    basis = np.zeros((0, 30), dtype=np.float32)
+
+    def begun(side, rough, basis=None, k=20):
+        held = None if basis is None else np.zeros((side, basis.shape[1]), dtype=np.float32)
+        found = ritz.first_vectors(held, side, k, rough, HOST)
+        return None if found is None else found.shape
+
+    fine, crude = 1e-4, ritz.CRUDE
+    assert begun(300, fine, basis) is None
+    assert begun(301, fine, basis) == (301, 30 + ritz.SPARE)
+    assert begun(500, fine) is begun(500, crude) is begun(500, crude, basis) is None
+    assert begun(501, fine) == begun(501, crude) == (501, ritz.SPARE + 20 // ritz.SPARE)
+    assert begun(501, crude, basis) == (501, 30 + ritz.SPARE)
+    assert begun(900, fine, k=150) is None  # six times the items
+    assert begun(901, fine, k=150) == (901, ritz.SPARE + 150 // ritz.SPARE)
+    assert begun(501, crude, k=150) == (501, ritz.SPARE + 150 // ritz.SPARE)
+
+
+def test_vectors_nearby_are_kept_beside_random_ones():
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((700, 5)))[0].astype(np.float32)
+    found = ritz.first_vectors(basis, 700, 20, 1e-4, HOST)
+    assert found[:, :5].tolist() == basis.tolist()
+    assert np.linalg.matrix_rank(found) == 5 + ritz.SPARE
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("rough", [1e-6, 1e-4, 1e-2])
+def test_pairs_are_as_good_as_was_asked_for_in_any_units(rough, unit):
+    """Gamma is too large by about `rough` per item at most."""
+    rng = np.random.default_rng(1)
+    lam = unit * np.concatenate([np.geomspace(5.0, 0.9, 10), 0.05 * rng.random(290)])
+    Q = np.linalg.qr(rng.standard_normal((300, 300)))[0]
+    M, eps = (Q * lam) @ Q.T, 0.1 * unit
+    single, total = M.astype(np.float32), float(lam.sum())
+    products = []
+
+    def product(V):
+        products.append(V.shape[1])
+        return single @ V, single @ V
+
+    start = rng.standard_normal((300, 20)).astype(np.float32)
+    found = ritz.ritz_pairs(product, start, total, eps, K, rough, HOST)
+    r, _ = ritz.split(found.lam, total, K)
+    excess = gamma_of(found.lam, total, eps) - gamma_of(np.sort(lam)[::-1], total, eps)
+    assert -1e-5 * K <= excess <= 2.0 * rough * K + 1e-5 * K
+    assert len(found.lam) == found.Y.shape[1] == found.images.shape[1] <= r + ritz.SPARE
+    np.testing.assert_allclose(found.Y.T @ found.Y, np.eye(len(found.lam)), atol=1e-4)
+    if rough == 1e-2:
+        assert len(products) <= 3  # no more of them than that takes
+
+
+def gamma_of(lam, total, eps):
+    r, mean = ritz.split(lam, total, K)
+    return ritz.gamma(lam[:r], mean, eps, K)
+
+
+def test_where_a_subspace_would_be_as_wide_as_the_matrix_a_factorisation_is_asked_for():
+    lam = 5.0 * 0.9 ** np.arange(60)
+    M = np.diag(lam).astype(np.float32)
+    start = np.random.default_rng(0).standard_normal((60, 20)).astype(np.float32)
+
+    def product(V):
+        return M @ V, M @ V
+
+    assert ritz.ritz_pairs(product, start, float(np.trace(M)), EPS, K, 1e-4, HOST) is None
+    crude = ritz.ritz_pairs(product, start, float(np.trace(M)), EPS, K, ritz.CRUDE, HOST)
+    assert crude is not None
+    assert gamma_of(crude.lam, lam.sum(), EPS) >= gamma_of(lam, lam.sum(), EPS) - 1e-5
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-4, 1e-3])
+def test_vectors_that_are_a_little_off_prove_nearly_all(noise, monkeypatch):
+    """As what residuals may add is allowed for, however many rows the matrix has."""
+    monkeypatch.setattr(ritz, "_REFINED", 0)
+    rng = np.random.default_rng(3)
+    lam = np.concatenate([np.geomspace(5.0, 1.0, 10), 0.05 * rng.random(190)])
+    lam = np.sort(lam)[::-1]
+    Q = np.linalg.qr(rng.standard_normal((200, 200)))[0]
+    M = (Q * lam) @ Q.T
+    basis = Q[:, :40] + noise * rng.standard_normal((200, 40)) / np.sqrt(200)
+    exact = gamma_of(lam, lam.sum(), EPS)
+    found = ritz.least_value((M + M.T) / 2, basis, EPS, K)
+    assert exact - 0.05 * K - 1e-9 <= found <= exact + 1e-9
+    if noise == 1e-6:
+        assert found == pytest.approx(exact, abs=1e-6)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ import fairnepv
 import reference
 from cases import Array
 from fairnepv import KernelView
+from fairnepv.compute import HOST
 from fairnepv.errors import Status
 from fairnepv.loop import Context, run
 from fairnepv.objective import Standing, subset_gains, subset_merit, subset_scores
 from fairnepv.problem import Constraints, Problem, Quotas
 from fairnepv.search import EFFORTS, Greedy, greedy, refine
-from fairnepv.search.arena import ExplainedArena
+from fairnepv.search.arena import ExplainedArena, _Residuals
 from fairnepv.search.explained import frontier as frontiers
 from fairnepv.search.explained import swaps
 from fairnepv.search.explained.frontier import ExplainedFrontier
@@ -28,8 +30,8 @@ from fairnepv.search.explained.local import ExplainedLocal
 from fairnepv.search.explained.swaps import ExplainedSet, best_swaps
 from fairnepv.search.ties import coarse_error
 from fairnepv.views import moments
-from fairnepv.views.moments import second_norms, with_moments
-from search_problems import examples, indices, pose
+from fairnepv.views.moments import second_norms, second_shares, with_moments
+from search_problems import examples, feasible_subsets, indices, pose, representative
 
 TAU = 0.05
 STORAGE = {
@@ -455,3 +457,168 @@ def test_what_float32_sees_of_sparse_rows_decides_nothing(seed, monkeypatch):
     exact = fairnepv.select(data, 15, **options)
     assert seen
     assert coarse.indices.tolist() == exact.indices.tolist()
+
+
+def test_a_copy_of_an_item_is_not_worth_a_swap():
+    """It promises nothing, which is more than any other swap of the best set does."""
+    rng = np.random.default_rng(3)
+    Phi = rng.standard_normal((12, 4)) * [3.0, 2.0, 1.0, 0.5]
+    subsets = feasible_subsets(Constraints(), 12, 3)
+    best = max(subsets, key=lambda S: reference.explained(Phi, 0.3, S))
+    doubled = np.vstack([Phi, Phi[list(best)]])
+    problem = representative(pose([doubled], 3, 0.1, [0.3]))
+    arena = ExplainedArena(problem, ExplainedArena.held_kernels(problem), indices(*best))
+    move = arena.best_swap(np.zeros(15, dtype=bool), np.zeros(3, dtype=bool))
+    assert move is not None
+    others = {
+        (row, slot): reference.explained(doubled, 0.3, [*best[:slot], row, *best[slot + 1 :]])
+        for row in set(range(15)) - set(best)
+        for slot in range(3)
+        if row != 12 + slot
+    }
+    assert (move.row, move.slot) in others
+    assert others[move.row, move.slot] == pytest.approx(max(others.values()), abs=1e-9)
+    assert move.value == pytest.approx(max(others.values()), abs=1e-9)
+    assert max(others.values()) < reference.explained(doubled, 0.3, list(best))
+
+
+def test_swaps_that_rounding_hides_are_scored_one_by_one_and_keep_the_rules():
+    """A row that is there already, or one too many of its group, is passed over; of the others the
+    first that improves the set is taken."""
+    rng = np.random.default_rng(4)
+    Phi, groups = rng.standard_normal((8, 4)), np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    Phi[[5, 6]] *= 3.0
+    quotas = Quotas(groups, indices(1, 1), indices(2, 2))
+    problem = pose([Phi], 3, 0.1, [0.3], rules=Constraints(quotas=quotas))
+    search = ExplainedLocal(representative(problem), indices(0, 1, 4))
+    value = reference.explained(Phi, 0.3, [0, 1, 4])
+    found, made = search._scored(indices(0, 1, 4), [(2, (3, 0, 5)), (0, (1, 4, 6))], value)
+    assert found.tolist() == [6, 1, 5]
+    assert made == 2
+    found, made = search._scored(indices(0, 1, 4), [(2, (3, 0))], value)
+    assert (found.tolist(), made) == ([0, 1, 4], 0)
+
+
+@pytest.mark.parametrize("eps", [0.3, 10.0])
+def test_what_is_left_beside_a_set_is_updated_as_it_is_made_anew(eps):
+    """Without a slot, whose columns are zero then, and with another row in it."""
+    rng = np.random.default_rng(6)
+    Phi, S, slot, row = rng.standard_normal((9, 5)), [1, 4, 6, 7], 2, 3
+    K, trace = Phi @ Phi.T, (Phi**2).sum()
+    L, K2 = K + eps * np.eye(9), K @ K / trace
+
+    def check(found, chosen, slots):
+        T = np.linalg.inv(L[np.ix_(chosen, chosen)])
+        v = L[:, chosen] @ T  # a chosen row has the ridge in common with its slot
+        H = T @ K2[np.ix_(chosen, chosen)] @ T
+        others = np.setdiff1d(np.arange(9), [*S, row])
+        R = K - K[:, chosen] @ T @ K[chosen]
+        np.testing.assert_allclose(found.T[np.ix_(slots, slots)], T, atol=1e-10)
+        np.testing.assert_allclose(found.H[np.ix_(slots, slots)], H, atol=1e-10)
+        np.testing.assert_allclose(found.v[:, slots][others], v[others], atol=1e-10)
+        np.testing.assert_allclose(found.c[others], (np.diag(R) + eps)[others], atol=1e-10)
+        np.testing.assert_allclose(found.b[others], np.diag(R @ R)[others] / trace, atol=1e-10)
+        y = (R @ K[:, chosen] @ T / trace)[others]
+        np.testing.assert_allclose(found.y[:, slots][others], y, atol=1e-10)
+
+    residuals = _Residuals(L, K2, np.array(S), HOST)
+    check(residuals, S, range(4))
+    residuals.remove(slot)
+    rest = [j for j in range(4) if j != slot]
+    check(residuals, [S[j] for j in rest], rest)
+    for matrix in (residuals.T, residuals.H):
+        assert not matrix[slot].any()
+        assert not matrix[:, slot].any()
+    for matrix in (residuals.v, residuals.y):
+        assert not matrix[:, slot].any()
+    residuals.add(slot, row, np.array(S))
+    check(residuals, [*S[:slot], row, *S[slot + 1 :]], range(4))
+
+
+def test_swaps_are_counted_from_step_to_step():
+    """As many at least as rows that are others afterwards."""
+    Phi = np.random.default_rng(7).standard_normal((60, 9)) * np.linspace(2.0, 0.3, 9)
+    search = ExplainedLocal(representative(pose([Phi], 6, 0.1, [0.3])), np.arange(6))
+    state = search.init()
+    for _ in range(20):
+        following = search.step(state)
+        others = len(np.setdiff1d(following.indices, state.indices))
+        assert following.passes == state.passes + 1
+        assert following.swaps - state.swaps >= others
+        assert (following.swaps == state.swaps) == following.finished
+        state = following
+        if state.finished:
+            break
+    assert state.finished
+    assert state.swaps >= 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_arena_makes_the_swaps_that_scores_would_have_made(seed):
+    """One in each slot at most, each on those before it."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.standard_normal((60, 9)) * np.linspace(2.0, 0.3, 9)
+    problem = representative(pose([Phi, rng.standard_normal((60, 4))], 6, 0.1, [0.3, 0.5]))
+    start = rng.permutation(60)[:6]
+    search = ExplainedLocal(problem, start)
+    value = search.init().value
+    moves = [(slot, tuple(rng.permutation(60)[:5].tolist())) for slot in rng.permutation(6)]
+    ladder = SimpleNamespace(tie=0.0, moves=lambda above: moves)
+    chosen = ExplainedSet.of(problem, start)
+    assert not chosen.strained
+    found, made = search._made(chosen, ladder, value)
+    expected, scored = search._scored(start, moves, value)
+    assert found.tolist() == expected.tolist()
+    assert made == scored > 0
+    assert made <= 6
+
+
+def test_what_rounding_is_multiplied_by_is_the_longest_row_times_the_largest_pivot():
+    rng = np.random.default_rng(8)
+    Phis, eps = [rng.standard_normal((30, 6)), 5.0 * rng.standard_normal((30, 4))], [0.3, 0.01]
+    chosen = ExplainedSet.of(representative(pose(Phis, 5, 0.1, eps)), indices(1, 4, 6, 7, 9))
+    rows = np.ix_(chosen.indices, chosen.indices)
+    pivots = [
+        np.diag(np.linalg.inv((Phi @ Phi.T)[rows] + e * np.eye(5))).max()
+        for Phi, e in zip(Phis, eps, strict=True)
+    ]
+    norms = [(Phi**2).sum(axis=1).max() for Phi in Phis]
+    strain = max(norm * pivot for norm, pivot in zip(norms, pivots, strict=True))
+    assert chosen.strain == pytest.approx(strain)
+    assert chosen.rounding == pytest.approx(16.0 * np.finfo(float).eps * strain)
+
+
+@pytest.fixture
+def rough(monkeypatch):
+    """A frontier that looks in float32, at rows of a hundred times the usual length."""
+    monkeypatch.setattr(frontiers, "FEW", (40, 20))
+    monkeypatch.setattr(frontiers, "WORTH", 0.0)
+    rng = np.random.default_rng(9)
+    Phi = (100.0 * rng.standard_normal((300, 12))).astype(np.float32)
+    problem = representative(pose([Phi], 5, 0.1, [1e6]))
+    monkeypatch.setattr(type(problem.pool.views[0]), "look_error", 1e-7)
+    found = ExplainedFrontier(problem, partial(Standing.of, problem), indices())
+    assert found._rough is not None
+    return problem, found
+
+
+def test_what_rows_alone_explain_in_float32_is_as_sure_as_it_says(rough):
+    problem, found = rough
+    b, drift = found._rough
+    off = abs(b[0] - second_shares(problem.pool)[:, 0]).max()
+    assert 0.0 < off <= np.sqrt(drift[0])
+    assert np.sqrt(drift[0]) < 1e-2 * b[0].max()
+
+
+def test_where_that_is_not_sure_enough_all_digits_are_made(rough):
+    problem, found = rough
+    exact = second_shares(problem.pool).T
+    assert abs(found._field.b - exact).max() > 0.0
+    found._look_closer_than(0.0, np.ones(1))
+    np.testing.assert_allclose(found._field.b, exact, rtol=1e-12)
+    assert found._rough is None
+    assert found._coarse  # which is as sure as can be now
+    found._field.drift = np.ones(1)
+    found._look_closer_than(0.0, np.ones(1))
+    assert not found._coarse
+    np.testing.assert_allclose(found._field.b, exact, rtol=1e-12)

@@ -18,10 +18,12 @@ from fairnepv.objective import Standing
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import LocalSearch
 from fairnepv.search import ladders as ladders_module
+from fairnepv.search import table as table_module
 from fairnepv.search import ties as ties_module
 from fairnepv.search.local import best_swaps
 from fairnepv.search.subset import Subset
 from fairnepv.search.table import SwapTable
+from fairnepv.views.base import SURE
 from search_problems import (
     STORAGE,
     best_allowed_swap,
@@ -420,3 +422,42 @@ def test_a_goal_ends_the_search_early():
     assert early.state.value >= goal
     assert early.state.passes < whole.state.passes
     assert indices(*early.state.indices).tolist() != list(range(9))
+
+
+@pytest.mark.parametrize("eps", [1.0, 1e-6, 1e-13])
+def test_a_table_is_updated_where_rounding_allows_it(eps, monkeypatch):
+    """It grows from update to update: beside a small ridge the table is made anew."""
+    monkeypatch.setattr(table_module, "worth_float32", lambda _: False)
+    rng = np.random.default_rng(4)
+    problem = pose([rng.standard_normal((40, 9))], 8, 0.1, [eps])
+    table = SwapTable.of(Subset.of(problem, rng.permutation(40)[:8]))
+    assert not table.subset.strained.any()
+    assert (ties_module.blur(problem, 8) <= problem.tolerances.gain) == (eps == 1.0)
+    moves = random_moves(rng, table.subset, 1)
+    assert table.after(moves).age == (eps == 1.0)
+
+
+def test_a_strained_set_has_its_table_made_anew(monkeypatch):
+    monkeypatch.setattr(table_module, "worth_float32", lambda _: False)
+    monkeypatch.setattr(table_module, "blur", lambda *_: 0.0)
+    rng = np.random.default_rng(4)
+    views = [rng.standard_normal((40, 9)), rng.standard_normal((40, 9))]
+    for eps, age in (([1.0, 1.0], 1), ([1.0, 1e-7], 0)):
+        posed_here = pose(views, 12, 0.1, eps)
+        table = SwapTable.of(Subset.of(posed_here, np.arange(12)))
+        assert table.subset.strained.any() == (not age)
+        assert table.after(random_moves(rng, table.subset, 1)).age == age
+
+
+def test_how_far_a_table_in_float32_may_be_off():
+    """Rounding of products with the inverse, where that is more than what float32 makes of rows;
+    and the inverse magnifies it."""
+    rng = np.random.default_rng(5)
+    views = [rng.standard_normal((40, 9)).astype(np.float32), 3.0 * rng.standard_normal((40, 5))]
+    for k in (1, 4, 39):
+        problem = pose(views, k, 0.1, [0.5, 0.02])
+        own = zip(views, [0.5, 0.02], strict=True)
+        ratio = max((view**2).sum(axis=1).max() / e for view, e in own)
+        product = 2.0 * SURE * math.sqrt(k) * 2.0**-24 * ratio
+        expected = max(ties_module.coarse_error(problem), product) * (1.0 + math.sqrt(ratio))
+        assert table_module.swap_error(problem) == pytest.approx(expected, rel=1e-6)

@@ -17,8 +17,10 @@ from fairnepv import problem as problem_module
 from fairnepv.loop import Budget, Context, pack, run, unpack
 from fairnepv.problem import Constraints, Means, Problem
 from fairnepv.search import EFFORTS, Found, arena_rows
+from fairnepv.search import effort as effort_module
 from fairnepv.search.arena import DiverseArena as Arena
 from fairnepv.search.effort import Effort, roam
+from fairnepv.search.kinds import kind_of
 from fairnepv.search.tabu import TabuSearch, TabuState, promising_rows
 from frame_problems import paper_problem
 from search_problems import (
@@ -30,6 +32,7 @@ from search_problems import (
     obeys,
     pose,
     random_rules,
+    representative,
 )
 
 SEEDS = st.integers(0, 10**6)
@@ -198,6 +201,26 @@ def test_promising_rows_are_those_of_the_highest_tangents(storage, block):
     assert promising_rows(problem, np.array(S), 12).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("objective", ["diverse", "representative"])
+def test_float32_says_who_is_looked_at_and_not_who_is_taken(objective, monkeypatch):
+    rng = np.random.default_rng(5)
+    views = [view.astype(np.float32) for view in cases.random_views(rng, 200, [6, 4])]
+    views[0][100:] = views[0][:100] * np.float32(1 + 1e-6)  # which float32 hardly tells apart
+    views[1][100:] = views[1][:100]
+    rules = Constraints(fixed_out=indices(*range(30, 50)))
+    problem = pose(views, 4, 0.1, [0.1, 0.2], rules=rules)
+    problem = problem if objective == "diverse" else representative(problem)
+    arena, S = kind_of(problem).arena, indices(3, 9, 17, 20)
+    found = []
+    for coarse in (False, True):
+        monkeypatch.setattr(arena, "worth_float32", staticmethod(lambda _, coarse=coarse: coarse))
+        found.append(promising_rows(problem, S, 24).tolist())
+    assert found[0] == found[1]
+    assert len(found[0]) == 24
+    assert set(S.tolist()) < set(found[0])
+    assert not set(range(30, 50)) & set(found[0])
+
+
 def test_rows_that_may_not_come_in_are_not_promising():
     rng = np.random.default_rng(6)
     rules = Constraints(fixed_in=indices(1), fixed_out=indices(*range(10, 30)))
@@ -238,6 +261,35 @@ def test_roaming_finds_better_sets_and_ends_with_patience():
     assert reference.fair_score(Ls, again.indices, 0.05) >= after - 1e-12
 
 
+def test_rounds_that_find_nothing_are_counted_and_kernels_kept_for_them(monkeypatch):
+    """A round that has found something better begins the count, and the rows, anew."""
+    views = cases.random_views(np.random.default_rng(0), 30, [6, 5])
+    problem, made = pose(views, 5, 0.05, [0.1, 0.1]), []
+    better_at = {1, 4}
+
+    class Search(TabuSearch):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            made.append((options["kernels"], options["number"], options["swaps"]))
+
+    def better(problem, left, right):
+        return replace(right) if len(made) - 1 in better_at else left
+
+    monkeypatch.setattr(effort_module, "TabuSearch", Search)
+    monkeypatch.setattr(effort_module, "better", better)
+    start = Found(np.arange(5), Status.COMPLETE)
+    effort = Effort("some", swaps=900, round=30, patience=3, floor=1e15)
+    roam(problem, start, effort, Context())
+    assert [number for _, number, _ in made] == list(range(8))
+    assert [kernels is None for kernels, *_ in made] == [
+        at == 0 or at - 1 in better_at for at in range(8)
+    ]
+    made.clear()
+    better_at.clear()
+    roam(problem, start, replace(effort, swaps=50), Context())
+    assert [swaps for *_, swaps in made] == [30, 20]
+
+
 def test_roaming_depends_on_the_random_state_alone():
     views = cases.clustered_views(np.random.default_rng(0), 60, [6, 5], 30)
     paths = [
@@ -271,3 +323,12 @@ def test_a_device_makes_the_same_swaps(monkeypatch):
     )
     assert here.indices.tolist() == there.indices.tolist()
     assert any(row.stage == "tabu" for row in there.trace)
+
+
+def test_comparisons_are_equal_in_passes():
+    """As many as the effort has for the work, in a round number where more would be no use."""
+    balanced = EFFORTS["balanced"]
+    assert balanced.equal_passes(1.6e10) == 11
+    assert balanced.equal_passes(1e8) == 10 + 160
+    assert balanced.equal_passes(1e3) == 1000
+    assert EFFORTS["fast"].equal_passes(1e3) == 0

@@ -1,5 +1,7 @@
 """Theorem 2 where it can be watched: C, delta, and the rates that were predicted and observed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,6 +133,18 @@ def test_the_observed_rate_is_that_of_the_last_steps():
     assert (
         observed_rate([Step("ascent", t, 0, 0.0, 0.0, residual=0.5**t) for t in range(9)]) is None
     )
+
+
+@pytest.mark.parametrize("length", [6, 7, 8, 9, 13, 21, 22, 40])
+def test_of_fewer_steps_the_later_half_tells_the_rate(length):
+    """Which must be three at least."""
+    steps = min((length - 1) // 2, 10)
+    factors = [0.9] * (length - 1 - steps) + [0.4] * steps
+    residuals = np.cumprod([7.0, *factors])
+    rows = [Step("scf", t, 0, 0.0, 0.0, residual=r) for t, r in enumerate(residuals)]
+    assert observed_rate(rows) == (pytest.approx(0.4) if steps >= 3 else None)
+    still = [*rows[:-1], replace(rows[-1], residual=0.0)]
+    assert observed_rate(still) is None
 
 
 def test_what_the_theorem_says_is_printed_where_it_says_something():

@@ -11,11 +11,12 @@ import cases
 import reference
 from cases import Array, Case
 from fairnepv.errors import Status, UnsupportedError
-from fairnepv.loop import Context
+from fairnepv.loop import Budget, Context, run
 from fairnepv.methods import Nepv
-from fairnepv.objective import UTILITIES, subset_scores
+from fairnepv.objective import UTILITIES, StiefelObjective, subset_scores
 from fairnepv.problem import Problem
 from fairnepv.stiefel import DUAL, SOLVERS, make_solver, relax
+from fairnepv.stiefel import dual as dual_module
 from fairnepv.stiefel import eigen as eigen_module
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
 from fairnepv.stiefel.dual import least_bound
@@ -373,3 +374,64 @@ def test_a_device_leads_to_the_same_frame():
     ]
     assert found[0].value == pytest.approx(found[1].value, abs=1e-9)
     np.testing.assert_allclose(found[0].leverage, found[1].leverage, atol=1e-6)
+
+
+def ended(status, monkeypatch):
+    """A relaxation whose dual says that it ended so, where it is as good as solved."""
+    real = dual_module.Dual.done
+
+    def done(self, state):
+        return status if real(self, state) is Status.GLOBAL else None
+
+    monkeypatch.setattr(dual_module.Dual, "done", done)
+    views = cases.random_views(np.random.default_rng(3), 25, [7, 9])
+    return relax(pose(views, 4, 0.05), make_solver(DUAL, k=4)).status
+
+
+def test_a_frame_within_the_tolerance_of_the_bound_is_global_however_it_was_found(monkeypatch):
+    assert ended(Status.MIXED, monkeypatch) is Status.GLOBAL
+
+
+def test_a_run_that_was_stopped_is_never_called_global(monkeypatch):
+    assert ended(Status.TIME_LIMIT, monkeypatch) is Status.TIME_LIMIT
+
+
+def test_steps_that_bring_bound_and_frame_no_closer_are_counted(monkeypatch):
+    """By a thousandth of what they are apart, at least."""
+    views = cases.random_views(np.random.default_rng(9), 25, [7, 9, 5])
+    problem = pose(views, 4, 0.01)
+    coordinates = Ambient(problem.pool)
+    f = StiefelObjective(
+        coordinates.maps, problem.pool.eps, problem.offsets, 0.01, 4, UTILITIES["representative"]
+    )
+    start = cases.random_frame(np.random.default_rng(0), 25, 4)
+    method = dual_module.Dual(f, start, tol=1e-12)
+    state, seen = method.init(), set()
+    for _ in range(40):
+        following = method.step(state)
+        closer = following.upper - following.value < 0.999 * (state.upper - state.value)
+        assert following.stalled == (0 if closer else state.stalled + 1)
+        assert following.upper <= state.upper
+        assert following.value >= state.value
+        seen.add(closer)
+        state = following
+    assert seen == {True, False}
+
+
+def test_the_dual_alone_gets_there_by_blocks(monkeypatch):
+    """From anywhere, as each step looks as closely as the tolerance asks for."""
+    monkeypatch.setattr(eigen_module, "_HELD", 0)
+    views = cases.random_views(np.random.default_rng(12), 60, [20, 30])
+    problem = pose(views, 4, 0.05)
+    f = StiefelObjective(
+        Ambient(problem.pool).maps,
+        problem.pool.eps,
+        problem.offsets,
+        0.05,
+        4,
+        UTILITIES["representative"],
+    )
+    start = cases.random_frame(np.random.default_rng(0), 60, 4)
+    outcome = run(dual_module.Dual(f, start, tol=1e-6), budget=Budget(max_steps=100))
+    assert outcome.status is Status.GLOBAL
+    assert outcome.state.upper == pytest.approx(scan(shares(views), 4, 0.05), abs=1.1e-6)

@@ -8,14 +8,21 @@ import pytest
 import scipy.sparse as sp
 
 from fairnepv.api.inputs import pose
-from fairnepv.compute import block_threads
+from fairnepv.compute import LocalEngine, block_threads
 from fairnepv.objective import StiefelObjective
 from fairnepv.objective.geometry import EUCLIDEAN, Path
 from fairnepv.problem import Means, Problem
-from fairnepv.stiefel import make_solver, relax
-from fairnepv.stiefel.coordinates import Ambient, Coordinates, Spanned, coordinates_of
+from fairnepv.stiefel import coordinates as coordinates_module
+from fairnepv.stiefel import iteration, make_solver, relax
+from fairnepv.stiefel.coordinates import (
+    Ambient,
+    Coordinates,
+    Spanned,
+    coordinate_work,
+    coordinates_of,
+)
 from fairnepv.stiefel.lbfgs import Lbfgs
-from fairnepv.stiefel.maps import PoolMaps
+from fairnepv.stiefel.maps import PoolMaps, SpanMaps, random_coefficients
 from fairnepv.stiefel.rows import ConvertedView
 from fairnepv.stiefel.starts import spectral_start
 from fairnepv.views import Pool
@@ -149,3 +156,106 @@ def test_frames_stay_orthonormal_over_many_steps(problem, kind):
 def test_the_check_takes_as_many_lanczos_steps_as_the_solver_says(problem):
     solver = replace(make_solver(k=K, tol=0.1), lanczos_steps=4)
     assert "and 4 Lanczos steps" in relax(problem, solver).checked
+
+
+@pytest.mark.parametrize("kind", ["ambient", "reduced"])
+def test_the_ascent_remembers_three_steps_and_fewer_of_large_frames(kind, problem, monkeypatch):
+    coordinates = coordinates_of(problem, kind)
+    f = StiefelObjective(
+        coordinates.maps, problem.pool.eps, problem.pool.offsets, problem.tau, problem.k
+    )
+    for numbers, most in ((1 << 27, 3), (5 * coordinates.dimension * K, 2), (0, 1)):
+        monkeypatch.setattr(iteration, "_MEMORY_NUMBERS", numbers)
+        method = Lbfgs(f, spectral_start(problem, coordinates), tol=1e-9)
+        state, held = method.init(), []
+        for _ in range(6):
+            state = method.step(state)
+            held.append(len(state.S))
+            assert len(state.S) == len(state.Y) == len(state.rho)
+        assert held == [min(t, most) for t in range(1, 7)]
+        assert state.steps == 6
+
+
+@pytest.mark.parametrize("numbers", [1, 10**7])
+def test_products_are_those_of_all_rows_however_many_blocks(numbers):
+    """Dense and sparse rows, in blocks of 64 or in one."""
+    rng = np.random.default_rng(4)
+    words = sp.random_array((300, 9), density=0.3, rng=rng, format="csr")
+    looks = rng.standard_normal((300, 5))
+    pool = Pool.of([looks, words], eps=0.1, engine=LocalEngine(block_numbers=numbers))
+    Phis = [looks, words.toarray()]
+    maps = PoolMaps(pool)
+    V, Y = rng.standard_normal((300, 3)), tuple(rng.standard_normal((p, 3)) for p in (5, 9))
+    for found, Phi in zip(maps.adjoint(V), Phis, strict=True):
+        np.testing.assert_allclose(found, Phi.T @ V, atol=1e-12)
+    images = [Phi @ y for Phi, y in zip(Phis, Y, strict=True)]
+    np.testing.assert_allclose(maps.combine(Y), sum(images), atol=1e-12)
+    for found, image in zip(maps.images(Y), images, strict=True):
+        np.testing.assert_allclose(found, image, atol=1e-12)
+    span = SpanMaps(pool)
+    C = np.vstack(Y)
+    np.testing.assert_allclose(span.combine(Y), np.vstack([C, np.hstack(Phis).T @ sum(images)]))
+    for q, pair in enumerate(span.images(Y)):
+        alone = np.vstack([y * (r == q) for r, y in enumerate(Y)])
+        np.testing.assert_allclose(pair, np.vstack([alone, np.hstack(Phis).T @ images[q]]))
+    np.testing.assert_allclose(maps.traces, [(Phi**2).sum() for Phi in Phis])
+
+
+def test_the_work_of_each_kind_of_coordinates_is_counted():
+    """Products of a step with features and with frames, for a typical solve, and what comes before
+    it; a multiply-add of sparse rows counts for twenty."""
+    rng = np.random.default_rng(5)
+    words = sp.random_array((300, 90), density=0.1, rng=rng, format="csr")
+    looks = rng.standard_normal((300, 40))
+    problem = pose({"words": words, "looks": looks}, K)
+    n, P, stored = 300, 130, 20.0 * words.nnz + 300 * 40
+    expected = {
+        "spanned": 150 * (3 * stored * K + 16 * P * K**2),
+        "ambient": 150 * (2 * stored * K + 10 * n * K**2),
+        "reduced": 150 * (2 * P**2 * K + 10 * P * K**2) + n * P**2 + P**3,
+    }
+    found = coordinate_work(problem)
+    assert found.keys() == expected.keys()
+    for kind, work in expected.items():
+        assert found[kind] == pytest.approx(work)
+
+
+def test_frames_of_many_rows_and_grams_of_many_columns_are_no_choice(problem, monkeypatch):
+    monkeypatch.setattr(coordinates_module, "_EASY_FRAME", 400 * K)
+    assert "ambient" in coordinate_work(problem)
+    monkeypatch.setattr(coordinates_module, "_EASY_FRAME", 400 * K - 1)
+    assert "ambient" not in coordinate_work(problem)
+    monkeypatch.setattr(coordinates_module, "WIDEST_GRAM", 130)
+    assert "reduced" in coordinate_work(problem)
+    monkeypatch.setattr(coordinates_module, "WIDEST_GRAM", 129)
+    assert set(coordinate_work(problem)) == {"spanned"}
+
+
+def test_random_combinations_are_of_one_size_whatever_the_units():
+    rng = np.random.default_rng(6)
+    Phis = [1e3 * rng.standard_normal((40, 6)), 1e-2 * rng.standard_normal((40, 9))]
+    pool = Pool.of([*Phis, np.zeros((40, 2))], eps=0.1)
+    found = random_coefficients(pool, 20_000, np.random.default_rng(0))
+    for Y, Phi in zip(found, Phis, strict=False):
+        assert Y.std() * np.linalg.norm(Phi) == pytest.approx(1.0, abs=0.02)
+        assert np.abs(Y).max() * np.linalg.norm(Phi) < 6.0
+        assert np.mean((Phi @ Y) ** 2) * 40 == pytest.approx(1.0, rel=0.05)
+    assert found[2].shape == (2, 20_000)
+
+
+def test_columns_of_zeros_and_of_rounding_are_left_out_view_by_view():
+    """A column that is zero is no reason to leave out those beside it."""
+    rng = np.random.default_rng(7)
+    wide, narrow = rng.standard_normal((50, 5)), rng.standard_normal((50, 3))
+    wide[:, 2] = 0.0
+    narrow[:, 0] = wide[:, 0] - 2.0 * wide[:, 4]  # which the wide view has already
+    Phi = np.hstack([narrow, wide, np.zeros((50, 1))])
+    gram = Phi.T @ Phi
+    R, independent = coordinates_module._triangular_by_views(gram, [3, 5, 1])
+    assert len(R) == len(independent) == 6
+    np.testing.assert_allclose(R.T @ R, gram, atol=1e-10)
+    assert set(independent.tolist()) == {1, 2, 3, 4, 6, 7}
+    own = R[:, independent]
+    np.testing.assert_allclose(own, np.triu(own), atol=1e-12)
+    nothing, none = coordinates_module._triangular_by_views(np.zeros((4, 4)), [1, 3])
+    assert (nothing.shape, len(none)) == ((0, 4), 0)

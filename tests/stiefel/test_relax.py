@@ -323,6 +323,33 @@ def test_converged_is_true_in_n_dimensions(seed, k, eps, coordinates):
         assert relaxed.status is Status.ROUNDING_FLOOR
 
 
+def test_a_residual_is_that_of_n_dimensions_but_where_a_run_was_stopped(monkeypatch):
+    """Which costs a pass more."""
+    monkeypatch.setattr(Reduced, "left_out", lambda self, Y: 0.5)
+    problem = problem_of(cases.SMALL[0])
+    solver = make_solver("shifted", k=problem.k, max_steps=3)
+    whole = relax(problem, solver, coordinates=Reduced(problem.pool))
+    own = whole.trace[-1].residual
+    assert whole.residual == pytest.approx(np.hypot(own, 0.5 * problem.k))
+    context = Context(time_limit=1e-9)
+    stopped = relax(problem, solver, coordinates=Reduced(problem.pool), session=context)
+    assert stopped.status is Status.TIME_LIMIT
+    assert stopped.residual == pytest.approx(whole.trace[0].residual)  # of the start
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(45 * 12, Ambient), (45 * 12 - 1, Spanned)])
+def test_last_steps_are_taken_in_n_dimensions_where_frames_are_few_numbers(
+    largest, kind, monkeypatch
+):
+    """Else in the span; as in the test above, what reduced coordinates leave out has a residual."""
+    monkeypatch.setattr("fairnepv.stiefel.solve.LARGEST_FRAME", largest)
+    problem = problem_of(near_duplicates(7, 1, 12, 1e-3))
+    assert problem.n > problem.pool.width
+    relaxed = relax(problem, start="random", coordinates=Reduced(problem.pool))
+    assert type(relaxed.coordinates) is kind
+    assert [row.stage for row in relaxed.trace].count("newton") > 2
+
+
 # --- coordinates ----------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import pytest
 import cases
 import reference
 from cases import Case
+from fairnepv import InputError
 from fairnepv import relax as relax_data
 from fairnepv.stiefel import make_solver, relax
 from fairnepv.stiefel.coordinates import Ambient, Reduced, Spanned
@@ -95,3 +96,23 @@ def test_random_starts_are_uniform(kind):
     np.testing.assert_allclose(shares[:within], 2 / within, atol=0.1)
     np.testing.assert_allclose(shares[within:], 0.0, atol=1e-8)
     assert mean_share("sketch")[0] > 0.9
+
+
+@pytest.mark.parametrize("kind", [Ambient, Reduced, Spanned])
+def test_rows_as_a_start_are_pushed_off_their_axes_by_a_hundredth(kind):
+    """In the direction in which they are moved most."""
+    views = [np.random.default_rng(6).standard_normal((20, 25)) * np.geomspace(1.0, 0.01, 25)]
+    problem = problem_of(Case("", views, 5, 0.1, (0.1,)))
+    rows, coordinates = np.array([2, 3, 5, 7, 11]), kind(problem.pool)
+    V = coordinates.lift(start_frame(problem, coordinates, rows)[0])
+    angles = reference.principal_angles(V, np.eye(20)[:, rows])
+    assert 1e-3 < angles[0] <= 0.0101
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_none_spoils_a_frame(wrong):
+    case = tall(3)
+    V = cases.random_frame(np.random.default_rng(3), 24, case.k)
+    V[5, 1] = wrong
+    with pytest.raises(InputError, match="NaN or infinite"):
+        relax(problem_of(case), start=V)
