@@ -710,6 +710,24 @@ def test_curvature_is_the_largest_eigenvalue_of_the_hessian(case):
         assert k * quotient == pytest.approx(found.largest, abs=1e-8)
 
 
+@pytest.mark.parametrize("kind", [Ambient, Reduced, Spanned])
+def test_what_lanczos_finds_depends_on_the_subspace_alone(kind):
+    """Signs of columns are those of a library, and engines would find other frames by them."""
+    rng = np.random.default_rng(6)
+    problem = problem_of(Case("drawn", cases.random_views(rng, 30, [9, 8]), 4, 0.05, (0.05, 0.05)))
+    coordinates = kind(problem.pool)
+    objective = replace(objective_of(problem), maps=coordinates.maps)
+    V, _ = start_frame(problem, coordinates, "sketch")
+    turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    one, other = (
+        largest_curvature(objective.at(frame), np.random.default_rng(1), products=3)
+        for frame in (V, V * [1.0, -1.0, -1.0, 1.0])
+    )
+    turned = largest_curvature(objective.at(V @ turn), np.random.default_rng(1), products=3)
+    assert one.largest == pytest.approx(other.largest, abs=1e-9)
+    assert one.largest == pytest.approx(turned.largest, abs=1e-9)
+
+
 # --- statuses and what a result says --------------------------------------------------------------
 
 

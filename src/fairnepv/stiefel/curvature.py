@@ -8,7 +8,7 @@ and not a proof, and the result says how it was checked.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
+from scipy.linalg import eigh_tridiagonal, svd
 
 from fairnepv.objective import Point
 from fairnepv.objective.geometry import EUCLIDEAN
@@ -43,6 +43,9 @@ def largest_curvature(
         products = min(products, k * (point.objective.maps.dimension - k))
     products = affordable(point.V.size, products)
     q = geometry.random(point.V, rng)
+    # Turned as the columns of V are: their signs are LAPACK's, and what is found would be, too.
+    left, _, right = svd(geometry.inner(q, point.V), check_finite=False)
+    q = q @ (left @ right)
     size, q = geometry.norm(q), point.project(q)
     basis: list[Floats] = []
     alphas: list[float] = []
