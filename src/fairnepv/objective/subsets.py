@@ -86,7 +86,7 @@ def scoring_work(problem: Problem) -> float:
 def _factoring_work(view: View, k: int) -> float:
     some = np.arange(k)  # others are as likely to be well conditioned
     if suits(k, view.p, view.trace_at(some), view.ridge):
-        return _IN_BLOCKS * k * rows_at_once(view.p) ** 2
+        return _IN_BLOCKS * k * min(k, rows_at_once(view.p)) ** 2
     if view.moments is not None:
         return _BY_MOMENTS * k**2 * (view.p + k / 3)
     if view.well_conditioned(some):
