@@ -1,5 +1,7 @@
 """D made of rows T alone, against the same matrices formed at length."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -142,3 +144,9 @@ def test_products_with_targets_are_shares(view, Phi):
     rows = np.array([2, 5])
     expected = Phi[rows] @ Phi.T / np.sqrt((Phi**2).sum())
     np.testing.assert_allclose(share_products(view, rows), expected, atol=1e-12)
+
+
+def test_a_matrix_that_overflows_proves_nothing(view):
+    """Of a file that was forged: LAPACK has no eigenvalues of what is not finite."""
+    _, found = made(view, SETS[0])
+    assert replace(found, S=1e200 * found.S).constant(K) == np.inf

@@ -62,7 +62,11 @@ class Spanned:
             if failed:
                 return np.inf
             W = self.H @ (self.S @ L)
-            squares = HOST.eigenvalues(W.T @ W)
+            with np.errstate(over="ignore", invalid="ignore"):
+                product = W.T @ W
+            if not np.isfinite(product).all():  # what overflows proves nothing
+                return np.inf
+            squares = HOST.eigenvalues(product)
         sizes = float(np.linalg.norm(self.S)) * float(np.linalg.norm(L))
         error = 4.0 * unit * sizes * (float(np.linalg.norm(self.H)) + np.sqrt(total))
         whole = max(ky_fan(squares, k), 0.0) + 4.0 * k * unit * float(np.linalg.norm(W)) ** 2
