@@ -54,7 +54,7 @@ REFUSED = {
     "select -k 5 --memory-limit much": "--memory-limit must be",
     "select -k 5 --memory-limit 1": "--memory-limit is",
     "select -k 5 --nested": "--nested needs several sizes, as in -k 100,500",
-    "select -k 5 --quota a=3": "--quota need",
+    "select -k 5 --quota a=3": "--quota needs groups",
     "select -k 5 --groups rows.txt": "--groups must be 30 labels",
     "select -k 5 --groups groups.txt --quota a=9 --quota b=9": "lower a quota",
     "select -k 5 --priority text=0.5": "--priority",

@@ -134,6 +134,14 @@ def test_checking_reproduces_the_claims(proof):
         assert bound == pytest.approx(proof.by_view[name], abs=1e-12)
 
 
+def test_what_was_verified_says_so(proof):
+    verified = check_proof(pool_of(features()), proof)
+    said = repr(verified)
+    assert f"the bound holds: no {K} items score above {verified.upper_bound:.6g}" in said
+    forged = replace(proof, upper_bound=proof.upper_bound - 1.0)
+    assert "does NOT hold" in repr(check_proof(pool_of(features()), forged))
+
+
 def test_what_is_proven_is_true(proof):
     data = features()
     subsets = feasible_subsets(RULES, N, K)

@@ -1183,6 +1183,18 @@ def test_bad_arguments_of_extend(options, words):
         fairnepv.extend(old, **arguments)
 
 
+def test_extend_tells_which_rules_do_not_hold_any_more():
+    """They belong to rows or sizes; excluded items were chosen without a word."""
+    rows = np.random.default_rng(0).standard_normal((30, 4))
+    groups = np.repeat(["a", "b"], 15)
+    old = fairnepv.select({"v": rows}, 4, exclude=[1, 2], groups=groups, quotas={"a": 2}, **FAST)
+    [told] = [note for note in fairnepv.extend(old, {"v": rows}, 2, **FAST).notes if "keep" in note]
+    assert "had exclude and quotas, which extend does not keep; pass them again" in told
+    again = {"exclude": [1, 2], "groups": groups, "quotas": {"a": 3}}
+    kept = fairnepv.extend(old, {"v": rows}, 2, **again, **FAST)
+    assert not any("does not keep" in note for note in kept.notes)
+
+
 def test_a_selection_extended_over_other_rows_says_so():
     old = fairnepv.select(pool(), 4, **FAST)
     assert not any("other rows" in note for note in fairnepv.extend(old, pool(), 2, **FAST).notes)

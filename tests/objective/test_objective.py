@@ -731,7 +731,7 @@ def test_a_frame_that_is_lost_is_not_restored():
 @pytest.mark.parametrize("p", [3, 40])
 def test_the_work_of_scores_is_that_of_a_factor_of_the_rows(p, objective, eps):
     """Two, or nine where the rows themselves are factored, for every pair and number of a row; many
-    rows of few columns come in blocks of 64; shares ask for products with the second moments besides."""
+    rows of few columns come in blocks of 64; shares ask for products with second moments, too."""
     Phi = np.random.default_rng(0).standard_normal((100, p))
     for k in (5, 30, 90):
         problem = pose([Phi, Phi], k, 0.1, [eps, eps])

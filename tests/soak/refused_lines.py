@@ -118,7 +118,7 @@ LINES = (
     Line(4, "select {views} -k 3 --time-limit 0", ("--time-limit", "0.0", "x>0")),
     Line(4, "select {views} -k 3 --node-limit 5", ("--node-limit is for", "exact")),
     Line(4, "select {views} -k 3 --no-certify --target-efficiency 0.9", ("--target-efficiency",)),
-    Line(4, "select {views} -k 3 --quota red=1", ("--quota need groups", "--groups")),
+    Line(4, "select {views} -k 3 --quota red=1", ("--quota needs groups", "--groups")),
     Line(
         4, "select {views} -k 3 --method softmax --include 3.txt", ("'softmax' does not support",)
     ),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -178,4 +180,5 @@ def _next_command(folder: Path) -> str:
     views = (f"--view {quote(f'{name}={folder / name}.npy')}" for name in ("text", "vision"))
     ids = quote(str(folder / "ids.txt"))
     chosen = "--objective representative -k 20 --out picks.csv"
-    return f"fairnepv select {' '.join(views)} --ids {ids} {chosen}"
+    called = "fairnepv" if which("fairnepv") else quote(sys.argv[0])  # as in .venv/bin
+    return f"{called} select {' '.join(views)} --ids {ids} {chosen}"

@@ -33,7 +33,10 @@ _ALONE = rf"(?<![-\w./])({_NAMES})"  # and no part of a word, an option or a pat
 _VALUE = re.compile(rf"{_ALONE}=('?)([\w.:/-]+)\2")
 _EQUALS = re.compile(rf"{_ALONE} = (?=\S)")
 _VERBS = "must|is|are|has|have|name|names|needs|need|brings|repeat|ran|reach|ask|allow|makes"
-_SUBJECT = re.compile(rf"(^|: |; |, but |and )({_NAMES}) (?=(?:{_VERBS})\b)")
+_SUBJECT = re.compile(rf"(^|: |; |, but |and )({_NAMES}) ({_VERBS})\b")
+# What is many in Python, as ids are, is one option here.
+_OF_ONE = {"are": "is", "have": "has", "name": "names", "need": "needs", "repeat": "repeats"}
+_OF_ONE |= {"reach": "reaches", "ask": "asks", "allow": "allows"}
 _REMEDY = re.compile(rf"\b(raise|lower|loosen|drop|pass|give a|positive|least) ({_NAMES})\b(?! of)")
 _LONG = re.compile(rf"(?<![-\w./])({'|'.join(name for name in ALL if '_' in name)})(?!\w|[/.]\w)")
 _QUOTED = re.compile(r"('[^']*')")
@@ -69,7 +72,10 @@ def in_our_words(text: str, typed: Sequence[str] = ()) -> str:
 
 def _outside_quotes(text: str, names: Collection[str]) -> str:
     def subject(found: re.Match[str]) -> str:
-        return found[0] if found[2] in names else f"{found[1]}{flag_of(found[2])} "
+        if found[2] in names:
+            return found[0]
+        verb = found[3] if found[1] == "and " else _OF_ONE.get(found[3], found[3])
+        return f"{found[1]}{flag_of(found[2])} {verb}"
 
     text = _EQUALS.sub(lambda found: f"{flag_of(found[1])} ", text)
     text = _SUBJECT.sub(subject, text)

@@ -42,6 +42,14 @@ class Verified:
     by_view: Mapping[str, float]
     claimed: Proof
 
+    def __repr__(self) -> str:
+        said = "holds" if self.holds else "does NOT hold"
+        least, claimed, k = self.upper_bound, self.claimed.upper_bound, self.claimed.terms.k
+        return (
+            f"Verified(the bound {said}: no {k:,} items score above {least:.6g}, {claimed:.6g} was "
+            "claimed; `claimed` has the terms)"
+        )
+
     @property
     def holds(self) -> bool:
         """Whether every claim follows."""
@@ -94,7 +102,10 @@ def proven(problem: Problem, dual: Dual) -> float:
         and abs(float(dual.weights.sum()) - 1.0) < _ROUNDING
     )
     if not sound:
-        raise InputError("the dual variables do not fit the data; the file is damaged or foreign")
+        raise InputError(
+            "the dual variables do not fit the data; check that every view is given the rows that "
+            "the bound was made of, or else the file is damaged or foreign"
+        )
     for view, own in zip(views, dual.views, strict=True):
         if not own.shift <= view.smallest_eigenvalue():
             return np.inf

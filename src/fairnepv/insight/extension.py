@@ -30,6 +30,7 @@ from fairnepv.views.sparse import SparseView
 _OURS = ("include", "include_counts", "nested")
 # Options that change the scores of the same rows.
 _RESCALES = {"eps", "center", "calibration", "quality"}
+_RULES = ("exclude", "quotas", "floors")  # which belong to rows or sizes: they are given anew
 _LOOKED_AT = 8  # picks that tell whether rows are the old ones
 _SAME = 1e-3  # nats per item that the type of numbers may make
 _OF_THE_OBJECTIVE = ("tau", "eps", "calibration")  # which another objective has others of
@@ -72,10 +73,21 @@ def extend(
     # Shares are of the variance of a pool, which has grown; so is the mean of centred rows.
     same = extended.objective == old.objective == DIVERSE and not extended.calibration.center
     notes = tuple(_other_rows(old, extended)) if same and not _RESCALES & set(options) else ()
+    notes += tuple(_not_kept(old, options))
     if joined is not None:
         n = old.chosen_from["n"]
         notes += (f"data had new rows alone: rows 0 to {n - 1} are the old ones, new ones follow",)
     return replace(extended, run_notes=(*extended.run_notes, *notes))
+
+
+def _not_kept(old: Selection, options: Mapping[str, Any]) -> Iterator[str]:
+    """Rules of the old selection that are not given anew, and so do not hold any more."""
+    lost = [name for name in _RULES if old.settings[name] and not options.get(name)]
+    if lost:
+        yield (
+            f"the old selection had {' and '.join(lost)}, which extend does not keep; pass them "
+            "again if they are to hold for the new items"
+        )
 
 
 def _other_rows(old: Selection, extended: Selection) -> Iterator[str]:

@@ -20,7 +20,9 @@ LARGEST_SQUARE = 1e300  # of all rows of a view together: what float64 can go on
 _SMALLEST_SQUARE = 1e-290
 _FEW_ROWS = 1024
 _NAMED = 8  # rows that a sentence lists
-_OR_LEAVE_OUT = "have select leave them out (missing='drop') or count for nothing there ('neutral')"
+_OR_LEAVE_OUT = (
+    "have select leave them out (missing='drop') or count for nothing there (missing='neutral')"
+)
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> None:
