@@ -32,9 +32,10 @@ _OBJECTIVES: dict[str, dict[str, Any]] = {
     REPRESENTATIVE: {},
 }
 _LEGEND = (
-    "F: the fair score (nats per item under `diverse`); probe: the share of the other pictograms",
-    "whose group logistic regression names, trained on the picks (* the best); random: views of",
-    "one draw, the probe of several. All by effort `fast`, greedy alone; the default searches on.",
+    "F: the fair score, from the worst view to the mean and nearer the worst (nats per item under",
+    "`diverse`); probe: the share of the other pictograms whose group logistic regression names,",
+    "trained on the picks (* the best); random: views of one draw, the probe of several. `auto` is",
+    "ours. All by effort `fast`, greedy alone; the default searches on.",
 )
 _DRAWS = 10  # by lot, for the probe
 _SHOWN = 60  # picks in the picture
@@ -180,5 +181,6 @@ def _next_command(folder: Path) -> str:
     views = (f"--view {quote(f'{name}={folder / name}.npy')}" for name in ("text", "vision"))
     ids = quote(str(folder / "ids.txt"))
     chosen = "--objective representative -k 20 --out picks.csv"
-    called = "fairnepv" if which("fairnepv") else quote(sys.argv[0])  # as in .venv/bin
+    script = sys.argv[0] if Path(sys.argv[0]).name == "fairnepv" else ""  # such as that of a .venv
+    called = "fairnepv" if which("fairnepv") or not script else quote(script)
     return f"{called} select {' '.join(views)} --ids {ids} {chosen}"

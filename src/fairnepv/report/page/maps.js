@@ -13,7 +13,7 @@ function makeMaps() {
   byId("maps-key").append(el("i.spot.pool"), " pool ", el("i.spot.pick"), " picks ", el("i.spot.kept"), " at hand, with the items that it stands for");
   if (data.selectors.length > 1) {
     const name = said("span", ""), box = el("input", { type: "checkbox", id: "overlay", onchange: () => tell({ overlay: box.checked }) });
-    byId("maps-key").append(el("label", {}, box, el("i.spot.rival", { "aria-hidden": "true" }), el("span", {}, "picks of ", name)));
+    byId("maps-key").append(el("label", {}, box, el("i.spot.rival", { "aria-hidden": "true" }), el("span", {}, "show picks of ", name)));
     listeners.push((change) => { if ("rival" in change) name.textContent = data.selectors[state.rival].method; });
   }
   const drawn = maps.map((map) => new PlaneMap(map));
