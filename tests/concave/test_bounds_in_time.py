@@ -161,6 +161,8 @@ def test_what_cannot_be_proven_in_time_is_left_to_the_search(case, best_of_views
     context = Context()
     context.stopped = Status.TIME_LIMIT
     refuse(floored(pose_case(case), *(np.array(best_of_views) + 9.0)), context)
+    assert context.stopped is Status.TIME_LIMIT
+    assert not context.notes
 
 
 # --- what is said of a bound ----------------------------------------------------------------------
