@@ -142,7 +142,7 @@ def test_its_text_says_what_was_chosen_and_how_good_that_is():
     assert f"no {K} score above" in lines[3]
     share = selection.efficiency
     assert f"at least {int(1000 * share) / 10:.1f}% of the best possible" in lines[4]
-    assert f"random sets have {100 * selection.random_efficiency:.1f}%" in lines[4]
+    assert f"random sets reach {100 * selection.random_efficiency:.1f}% of the bound" in lines[4]
     assert lines[5] == f"status: {selection.status.value}"
     assert str(selection) == repr(selection)
 

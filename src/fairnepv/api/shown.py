@@ -49,7 +49,7 @@ def _how_good(selection: Selection) -> Iterator[str]:
         yield f"{score_line(selection)}; no bound was asked for"
         return
     lots = selection.random_efficiency
-    beside = "" if lots is None else f"; random sets have {100 * lots:.1f}%"
+    beside = "" if lots is None else f"; random sets reach {100 * lots:.1f}% of the bound"
     at_most = f"proven: no {len(selection):,} score above {units.rounded_up(bound)}"
     yield f"{score_line(selection)}; {at_most}"
     yield f"efficiency: at least {at_least(share)} of {units.best}{beside}"

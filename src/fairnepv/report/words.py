@@ -80,7 +80,8 @@ def beside_lots(selection: Selection) -> str:
     lots, certificate = selection.random_efficiency, selection.certificate
     if lots is None or certificate is None:
         return ""
-    return f"; random sets have {100 * lots:.1f}%, the mean of {len(certificate.random_scores)}"
+    draws = len(certificate.random_scores)
+    return f"; random sets reach {100 * lots:.1f}% of the bound, the mean of {draws}"
 
 
 def units_of(certificate: Certificate) -> Nats:
