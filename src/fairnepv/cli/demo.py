@@ -181,6 +181,6 @@ def _next_command(folder: Path) -> str:
     views = (f"--view {quote(f'{name}={folder / name}.npy')}" for name in ("text", "vision"))
     ids = quote(str(folder / "ids.txt"))
     chosen = "--objective representative -k 20 --out picks.csv"
-    script = sys.argv[0] if Path(sys.argv[0]).name == "fairnepv" else ""  # such as that of a .venv
-    called = "fairnepv" if which("fairnepv") or not script else quote(script)
+    beside = Path(sys.argv[0]).name == "fairnepv" and not which("fairnepv")  # such as in a .venv
+    called = quote(sys.argv[0]) if beside else "fairnepv"
     return f"{called} select {' '.join(views)} --ids {ids} {chosen}"

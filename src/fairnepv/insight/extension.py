@@ -82,7 +82,7 @@ def extend(
 
 def _not_kept(old: Selection, options: Mapping[str, Any]) -> Iterator[str]:
     """Rules of the old selection that are not given anew, and so do not hold any more."""
-    lost = [name for name in _RULES if old.settings[name] and not options.get(name)]
+    lost = [name for name in _RULES if old.settings[name] and options.get(name) is None]
     if lost:
         yield (
             f"the old selection had {' and '.join(lost)}, which extend does not keep; pass them "
